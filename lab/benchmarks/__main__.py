@@ -20,6 +20,13 @@ def wire() -> None:
     measure()
 
 
+def private() -> None:
+    """Masks of private runs; needs the cryptography, hence imported late."""
+    from lab.benchmarks.private import private as measure
+
+    measure()
+
+
 def looks() -> None:
     """Looks at runs that wait; needs the extra coordinator, hence imported late."""
     from lab.benchmarks.looks import looks as measure
@@ -33,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "trees": trees,
     "wire": wire,
     "looks": looks,
+    "private": private,
 }
 
 
