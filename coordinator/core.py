@@ -243,7 +243,8 @@ class Coordinator:
         Raises
         ------
         UsageError
-            The spec cannot be meant, or its id is taken, or id or model's name are kept for references.
+            The spec cannot be meant, or its id is taken, or id or model's name are kept for references, or another
+            private run is open.
         NotFoundError
             No such scheme.
         StorageError
@@ -253,6 +254,12 @@ class Coordinator:
         if spec.run in self.runs:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
         self.engine.parameters(spec)
+        others = [run for run, state in self.runs.live.items() if state.spec.private is not None]
+        if spec.private is not None and others:
+            raise UsageError(
+                f"private run {others[0]!r} is open, and vehicles take part in one at a time: wait for its end, or "
+                "cancel it"
+            )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)

@@ -31,6 +31,7 @@ class PrivacyError(ValueError):
 REFUSALS = {
     "bad-member": "an announcement of the group cannot be used: a key or an id twice, or a weak key",
     "company-too-small": "the run lets fewer vehicles leave together than this vehicle asks for",
+    "damaged": "this vehicle's key or its record of the run, or of earlier runs, is lost or damaged",
     "impossible-sum": "a group's sum cannot be true: one of its members added something else than its sums",
     "no-rows": "too few rows to be company for others",
     "not-member": "this vehicle is not in the edition, or with another key or other rows",

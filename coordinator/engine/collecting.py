@@ -126,6 +126,9 @@ def shrink(
 ) -> tuple[tuple[Edition, ...], dict[str, str]]:
     """Return the groups without `lost` and those who must go with them, and why each of all these is out.
 
+    In a group that loses members those that are away go, too, if enough stay: they would be lost next, and a loss costs
+    others. A group that loses nobody waits for them.
+
     Parameters
     ----------
     editions : iterable of Edition
@@ -133,7 +136,7 @@ def shrink(
     lost : mapping of str to str
         Why, by agent.
     away : collection of str
-        Who is not up, see `next_edition`.
+        Who is not up.
     """
     left: list[Edition] = []
     out: dict[str, str] = {}
@@ -142,8 +145,10 @@ def shrink(
         if not gone:
             left.append(edition)
             continue
-        shrunk = next_edition(edition, gone, away)
-        out |= {agent: lost[agent] for agent in shrunk.lost}
+        shrunk = next_edition(edition, [agent for agent in edition.members if agent in lost or agent in away])
+        if shrunk.edition is None:
+            shrunk = next_edition(edition, gone, away)
+        out |= {agent: lost.get(agent, "away: it was not connected when others were lost") for agent in shrunk.lost}
         out |= dict.fromkeys(shrunk.company, "company: nobody leaves a group alone")
         if shrunk.edition is None:
             why = "too-few-for-privacy: the group is too small to go on"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from broker.port import Message
@@ -184,22 +184,20 @@ class Decoder:
                 envelope = whole
             match envelope.body:
                 case ContributionBody() as body:
-                    contribution = body.contribution
-                    if contribution.get("kind") == KIND:
-                        contribution = with_message(contribution, payload)
-                    return ForRun(
-                        run,
-                        Answer.of(
-                            at,
-                            agent,
-                            body.task_digest,
-                            rows=body.rows,
-                            data_digest=body.data_digest,
-                            contribution=contribution,
-                            attempt=envelope.attempt,
-                            size=size,
-                        ),
+                    answer = Answer.of(
+                        at,
+                        agent,
+                        body.task_digest,
+                        rows=body.rows,
+                        data_digest=body.data_digest,
+                        contribution=body.contribution,
+                        attempt=envelope.attempt,
+                        size=size,
                     )
+                    if body.contribution.get("kind") == KIND:
+                        # Not in its digest: sent again after the certificate was renewed, it has another seal.
+                        answer = replace(answer, contribution=with_message(body.contribution, payload))
+                    return ForRun(run, answer)
                 case Refusal() as body:
                     return ForRun(run, Refused(at, agent, body.task_digest, body.reason))
             raise WireError(  # noqa: TRY301  all faults take one way

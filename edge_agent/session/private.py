@@ -22,14 +22,14 @@ from edge_agent.storage import explained, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
-from glassfleet.private.chain import SCORES, Chain, meet, same_roster
+from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
 from schemas.envelope import Envelope
-from schemas.errors import StorageError, WireError
+from schemas.errors import WireError
 from schemas.messages import ContributionBody, PrivateGroup, Request
 from schemas.topics import Topics
 
@@ -154,10 +154,11 @@ class PrivateRuns:
             self._save_ledger(joined)
         floor = max(self._limits.floor, joined.least_founders(rows))
         if met is None:
-            met = _Met(Announcement(self._agent, self._key(run).public, snapshot.digest, floor), terms)
+            met = _Met(Announcement(self._agent, self._new_key(run).public, snapshot.digest, floor), terms)
             self._save(run, met)
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
+        self._key(run)
         said = Contribution("keys", 0, values={"key": met.own.key, "floor": met.own.floor})
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
@@ -177,7 +178,7 @@ class PrivateRuns:
         assert request.private is not None
         task = Task.from_value(request.task)
         asked = self._accept(run, request.private, task, snapshot)
-        if asked.chain.part != SCORES and contribution.rows < self._limits.least_rows:
+        if task.scheme != SCORES.name and contribution.rows < self._limits.least_rows:
             # The rows that a task leaves out are the coordinator's choice.
             raise TaskError(f"{contribution.rows} rows: too few to be company for others")
         try:
@@ -198,7 +199,10 @@ class PrivateRuns:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)
         self._rows.pop(run, None)
-        met, ledger = self._met(run), self._ledger()
+        try:
+            met, ledger = self._met(run), self._ledger()
+        except PrivacyError:
+            return  # what is damaged was told when it was needed
         terms = ledger.open if met is None else met.terms
         if terms is not None and terms.run == run:
             self._save_ledger(ledger.close(terms.nonce))
@@ -242,10 +246,11 @@ class PrivateRuns:
         if group is None:
             raise PrivacyError("not-member", "this vehicle is in no group")
         roster = self._roster(run, met.terms, group, verify=met.chain is None)
-        chain = met.chain
+        chain, ledger = met.chain, self._ledger()
+        if ledger.open != met.terms:
+            raise PrivacyError("run-over", "this vehicle takes part in another run since, or its ledger is gone")
         if chain is None:
             rows = self._hashes(run, snapshot)
-            ledger = self._ledger()
             chain = meet(met.own, met.terms, roster, ledger.former(met.terms, rows))
         else:
             same_roster(chain, roster)
@@ -302,17 +307,26 @@ class PrivateRuns:
     def _path(self, run: str, name: str) -> Path:
         return self._directory / "runs" / run / name
 
+    def _new_key(self, run: str) -> RunKey:
+        """Make the run's key, before the vehicle has announced one."""
+        from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
+
+        key = RunKey.generate()
+        with replacing(self._path(run, "key")) as file:
+            file.write(key.to_bytes())
+        return key
+
     def _key(self, run: str) -> RunKey:
+        """Read the key that was announced; raises PrivacyError ``damaged``."""
         from glassfleet.private.masks import RunKey  # noqa: PLC0415 - it needs the cryptography
 
         path = self._path(run, "key")
         with explained("read", path):
-            if path.exists():
-                return RunKey(path.read_bytes())
-        key = RunKey.generate()
-        with replacing(path) as file:
-            file.write(key.to_bytes())
-        return key
+            content = path.read_bytes() if path.exists() else b""
+        try:
+            return RunKey(content)
+        except ValueError as fault:
+            raise _damaged(path, fault) from fault
 
     def _met(self, run: str) -> _Met | None:
         value = self._read(self._path(run, "chain"))
@@ -321,7 +335,7 @@ class PrivateRuns:
         try:
             chain = None if value["chain"] is None else Chain.from_value(value["chain"])
             return _Met(Announcement.from_value(value["own"]), Terms.from_value(value["terms"]), chain)
-        except (WireError, KeyError, TypeError) as fault:
+        except (WireError, PrivacyError, ValueError, KeyError, TypeError) as fault:
             raise _damaged(self._path(run, "chain"), fault) from fault
 
     def _save(self, run: str, met: _Met) -> None:
@@ -368,8 +382,9 @@ def _keys_task(terms: Terms) -> Task:
     return Task(PRIVATE, "keys", terms.to_value(), terms.nonce)
 
 
-def _damaged(path: Path, fault: Exception) -> StorageError:
-    return StorageError(
-        f"{path} is damaged ({fault}): without it this vehicle cannot know what it told before. Delete the folder of "
-        "the run (for the ledger: the file, once no earlier run's rows are left) and start the agent again"
+def _damaged(path: Path, fault: Exception) -> PrivacyError:
+    return PrivacyError(
+        "damaged",
+        f"{path} is damaged or lost ({fault}): without it this vehicle cannot know what it told before. The next run "
+        "is not concerned; a damaged ledger may be deleted once none of the rows of earlier runs is left",
     )

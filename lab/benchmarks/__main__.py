@@ -17,6 +17,7 @@ BENCHMARKS = {
     "trees": "learning:trees",
     "wire": "wire:wire",
     "looks": "looks:looks",
+    "private": "private:private",
 }
 """Module and function; imported when called, as the last two need the extras broker and coordinator."""
 

@@ -355,7 +355,8 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
             elif event == "receipt":
                 key = (name, line["run"], line["task"][:_SHORT])
                 settled.add(key)
-                if line["outcome"] in ("accepted", "duplicate") and key not in counted:
+                is_answer = line.get("reason") != "refusal noted"
+                if line["outcome"] in ("accepted", "duplicate") and is_answer and key not in counted:
                     findings.lost.append(f"{key}: the agent was told {line['outcome']}, the journal has no such answer")
     findings.judged = dict(sorted(judged.items()))
     findings.messages = dict(sorted(messages.items()))

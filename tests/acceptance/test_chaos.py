@@ -149,3 +149,15 @@ def test_fleet_survives_the_embedded_broker_forgetting_everything() -> None:
     report = json.loads(done.stdout)
     assert report["ok"]
     assert report["broker"] == "embedded"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("options", [(), ("--secure",)])
+def test_private_runs_lose_nothing_and_equal_central_learning_when_faults_strike(options: tuple[str, ...]) -> None:
+    done = chaos("--private", "--faults", "20", "--seed", "1", "--vehicles", "13", "--json", *options, timeout=800)
+    assert done.returncode == 0, done.stderr[-6000:]
+    report = json.loads(done.stdout)
+    assert report["ok"]
+    assert report["replay"].endswith("--private")
+    assert report["digests"]["equal"] == report["digests"]["compared"] > 0

@@ -40,14 +40,15 @@ def test_model_is_the_central_one_when_vehicles_are_lost_in_any_round_and_those_
     stage.check_end()
 
 
-def test_who_is_away_goes_first_as_company() -> None:
+def test_who_is_away_goes_with_those_who_are_lost() -> None:
     stage = paired(rounds=3)
     stage.answer(*AGENTS[1:])
     for agent in AGENTS[:3]:
         stage.send(AgentDown(stage.at, agent))
     stage.finish(*AGENTS[3:])
     assert set(stage.state.lost) == set(AGENTS[:3])
-    assert (stage.state.lost["v00"], stage.state.lost["v01"]) == ("deadline", "company: nobody leaves a group alone")
+    assert stage.state.lost["v00"] == "deadline"
+    assert stage.state.lost["v01"].startswith("away")
     stage.check_end()
 
 

@@ -1,0 +1,227 @@
+"""Private runs of a whole fleet in virtual time: the deployed coordinator and agents, killed at any message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+
+from broker.memory import Faults
+from broker.memory_client import MemoryTransport
+from broker.port import Handlers, Link, Message
+from coordinator.engine import OpenRound
+from coordinator.messages.publisher import Publisher
+from coordinator.specification.run import RunSpec
+from edge_agent.sources import Source
+from glassfleet.data.dataset import Dataset
+from glassfleet.private.layout import layout_of
+from glassfleet.private.masks import RunKey
+from glassfleet.scheme import Contribution, Task
+from schemas.envelope import Envelope
+from schemas.errors import UsageError
+from schemas.messages import ContributionBody, Request
+from tests.support.keys import TestCa
+from tests.support.private_bench import scheme_of
+from tests.support.simulation import COORDINATOR, FLEET, URL, Simulation, central_digest, empty_like, quiet
+
+NAMES = tuple(f"v{number:02d}" for number in range(15))
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    quiet()
+    yield
+    structlog.reset_defaults()
+
+
+def source(index: int) -> Source:
+    rng = np.random.default_rng(index)
+    X = rng.random((40 + index, 2))
+    data = Dataset(("x1", "x2"), "y", X, np.clip(X[:, 0] ** 2 + 0.3 * X[:, 1], 0, 1.3))
+    return Source(data, empty_like(data))
+
+
+SOURCES = {name: source(index) for index, name in enumerate(NAMES)}
+
+
+def spec(run: str = "r1", **changes: Any) -> RunSpec:
+    return RunSpec.from_document(
+        {
+            "run": run,
+            "scheme": "frt",
+            "model": "m",
+            "parameters": {"max_depth": 1, "n_sets": 2},
+            "private": {},
+            "policy": {"deadline": 5, "gather_agents": len(NAMES), "max_restarts": 20, "extensions": 10},
+            **changes,
+        }
+    )
+
+
+def fleet(folder: Path, **options: Any) -> Simulation:
+    simulation = Simulation(SOURCES, folder, **options)
+    simulation.start_coordinator()
+    for name in NAMES:
+        simulation.start_agent(name)
+    simulation.advance(1.0)
+    return simulation
+
+
+def check(simulation: Simulation, run: str = "r1", *, within: float = 200.0) -> dict[str, Any]:
+    """Check what holds of every private run: a named end, the central model, nothing twice, nothing left."""
+    document = simulation.run_until_ended(run, within=within)
+    simulation.heal_everything()
+    simulation.advance(60)
+    assert not simulation.counted_twice()
+    assert not simulation.leaked()
+    assert not any(simulation.pending().values())
+    record = simulation.record("m")
+    if document["outcome"] == "finished":
+        assert record is not None
+        assert record.digest == central_digest(record, SOURCES)
+        assert record.training.rows == sum(SOURCES[name].train.rows for name in record.cohort)
+    else:
+        assert document["reason"].startswith("too-few-for-privacy"), document["reason"]
+    return document
+
+
+def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> None:
+    simulation = fleet(tmp_path)
+    seen: dict[tuple[str, str], bytes] = {}
+    asked: dict[str, Task] = {}
+
+    def take(message: Message) -> None:
+        body = Envelope.from_bytes(message.payload, fleet=FLEET).body if message.payload else None
+        if isinstance(body, Request) and body.private is not None:
+            asked[body.task_digest] = Task.from_value(body.task)
+        if isinstance(body, ContributionBody):
+            agent = simulation.topics.parse(message.topic).agent
+            assert body.rows == 0
+            contribution = Contribution.from_value(body.contribution)
+            if contribution.kind == "keys":
+                assert set(contribution.values) == {"key", "floor"}
+                return
+            assert set(contribution.sums) == {"masked"}
+            seen[agent, body.task_digest] = contribution.sums["masked"].tobytes()
+
+    spy = MemoryTransport(simulation.hub, Link(URL, "spy"))
+    spy.subscribe(simulation.topics.request("+"))
+    spy.subscribe(f"{simulation.topics.prefix}agent/+/run/+/contribution")
+    spy.start(Handlers(take, lambda: None, lambda _why: None))
+    simulation.start_run(spec())
+    document = check(simulation)
+    assert document["cohort"] == list(NAMES)
+    assert len(seen) == len(asked) * len(NAMES)
+    for (agent, question), words in seen.items():
+        task = asked[question]
+        given = scheme_of(task).client.contribute(task, SOURCES[agent].train, np.random.default_rng(0))
+        own = layout_of(scheme_of(task), task).flatten(given)
+        assert len(words) == own.nbytes
+        # Masked words are as good as random: about as many ones as zeros, and none of the vector's words where it was.
+        assert not (np.frombuffer(words, dtype=np.int64) == own).any()
+        assert abs(np.unpackbits(np.frombuffer(words, dtype=np.uint8)).mean() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize("publish", [2, 9, 17, 18, 34, 50])
+def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(tmp_path: Path, publish: int) -> None:
+    simulation = fleet(tmp_path, seed=publish)
+    simulation.crash_coordinator_at_publish(publish)
+    simulation.start_run(spec())
+    for _ in range(40):
+        simulation.advance(0.25)
+        if simulation.coordinator is None:
+            break
+    assert simulation.deaths[COORDINATOR] == 1
+    simulation.start_coordinator()
+    assert check(simulation)["cohort"] == list(NAMES)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # A network that is slow enough that vehicles are killed between two messages of one round.
+    simulation = fleet(tmp_path, seed=seed, faults=Faults(delay=(0.01, 0.3)))
+    simulation.start_run(spec(policy={"deadline": 5, "gather_agents": 15, "max_restarts": 20, "extensions": 1}))
+    simulation.advance(float(rng.uniform(0.0, 6.0)))
+    killed = [str(name) for name in rng.choice(NAMES, 5, replace=False)]
+    for name in killed:
+        simulation.kill_agent(name)
+    document = check(simulation)
+    assert document["outcome"] == "finished"
+    assert len(document["cohort"]) >= 9
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_vehicles_that_are_killed_at_a_publish_and_come_back_give_the_same_answers(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    simulation = fleet(tmp_path, seed=seed, faults=Faults(delay=(0.01, 0.1), duplicate=0.2))
+    simulation.start_run(spec())
+    for _ in range(5):
+        name = str(rng.choice(NAMES))
+        simulation.crash_agent_at_publish(name, int(rng.integers(1, 3)))
+        simulation.advance(1.0)
+        simulation.start_agent(name)
+    assert check(simulation)["outcome"] == "finished"
+
+
+def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(tmp_path: Path) -> None:
+    simulation = fleet(tmp_path)
+    simulation.start_run(spec())
+    with pytest.raises(UsageError, match="private run 'r1' is open"):
+        simulation.start_run(spec("r2"))
+    check(simulation)
+    simulation.start_run(spec("r2"))
+    check(simulation, "r2")
+
+
+def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_on(tmp_path: Path) -> None:
+    simulation = fleet(tmp_path, faults=Faults(delay=(0.05, 0.1)))
+    simulation.start_run(spec())
+    chain = tmp_path / "agents" / FLEET / "v03" / "runs" / "r1" / "chain"
+    while not chain.exists():
+        simulation.advance(0.05)
+    simulation.advance(0.3)
+    chain.write_bytes(b"damaged")
+    document = check(simulation)
+    assert document["agents"]["v03"] == {"status": "lost", "reason": "refused: damaged"}
+    assert len(document["cohort"]) == 12
+
+
+def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator is the broker's: it signs what it likes, but not a vehicle's announcement."""
+    simulation = fleet(tmp_path, ca=TestCa())
+    simulation.start_run(spec())
+    assert check(simulation)["cohort"] == list(NAMES), "the seals of honest announcements are good"
+    simulation = fleet(tmp_path / "again", ca=TestCa())
+    assert simulation.ca is not None
+    cut = Publisher._cut
+
+    def swapped(self: Publisher, effect: OpenRound, remaining: float) -> Any:
+        groups = tuple(
+            replace(group, founders=(_with_other_key(group.founders[0]), *group.founders[1:]))
+            for group in effect.groups
+        )
+        return cut(self, replace(effect, groups=groups), remaining)
+
+    monkeypatch.setattr(Publisher, "_cut", swapped)
+    for agent in simulation.agents.values():
+        agent._effects._answerer._private._verifier = simulation.ca.verifier()  # as the agent's program gives it
+    simulation.start_run(spec())
+    document = simulation.run_until_ended("r1", within=100)
+    assert document["outcome"] == "failed"
+    assert "refused: bad-member" in document["reason"]
+
+
+def _with_other_key(message: bytes) -> bytes:
+    envelope = Envelope.from_bytes(message, fleet=FLEET)
+    assert isinstance(envelope.body, ContributionBody)
+    values = {**Contribution.from_value(envelope.body.contribution).values, "key": RunKey.generate().public}
+    body = envelope.body.model_copy(update={"contribution": Contribution("keys", 0, values=values).to_value()})
+    return replace(envelope, body=body).to_bytes()

@@ -1,0 +1,250 @@
+"""A vehicle's part in private runs: what is on its disk decides what leaves it, whatever is killed or lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.engine import OpenRound
+from edge_agent.session.private import PrivateRuns
+from edge_agent.session.snapshots import Snapshots
+from glassfleet.errors import PrivacyError
+from glassfleet.private.ledger import Limits
+from glassfleet.scheme import Contribution
+from schemas import codec
+from schemas.envelope import Envelope
+from schemas.messages import ContributionBody, PrivateGroup, Request
+from schemas.topics import Topics
+from tests.support.private_bench import PrivateStage, rows_of, scheme_of
+
+AGENTS = [f"v{number:02d}" for number in range(11)]
+TOPICS = Topics("fleet")
+LIMITS = Limits(least_rows=1)
+
+
+def request_of(asked: OpenRound) -> Request:
+    groups = [
+        PrivateGroup(
+            group=each.edition.group,
+            number=each.edition.number,
+            members=list(each.edition.members),
+            question=each.question,
+            founders=list(each.founders),
+        )
+        for each in asked.groups
+    ]
+    return Request(
+        task=asked.task.to_value(), task_digest=asked.task_digest, remaining=1.0, private=groups or None
+    )  # fmt: skip
+
+
+class OneVehicle:
+    """Vehicle v00 with its files; the others of the run are simulated."""
+
+    def __init__(self, folder: Path, run: str = "r1", stage: PrivateStage | None = None, **options: Any) -> None:
+        self.folder, self.run, self.options = folder, run, options
+        self.secret = b"s" * 32
+        folder.mkdir(exist_ok=True)
+        self.stage = stage or PrivateStage(AGENTS, run=run, parameters={"max_depth": 1, "n_sets": 2}, nonce="7" * 32)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again with what is on the disk."""
+        options = {"limits": LIMITS, "choice": "allowed", "verifier": None, **self.options}
+        self.private = PrivateRuns(TOPICS, "v00", self.folder, self.secret, **options)
+        self.snapshots = Snapshots(self.folder / "runs", self.secret)
+
+    def respond(self, asked: OpenRound | None = None) -> ContributionBody:
+        """Answer as the agent does: check, compute, mask."""
+        asked = asked or self.stage.requests[-1]
+        request, snapshot = request_of(asked), self.snapshots.of_run(self.run, rows_of("v00"))
+        self.private.heard(self.run)
+        self.private.choose(self.run, request)
+        self.private.check(self.run, request, snapshot, rows_of("v00"))
+        if asked.phase == "pairing":
+            return self.private.announce(self.run, asked.task_digest, asked.task, snapshot)
+        given = scheme_of(asked.task).client.contribute(asked.task, snapshot.data, None)
+        return self.private.masked(self.run, request, snapshot, given)
+
+    def give(self, body: ContributionBody) -> None:
+        """Hand an answer to the coordinator; the message of an announcement is what the others will read."""
+        changes: dict[str, Any] = {"contribution": body.contribution, "data_digest": body.data_digest}
+        vehicle = self.stage.vehicles["v00"]
+        if body.contribution["kind"] == "keys":
+            message = Envelope(fleet="fleet", agent="v00", run=self.run, body=body).to_bytes()
+            values = {**Contribution.from_value(body.contribution).values, "message": message}
+            changes["contribution"] = Contribution("keys", 0, values=values).to_value()
+        event = vehicle.answer(0.0, self.stage.requests[0])
+        assert event is not None
+        changes["task_digest"] = body.task_digest
+        assert self.stage.send(type(event)(**{**vars(event), **changes}))[0].startswith("accepted")
+
+    def pair(self) -> None:
+        """Announce this vehicle and the others."""
+        self.give(self.respond())
+        for agent in AGENTS[1:]:
+            vehicle = self.stage.vehicles[agent]
+            said = Contribution("keys", 0, values={"key": vehicle.own.key, "floor": vehicle.own.floor})
+            digest = self.stage.requests[0].task_digest
+            body = ContributionBody(
+                task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=said.to_value()
+            )
+            message = Envelope(fleet="fleet", agent=agent, run=self.run, body=body).to_bytes()
+            self.stage.answer(agent, values={"message": message})
+        assert self.stage.phase == "domain"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "runs" / self.run
+
+
+@pytest.fixture
+def vehicle(tmp_path: Path) -> OneVehicle:
+    return OneVehicle(tmp_path / "v00")
+
+
+def as_bytes(body: ContributionBody) -> bytes:
+    """Return all that an answer says."""
+    return codec.encode(body.model_dump())
+
+
+def refuses(code: str, act: Callable[[], Any]) -> None:
+    with pytest.raises(PrivacyError) as caught:
+        act()
+    assert caught.value.code == code, str(caught.value)
+
+
+def test_answers_are_the_same_bytes_after_a_restart_between_any_two_steps(vehicle: OneVehicle) -> None:
+    announced = as_bytes(vehicle.respond())
+    vehicle.restart()
+    assert as_bytes(vehicle.respond()) == announced
+    vehicle.pair()
+    before = {name: (vehicle.path / name).read_bytes() for name in ("chain", "key")}
+    masked = as_bytes(vehicle.respond())
+    vehicle.restart()
+    assert as_bytes(vehicle.respond()) == masked
+    # Killed after the chain was written and before the ledger, or before both.
+    (vehicle.path / "chain").write_bytes(before["chain"])
+    vehicle.restart()
+    assert as_bytes(vehicle.respond()) == masked
+    assert (vehicle.path / "key").read_bytes() == before["key"]
+
+
+def test_vehicle_that_was_killed_before_its_chain_was_written_announces_another_key(vehicle: OneVehicle) -> None:
+    first = vehicle.respond()
+    (vehicle.path / "chain").unlink()
+    vehicle.restart()
+    assert vehicle.respond().contribution != first.contribution
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short")])
+def test_rows_without_their_key_are_refused_by_name_and_nothing_is_announced(vehicle: OneVehicle, damage: Any) -> None:
+    vehicle.respond()
+    damage(vehicle.path / "key")
+    vehicle.restart()
+    refuses("damaged", vehicle.respond)
+    shutil.rmtree(vehicle.folder)
+    vehicle = OneVehicle(vehicle.folder)
+    vehicle.pair()
+    damage(vehicle.path / "key")
+    vehicle.restart()
+    refuses("damaged", vehicle.respond)
+
+
+def test_key_without_its_rows_is_refused_when_the_rows_are_others_now(vehicle: OneVehicle, tmp_path: Path) -> None:
+    vehicle.pair()
+    (vehicle.path / "rows.npz").unlink()
+    vehicle.restart()
+    snapshot = vehicle.snapshots.of_run("r1", rows_of("v01"))
+    refuses(
+        "not-member",
+        lambda: vehicle.private.check("r1", request_of(vehicle.stage.requests[-1]), snapshot, rows_of("v01")),
+    )
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff", codec.encode({"own": 1}), codec.encode([])])
+@pytest.mark.parametrize("name", ["chain", "ledger"])
+def test_damaged_record_is_refused_by_name_and_the_end_of_the_run_still_comes(
+    vehicle: OneVehicle, name: str, damage: bytes
+) -> None:
+    vehicle.pair()
+    path = vehicle.folder / "ledger" if name == "ledger" else vehicle.path / name
+    path.write_bytes(damage)
+    vehicle.restart()
+    refuses("damaged", vehicle.respond)
+    vehicle.private.end("r1")
+    assert path.read_bytes() == damage, "nothing is overwritten that might tell what was answered"
+
+
+def test_vehicle_that_lost_its_folder_is_refused_by_itself_and_by_the_coordinator(vehicle: OneVehicle) -> None:
+    vehicle.pair()
+    shutil.rmtree(vehicle.folder)
+    vehicle = OneVehicle(vehicle.folder, stage=vehicle.stage)
+    vehicle.secret = b"t" * 32
+    vehicle.restart()
+    refuses("not-member", vehicle.respond)
+    again = vehicle.respond(vehicle.stage.requests[0])  # asked for its key again it has another one
+    refuses("not-member", vehicle.respond)
+    event = vehicle.stage.sent[0]
+    assert event.contribution != again.contribution
+
+
+def test_second_request_for_keys_with_another_nonce_is_refused(vehicle: OneVehicle) -> None:
+    vehicle.pair()
+    other = PrivateStage(AGENTS, parameters={"max_depth": 1, "n_sets": 2}, nonce="8" * 32)
+    refuses("too-many-runs", lambda: vehicle.respond(other.requests[0]))
+    assert vehicle.respond().task_digest == vehicle.stage.requests[-1].task_digest, "the first goes on"
+
+
+def test_run_that_ended_here_is_not_opened_again(vehicle: OneVehicle) -> None:
+    vehicle.pair()
+    vehicle.respond()
+    vehicle.private.end("r1")
+    vehicle.snapshots.drop("r1")
+    vehicle.restart()
+    refuses("run-over", lambda: vehicle.respond(vehicle.stage.requests[0]))
+    refuses("not-member", vehicle.respond)
+
+
+@pytest.mark.parametrize(("choice", "private", "plain"), [("only", True, False), ("never", False, True)])
+def test_vehicle_answers_private_runs_only_or_never_as_it_is_told(
+    tmp_path: Path, choice: str, private: bool, plain: bool
+) -> None:
+    vehicle = OneVehicle(tmp_path / "v00", choice=choice)
+    if private:
+        vehicle.pair()
+        vehicle.respond()
+    else:
+        refuses("not-private", vehicle.respond)
+    open_run = PrivateStage(AGENTS, run="r3", private=None, parameters={"max_depth": 1, "n_sets": 2}).requests[0]
+    if plain:
+        vehicle.private.choose("r3", request_of(open_run))
+    else:
+        refuses("not-private", lambda: vehicle.private.choose("r3", request_of(open_run)))
+
+
+def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:
+    vehicle.pair()
+    asked = request_of(vehicle.stage.requests[-1]).model_copy(update={"private": None})
+    refuses("not-private", lambda: vehicle.private.choose("r1", asked))
+
+
+def test_vehicle_with_few_rows_is_no_company_for_others(tmp_path: Path) -> None:
+    refuses("no-rows", OneVehicle(tmp_path / "v00", limits=Limits()).respond)
+
+
+def test_answers_to_all_rounds_make_the_central_model(vehicle: OneVehicle) -> None:
+    vehicle.pair()
+    while not vehicle.stage.state.is_ended:
+        number = len(vehicle.stage.state.rounds)
+        vehicle.restart()
+        vehicle.give(vehicle.respond())
+        for agent in AGENTS[1:]:
+            vehicle.stage.answer(agent)
+        assert len(vehicle.stage.state.rounds) == number + 1
+    assert vehicle.stage.phase == "finished"
+    vehicle.stage.check_end()
