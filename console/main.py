@@ -38,6 +38,7 @@ COMMANDS = {
         "Check a vehicle's rows, and keep a window over a live stream to learn from.",
     ),
     "agent": ("console.vehicle.agent:agent", "Start the process on a vehicle; its rows stay with it."),
+    "ledger": ("console.vehicle.ledger:ledger", "List what a vehicle has told: each run, with whom, how protected."),
     "run": ("console.run.runs:run", "Start, list, show and cancel federated trainings."),
     "model": ("console.model.commands:model", "List, read and use published models: rules, forecasts, explanations."),
     "rollout": (

@@ -53,6 +53,8 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.session.told import NAME as TOLD
+from edge_agent.session.told import Told
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
@@ -161,6 +163,8 @@ class Agent:
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
+        self._told = Told(directory / TOLD, wall)
+
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
         publisher = Publisher(
@@ -171,6 +175,7 @@ class Agent:
             answerer,
             self.outbox,
             publisher,
+            told=self._told,
             clock=clock,
             tell=self._step,
             counts=self.counts,
@@ -284,6 +289,7 @@ class Agent:
     def release(self) -> None:
         """Close the files and let the next process in, as the system does for one that is killed. Idempotent."""
         self.outbox.close()
+        self._told.close()
         self._lock.release()
 
     # Events

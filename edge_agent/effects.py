@@ -30,6 +30,7 @@ from edge_agent.session.events import (
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE
 from edge_agent.session.snapshots import Snapshot
+from edge_agent.session.told import Told, numbers_in
 from edge_agent.sources import Source
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.scheme import Task
@@ -60,6 +61,8 @@ class Effects:
     answerer : Answerer
     outbox : Outbox
     publisher : Publisher
+    told : Told
+        Takes note of each answer, for the vehicle's owner.
     clock : callable
         Seconds that only go forward.
     tell : callable
@@ -83,6 +86,7 @@ class Effects:
         outbox: Outbox,
         publisher: Publisher,
         *,
+        told: Told,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
         counts: Counter[str],
@@ -94,6 +98,7 @@ class Effects:
         self._answerer = answerer
         self._outbox = outbox
         self._publisher = publisher
+        self._told = told
         self._clock = clock
         self._tell = tell
         self._counts = counts
@@ -257,6 +262,8 @@ class Effects:
             size=len(payload),
             seconds=round(self._clock() - began, 4),
         )
+        numbers = numbers_in(body.contribution)
+        self._told.note(run, task.scheme, numbers, *self._answerer.protection(run, job.request))
         for lost in self._outbox.put(run, digest, payload):
             about = {"run": run, "round": job.round, "task": digest[:8]}
             self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)

@@ -98,6 +98,10 @@ class Answerer:
         """Answer nothing more in a private run."""
         self._private.leave(run)
 
+    def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
+        """Return what protects an answer, None: nothing; and over whom it is summed."""
+        return self._private.protection(run, request)
+
     def is_light(self, task: Task, snapshot: Snapshot) -> bool:
         """Whether the answer takes a moment, so that `compute` gives it; else `start` does.
 

@@ -195,6 +195,16 @@ class PrivateRuns:
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
         )
 
+    def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
+        """Return the floor and the company of a run, None for a plain one, and over whom an answer is summed."""
+        met = self._met(run)
+        if met is None:
+            return None, ()
+        groups = request.private or ()
+        members = next((each.members for each in groups if self._agent in each.members), ())
+        floor = max(met.own.floor, met.terms.floor)
+        return {"floor": floor, "company": met.terms.company}, tuple(members)
+
     def end(self, run: str) -> None:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)

@@ -23,6 +23,7 @@ from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
 from glassfleet.export.svg import charts, rounds, sets, shapes, text
+from glassfleet.private.words import protection, question
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Dashboard:
                 "signed": text.signed,
                 "minus": text.minus,
                 "signs": text.signs,
+                "question": question,
+                "protection": protection,
                 "ticks": ticks,
             },
             {

@@ -1,0 +1,59 @@
+"""``glassfleet ledger``: what a vehicle has told, for its owner. Reads the agent's folder, and nothing else."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import click
+
+from console.common import json_option, print_json, state_dir_option
+from console.tables import printable
+from schemas.errors import NotFoundError
+from schemas.topics import DEFAULT_FLEET, check_id
+
+
+@click.command()
+@click.option("--id", "agent", metavar="ID", help="The vehicle. Default: the only one with a ledger here.")
+@click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id.")
+@state_dir_option
+@json_option
+def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
+    """List the runs that this vehicle has answered: when, with whom, how protected, how many numbers left it.
+
+    In a private run the coordinator and the broker saw sums over the vehicles named; in a plain run they read this
+    vehicle's own numbers. The agent may be running.
+
+    \b
+    Examples:
+      glassfleet ledger --id vehicle-07
+    """
+    from edge_agent.session.told import NAME, read
+
+    check_id("fleet", fleet)
+    folder = state_dir / "agents" / fleet
+    if agent is None:
+        found = sorted(path.parent.name for path in folder.glob(f"*/{NAME}"))
+        if len(found) != 1:
+            raise NotFoundError(f"{len(found)} vehicles have a ledger in {folder}: name one with --id")
+        agent = found[0]
+    check_id("agent", agent)
+    told = read(folder / agent / NAME)
+    if as_json:
+        print_json({"agent": agent, "runs": told})
+        return
+    if not told:
+        click.echo(f"{agent} has told nothing")
+    for each in told:
+        when = dt.datetime.fromtimestamp(each["began"], dt.UTC).isoformat(sep=" ", timespec="seconds")
+        said, members = each["protection"], each["members"]
+        how = "plain: coordinator and broker read this vehicle's numbers"
+        if said:
+            limits = f"never fewer than {said['floor']}, company {said['company']}"
+            how = f"private: summed over {len(members)} vehicles ({limits})"
+            if not members:
+                how = "private: announced itself, and told no numbers"
+        line = f"{when}  {each['run']}  {each['scheme']}  {each['answers']} answers, {each['numbers']} numbers  {how}"
+        click.echo(printable(line))
+        if members:
+            click.echo(printable(f"  with {', '.join(name for name in members if name != agent)}"))

@@ -1,0 +1,144 @@
+"""What this vehicle has told, run by run: for its owner, `glassfleet ledger` prints it.
+
+Written before an answer is sent, so it never says less than what left. It holds no rows and no answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from schemas.errors import StorageError
+from schemas.private_files import private_database
+
+NAME = "told.sqlite"
+"""In the agent's folder."""
+
+KEPT_RUNS = 10_000
+"""Runs that are remembered, some hundred bytes each; the oldest go first."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS told (
+    run TEXT PRIMARY KEY,
+    scheme TEXT NOT NULL,
+    began REAL NOT NULL,
+    last REAL NOT NULL,
+    answers INTEGER NOT NULL,
+    numbers INTEGER NOT NULL,
+    protection TEXT NOT NULL,
+    members TEXT NOT NULL
+);
+"""
+
+_COLUMNS = ("run", "scheme", "began", "last", "answers", "numbers", "protection", "members")
+
+
+class Told:
+    """The list of runs that were answered. Used by one thread.
+
+    Parameters
+    ----------
+    path : Path
+        Database file; created when missing.
+    wall : callable
+        Seconds since the epoch.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be opened or written.
+    """
+
+    def __init__(self, path: Path, wall: Callable[[], float]) -> None:
+        self._path = path
+        self._wall = wall
+        with _explained("open", path):
+            with suppress(OSError):  # SQLite says what is wrong
+                private_database(path)
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.executescript(_SCHEMA)
+
+    def note(
+        self, run: str, scheme: str, numbers: int, protection: Mapping[str, int] | None, members: Sequence[str]
+    ) -> None:
+        """Count one answer of a run.
+
+        Parameters
+        ----------
+        run, scheme : str
+            `scheme`: of its first answer that is neither keys nor domain discovery, as far as there is one.
+        numbers : int
+            How many leave with it.
+        protection : Mapping or None
+            ``floor`` and ``company`` of a private run; None: coordinator and broker read the numbers.
+        members : sequence of str
+            Over whom the answer is summed; empty in a plain run. The smallest set of a run is kept.
+        """
+        now, said = self._wall(), json.dumps(dict(protection or {}), sort_keys=True)
+        with _explained("write", self._path):
+            self._database.execute(
+                "INSERT INTO told VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
+                "last = excluded.last, answers = answers + 1, numbers = numbers + excluded.numbers, "
+                "scheme = CASE WHEN scheme IN ('private', 'domain') THEN excluded.scheme ELSE scheme END, "
+                "members = CASE WHEN excluded.members = '[]' THEN members ELSE excluded.members END",
+                (run, scheme, now, now, numbers, said, json.dumps(list(members))),
+            )
+            self._database.execute(
+                "DELETE FROM told WHERE run NOT IN (SELECT run FROM told ORDER BY last DESC, run LIMIT ?)", (KEPT_RUNS,)
+            )
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._database.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return what a vehicle has told, the oldest run first; empty when it has told nothing.
+
+    Each has ``run``, ``scheme``, ``began`` and ``last`` (seconds since the epoch), ``answers``, ``numbers``,
+    ``protection`` (``{}``: none) and ``members``.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    """
+    if not path.exists():
+        return []
+    with _explained("read", path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        found = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run").fetchall()  # noqa: S608
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found]
+    return [{**row, **{name: json.loads(row[name]) for name in ("protection", "members")}} for row in rows]
+
+
+def numbers_in(contribution: Mapping[str, Any]) -> int:
+    """Return how many numbers an answer holds: of its sums, and of what is no sum."""
+    return _count(contribution.get("sums")) + _count(contribution.get("values"))
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return int(value.size)
+    if isinstance(value, Mapping):
+        return sum(_count(each) for each in value.values())
+    if isinstance(value, list | tuple):
+        return sum(_count(each) for each in value)
+    return int(isinstance(value, int | float))
+
+
+@contextmanager
+def _explained(what: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as fault:
+        raise StorageError(
+            f"cannot {what} {path}, the list of what this vehicle has told: {fault}. Make room, or move it away; then "
+            "start the agent again"
+        ) from fault
