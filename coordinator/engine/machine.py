@@ -17,7 +17,8 @@ until it returns a model. Four ideas keep that simple when agents vanish, lag, r
 
 Phases: `gathering` agents, finding the `domain`, `recruiting` (cohort participation's first statistics round, which
 fixes the cohort), `learning`; then `finished`, `failed` or `cancelled`. A private run begins with `pairing`, which
-fixes the cohort, and ends with `scoring`: the model is learned, and its scores are asked for. `table.TABLE` lists every move between them.
+fixes the cohort, and ends with `scoring`: the model is learned, and its scores are asked for. `table.TABLE` lists every
+move between them.
 
 Rounds come in two sorts. *Open to all* (domain, recruiting, elastic learning without a sample): every agent that can
 answer may, agents that come up while it is open are waited for too, and agents that missed their last deadline and have
