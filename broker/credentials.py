@@ -46,7 +46,7 @@ class Credentials(Protocol):
         """The newest revocation list of each CA that is trusted, PEM, one after the other; empty: there is none."""
         ...
 
-    def take_crl(self, crl: bytes) -> bool:
+    def update_crl(self, crl: bytes) -> bool:
         """Take over lists that were heard; whether one is newer than `crl`. Raises WireError when none is a CA's."""
         ...
 
@@ -122,7 +122,7 @@ class FolderCredentials:
         self._keep()
         return True
 
-    def take_crl(self, crl: bytes) -> bool:
+    def update_crl(self, crl: bytes) -> bool:
         """Take over lists that were heard; keep newer ones in the folder, so that a restart does not forget them."""
         with self._changing:
             if not self._take_newer(crl):
@@ -132,7 +132,7 @@ class FolderCredentials:
 
     def _take_newer(self, crl: bytes) -> bool:
         """Revoke what lists name; whether one was newer than the known one of its CA, and is that now."""
-        self.verifier.take_crl(crl)
+        self.verifier.update_crl(crl)
         return self._know(merged(self._ca, self.crl, crl))
 
     def _know(self, crl: bytes) -> bool:

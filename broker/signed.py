@@ -189,7 +189,7 @@ class SignedTransport:
             return True
         address = self._topics.parse(message.topic)
         if address.kind == "revoked":
-            if self._credentials.take_crl(message.payload):
+            if self._credentials.update_crl(message.payload):
                 self._publish_crl()  # what we said on connecting may have overwritten the newer one
             return False
         if address.kind == "blob" or (address.kind == "model-version" and message.payload[:1] == b"{"):

@@ -153,7 +153,7 @@ class AgentConfig(Settings):
 
     @property
     def directory(self) -> Path:
-        """Where this agent keeps secret, outbox, frozen rows and the last good model."""
+        """Where this agent keeps secret, outbox, snapshots of rows and the last good model."""
         return self.state_dir / "agents" / self.fleet / self.id
 
     def usable_schemes(self, installed: Sequence[str], unavailable: Mapping[str, str]) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def write_request(folder: Path, agent: str, out: Path) -> None:
         raise StorageError(f"cannot write {out}: {fault.strerror}") from fault
 
 
-def take_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
+def install_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
     """Store what `glassfleet ca sign-csr` made: certificate, CA and revocation list in one file.
 
     Raises

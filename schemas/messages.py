@@ -125,9 +125,9 @@ class ContributionBody(Body):
     task_digest : str
         Which task this answers; with run and agent, the key under which it is counted once.
     rows : int
-        Rows frozen for this run.
+        Rows in the snapshot of this run.
     data_digest : str
-        Keyed digest of the frozen rows; a change within the run is rejected as ``data-changed``.
+        Keyed digest of the snapshot of the rows; a change within the run is rejected as ``data-changed``.
     contribution : map
         ``glassfleet.scheme.Contribution.to_value()``.
     """

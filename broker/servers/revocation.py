@@ -66,7 +66,7 @@ def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[byte
         raise UsageError("the revocation list cannot be read as PEM; `glassfleet ca crl` makes one")
     verifier = Verifier(ca_pem, time.time)
     try:
-        verifier.take_crl(crl_pem)
+        verifier.update_crl(crl_pem)
     except WireError as fault:
         raise UsageError(
             "the revocation list is from another authority than ours: a broker would refuse all"
@@ -75,10 +75,10 @@ def check_crl(crl_pem: bytes, ca_pem: bytes, former: bytes | None) -> tuple[byte
     if all(ours is None or (there is not None and number_of(ours) < number_of(there)) for ours, there in pairs):
         raise UsageError("the revocation list is older than the one that is there: it would let revoked ones in again")
     kept = merged(ca_pem, former or b"", crl_pem)
-    return kept, verifier.take_crl(kept)
+    return kept, verifier.update_crl(kept)
 
 
-def take_list(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
+def install_crl(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
     """Hand a revocation list to whoever lives in `folder`: a process's identity, or a Mosquitto's files.
 
     Returns

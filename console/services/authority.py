@@ -265,13 +265,13 @@ def revoke(name: str, reason: str, into: tuple[Path, ...], ca_dir: Path, *, as_j
     Examples:
       glassfleet ca revoke vehicle-07 --reason stolen --into fleet --into coordinator-identity
     """
-    from broker.servers.revocation import take_list
+    from broker.servers.revocation import install_crl
 
     authority = _open(ca_dir)
     gone = authority.revoke(name, reason)
     # An id that has another good certificate is not shut out: the list knows the one that was revoked.
     deny = sorted({one.id for one in gone} & set(authority.fallen()))
-    taken = {str(folder): take_list(folder, authority.crl_pem, deny=deny) for folder in into}
+    taken = {str(folder): install_crl(folder, authority.crl_pem, deny=deny) for folder in into}
     lines = [f"revoked: {one.role} {one.id}, serial {one.serial}" for one in gone]
     lines += [] if gone else [f"no certificate, but the open token of {name} was withdrawn"]
     lines += [f"{folder}: {text}" for folder, text in taken.items()]
@@ -333,11 +333,11 @@ def crl(out: Path | None, given: Path | None, into: tuple[Path, ...], ca_dir: Pa
       glassfleet ca crl --out crl.pem
       glassfleet ca crl --from crl.pem --into coordinator-identity
     """
-    from broker.servers.revocation import take_list
+    from broker.servers.revocation import install_crl
 
     made = _open(ca_dir).refresh_crl() if given is None else given.read_bytes()
     for folder in into:
-        click.echo(f"{folder}: {take_list(folder, made)}")
+        click.echo(f"{folder}: {install_crl(folder, made)}")
     if out is None and into:
         return
     if out is None:

@@ -115,7 +115,7 @@ def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
         if address.kind == "blob":
             return "by its digest"
         if address.kind == "revoked":
-            return "by the CA" if verifier is None else f"by the CA: {verifier.take_crl(payload)} revoked"
+            return "by the CA" if verifier is None else f"by the CA: {verifier.update_crl(payload)} revoked"
         is_record = address.kind == "model-version" and payload[:1] == b"{"
         if verifier is None:
             is_sealed = bool(ModelRecord.from_bytes(payload).signatures if is_record else split(payload)[1])

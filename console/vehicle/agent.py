@@ -141,7 +141,7 @@ def enrol(  # noqa: PLR0917 - click passes options by name
         tell(text, as_json=as_json, agent=name, request=str(csr_out), identity=str(folder))
         return
     if bundle is not None:
-        ends = way.take_bundle(folder, name, bundle)
+        ends = way.install_bundle(folder, name, bundle)
     elif token is None or authority is None:
         raise UsageError("give --token and --authority, or (by hand) --csr-out and later --bundle")
     else:

@@ -68,7 +68,7 @@ class Answer:
     task_digest : str
     rows : int
     data_digest : str
-        Keyed digest of the agent's frozen rows.
+        Keyed digest of the agent's snapshot of its rows.
     contribution : Mapping
         ``Contribution.to_value()``.
     answer_digest : str

@@ -25,7 +25,7 @@ from schemas import codec
 from schemas.errors import StorageError
 
 KEPT_RUNS = 16
-"""Snapshots of frozen rows that are kept when runs end while the agent is away: each is as large as the data."""
+"""Snapshots of rows that are kept when runs end while the agent is away: each is as large as the data."""
 
 _BLOCK = 4096
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.revocation import take_list
+from broker.servers.revocation import install_crl
 from broker.tls import Tls, load_identity, save_identity, tls_of
 from coordinator.authority.store import Authority
 from lab.demo.secure import DAYS, secure_broker
@@ -129,7 +129,7 @@ class CertificateOffice:
         certificate = self._authority.enrol(make_request(key, owner), token.secret, DAYS)
         authority = self._authority
         save_identity(self.identity(name), key=key, ca=authority.ca_pem, crl=authority.crl_pem, certificate=certificate)
-        take_list(self.broker.config.state_dir, authority.crl_pem, allow=[name])
+        install_crl(self.broker.config.state_dir, authority.crl_pem, allow=[name])
         self.revoked.discard(name)
 
     def try_stolen(self, stolen: StolenIdentity) -> None:
@@ -141,7 +141,7 @@ class CertificateOffice:
 
     def _hand_out(self, deny: Sequence[str] = ()) -> None:
         for folder in (self.broker.config.state_dir, self.identity(self._coordinator)):
-            take_list(folder, self._authority.crl_pem, deny=deny if folder == self.broker.config.state_dir else ())
+            install_crl(folder, self._authority.crl_pem, deny=deny if folder == self.broker.config.state_dir else ())
 
     @staticmethod
     def _serial(certificate: bytes) -> str:

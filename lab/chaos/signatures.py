@@ -21,7 +21,7 @@ def stale(retained: Mapping[str, bytes], topics: Topics, trust: tuple[bytes, byt
     """Return what is retained and would be refused by whoever comes now; `trust` is the CA and its list, PEM."""
     ca, crl = trust
     verifier = Verifier(ca, time.time)
-    verifier.take_crl(crl)
+    verifier.update_crl(crl)
     result = []
     for topic, payload in sorted(retained.items()):
         address = topics.parse(topic)

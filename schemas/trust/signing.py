@@ -222,7 +222,7 @@ class Verifier:
         """Serial numbers that are refused."""
         return self._trust.revoked
 
-    def take_crl(self, crl_pem: bytes) -> int:
+    def update_crl(self, crl_pem: bytes) -> int:
         """Take over one or more revocation lists; returns how many certificates are revoked now.
 
         An older list does no harm, as nothing is unrevoked. A list revokes whatever certificate has a serial number

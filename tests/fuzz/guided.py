@@ -165,7 +165,7 @@ def _revocations() -> Guided:
         _ = [number_of(crl) for crl in lists_in(data)]
         verifier = Verifier(ca, lambda: now)
         with contextlib.suppress(WireError):
-            verifier.take_crl(data)
+            verifier.update_crl(data)
             assert len(verifier.revoked) == 1, "a list that the authority did not sign is taken"
         with contextlib.suppress(UsageError):
             check_crl(data, ca, crl)

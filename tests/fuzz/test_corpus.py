@@ -32,7 +32,7 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "packed": lambda data: unpack(data, max_bytes=2**20),
     "record": ModelRecord.from_bytes,
     "request": read_request,
-    "crl": lambda data: TestCa().verifier().take_crl(data),
+    "crl": lambda data: TestCa().verifier().update_crl(data),
 }
 
 

@@ -101,9 +101,9 @@ class FixedCredentials:
     verifier: Verifier
     crl: bytes = b""
 
-    def take_crl(self, crl: bytes) -> bool:
+    def update_crl(self, crl: bytes) -> bool:
         """Revoke what it lists; it is not kept."""
-        self.verifier.take_crl(crl)
+        self.verifier.update_crl(crl)
         return False
 
     def refresh(self) -> bool:

@@ -116,7 +116,7 @@ class Cloud:
 
 def is_believed(model: StoredModel, *cas: FleetCa) -> bool:
     verifier = Verifier(b"".join(each.authority.ca_pem for each in cas), time.time)
-    verifier.take_crl(b"".join(each.authority.crl_pem for each in cas))
+    verifier.update_crl(b"".join(each.authority.crl_pem for each in cas))
     try:
         return ModelRecord.from_bytes(model.record).verified_by(verifier).role == "coordinator"
     except ValueError:

@@ -237,7 +237,7 @@ class Simulation:
 
         verifier = self.ca.verifier()
         if self._revoked:
-            verifier.take_crl(self.ca.crl(*self._revoked))
+            verifier.update_crl(self.ca.crl(*self._revoked))
         return SignedTransport(inner, self.topics, FixedCredentials(signer, verifier), refused)
 
     def revoke_coordinator(self) -> None:

@@ -15,13 +15,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.credentials import FolderCredentials
-from broker.servers.revocation import take_list
+from broker.servers.revocation import install_crl
 from broker.tls import check_owner, load_identity, save_identity
 from broker.trust import trust
 from console.main import run
 from coordinator.authority.store import Authority
 from coordinator.http.server import HttpLimits
-from edge_agent.enrol import EnrolmentError, enrol, renew, take_bundle, write_request
+from edge_agent.enrol import EnrolmentError, enrol, install_bundle, renew, write_request
 from schemas.errors import UsageError
 from schemas.trust.identity import Token, new_key
 from schemas.trust.signing import Owner, issuer_of
@@ -139,12 +139,12 @@ def test_vehicle_without_a_network_enrols_with_files(office, tmp_path):
     sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(office.ca.authority.folder)]
     assert run([*sign, "--agent", "v9", "--out", str(tmp_path / "no.pem")]) == 2
     assert run([*sign, "--agent", "v8", "--out", str(tmp_path / "v8.pem")]) == 0
-    take_bundle(folder, "v8", tmp_path / "v8.pem")
+    install_bundle(folder, "v8", tmp_path / "v8.pem")
     assert load_identity(folder).owner == Owner("agent", "v8")
     with pytest.raises(UsageError, match="for another key"):
-        take_bundle(tmp_path / "other", "v8", tmp_path / "v8.pem")
+        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.pem")
     with pytest.raises(UsageError, match="sign-csr"):
-        take_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
+        install_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
 
 
 def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
@@ -214,7 +214,7 @@ def test_vehicle_that_trusts_two_authorities_still_does_after_it_was_renewed_by_
     for authority in (office.ca.authority, other.authority):
         sign = ["ca", "sign-csr", str(tmp_path / "v13.csr"), "--agent", "v13", "--ca-dir", str(authority.folder)]
         assert run([*sign, "--out", str(tmp_path / "v13.pem")]) == 0
-        take_bundle(folder, "v13", tmp_path / "v13.pem")
+        install_bundle(folder, "v13", tmp_path / "v13.pem")
         assert (folder / "ca.pem").read_bytes() == both
     assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
 
@@ -241,12 +241,12 @@ def test_lists_of_two_authorities_are_handed_over_one_by_one_and_none_goes_back(
     trust(folder, other.authority.ca_pem + other.authority.crl_pem)
     older = other.authority.crl_pem
     for ca in (other, office.ca):
-        take_list(folder, ca.authority.refresh_crl())
+        install_crl(folder, ca.authority.refresh_crl())
     both = office.ca.authority.crl_pem + other.authority.crl_pem
     assert load_identity(folder).crl == both
     with pytest.raises(UsageError, match="older than the one"):
-        take_list(folder, older)
-    take_list(folder, older + office.ca.authority.refresh_crl())
+        install_crl(folder, older)
+    install_crl(folder, older + office.ca.authority.refresh_crl())
     assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
 from broker.port import Handlers, Link, Message
-from broker.servers.revocation import take_list
+from broker.servers.revocation import install_crl
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import save_identity
 from broker.trust import trust
@@ -111,7 +111,7 @@ def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_
     before = credentials.signer
     renew(ca, folder, "v1")
     ca.authority.revoke("v2")
-    assert credentials.take_crl(ca.authority.crl_pem)
+    assert credentials.update_crl(ca.authority.crl_pem)
     assert look(credentials, clock)
     assert credentials.signer.certificate != before.certificate
 
@@ -124,7 +124,7 @@ def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
     save_identity(folder, key=(fresh / "key.pem").read_bytes(), crl=ca.authority.crl_pem)
     assert not look(credentials, clock)
     ca.authority.revoke("v2", "stolen")
-    assert credentials.take_crl(ca.authority.crl_pem)
+    assert credentials.update_crl(ca.authority.crl_pem)
     save_identity(folder, key=whole)
     assert number_in(FolderCredentials(folder, clock=clock).crl) == number_in(ca.authority.crl_pem)
 
@@ -136,7 +136,7 @@ def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_
     for _ in range(5):
         ca.authority.refresh_crl()
     save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
-    assert credentials.take_crl(ca.authority.crl_pem)
+    assert credentials.update_crl(ca.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
 
 
@@ -184,7 +184,7 @@ def test_newest_list_that_was_heard_or_seen_counts_and_is_in_the_folder_whatever
                 path.write_bytes(content)
             there = which if isinstance(which, int) else 1 if which == PUTS[-1] else -1
         elif step == "hear":
-            assert credentials.take_crl(made[which]) == (which > known)
+            assert credentials.update_crl(made[which]) == (which > known)
             if which > known:
                 known = which
                 there = max(known, there)
@@ -229,9 +229,9 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert (folder / "crl.pem").read_bytes() == first
     other.authority.revoke("cloud", "stolen")
     assert number_in(other.authority.crl_pem) < number_in(ca.authority.crl_pem)
-    assert credentials.take_crl(other.authority.crl_pem)
+    assert credentials.update_crl(other.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
-    assert not credentials.take_crl(first)
+    assert not credentials.update_crl(first)
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -244,7 +244,7 @@ def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_one
     assert look(credentials, clock)
     save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
     other.authority.revoke("cloud", "stolen")
-    assert credentials.take_crl(other.authority.crl_pem)
+    assert credentials.update_crl(other.authority.crl_pem)
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -258,12 +258,12 @@ def test_lists_of_both_cas_are_kept_over_a_restart_while_both_are_trusted(ca, cl
         ca.authority.refresh_crl()
     for each in (ca, other):
         each.authority.revoke("cloud", "stolen")
-        assert credentials.take_crl(each.authority.crl_pem)
-        assert not credentials.take_crl(each.authority.crl_pem)
+        assert credentials.update_crl(each.authority.crl_pem)
+        assert not credentials.update_crl(each.authority.crl_pem)
     both = ca.authority.crl_pem + other.authority.crl_pem
     assert (folder / "crl.pem").read_bytes() == credentials.crl == both
     assert [revoked_after_restart(folder, each) for each in sealed] == [True, True]
-    assert not FolderCredentials(folder).take_crl(other.authority.crl_pem + ca.authority.crl_pem)
+    assert not FolderCredentials(folder).update_crl(other.authority.crl_pem + ca.authority.crl_pem)
 
 
 def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_any_more(ca, clock, tmp_path):
@@ -276,7 +276,7 @@ def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_a
     now = dt.datetime.now(dt.UTC)
     entries, lasts = [Revoked(made.serial_number, now)], dt.timedelta(days=1)
     theirs = make_crl(ca.authority.certificate, ca.authority._key, entries, number=9, now=now, lasts=lasts)
-    assert credentials.take_crl(theirs.public_bytes(Encoding.PEM))
+    assert credentials.update_crl(theirs.public_bytes(Encoding.PEM))
     assert revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
     save_identity(folder, ca=other.authority.ca_pem)
     assert look(credentials, clock)
@@ -292,7 +292,7 @@ def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
     trust(folder, after.ca_pem + after.crl_pem)
     credentials = FolderCredentials(folder, clock=clock)
     after.revoke("cloud", "stolen")
-    assert credentials.take_crl(after.crl_pem)
+    assert credentials.update_crl(after.crl_pem)
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -470,7 +470,7 @@ def test_folder_that_cannot_be_written_to_still_refuses_who_was_revoked(ca, cloc
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("broker.tls.replace_private", full)
-    assert credentials.take_crl(ca.authority.crl_pem)
+    assert credentials.update_crl(ca.authority.crl_pem)
     assert len(credentials.verifier.revoked) == 1
 
 
@@ -506,7 +506,7 @@ def test_good_list_in_the_folder_is_kept_behind_many_that_cannot_be_read_when_an
     trust(folder, after.ca_pem + after.crl_pem)
     assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
     (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
-    take_list(folder, after.crl_pem)
+    install_crl(folder, after.crl_pem)
     assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
 
 
@@ -526,7 +526,7 @@ def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca
         if writer == "ca trust":
             trust(folder, after.ca_pem + after.crl_pem)
         else:
-            take_list(folder, after.crl_pem)
+            install_crl(folder, after.crl_pem)
 
     def slowly(where: Path, **files: bytes) -> None:
         # Between what was read and what is written, an operator's command begins.
@@ -537,7 +537,7 @@ def test_list_is_not_lost_when_a_process_keeps_another_one_at_the_same_moment(ca
         save_identity(where, **files)
 
     monkeypatch.setattr("broker.credentials.save_identity", slowly)
-    assert credentials.take_crl(heard)
+    assert credentials.update_crl(heard)
     joined[0].join()
     assert (folder / "crl.pem").read_bytes() == heard + after.crl_pem
     assert look(credentials, clock)
@@ -558,7 +558,7 @@ def test_list_is_kept_and_publishing_goes_on_when_somebody_never_leaves_the_fold
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        heard = threading.Thread(target=credentials.take_crl, args=(ca.authority.crl_pem,), daemon=True)
+        heard = threading.Thread(target=credentials.update_crl, args=(ca.authority.crl_pem,), daemon=True)
         heard.start()
         heard.join(60)
         assert not heard.is_alive(), "it waits for ever, and with it whoever publishes"

@@ -192,7 +192,7 @@ def test_certificate_of_the_former_authority_is_renewed_by_the_one_that_follows_
     assert [one.state(clock.now) for one in after.issued() if one.id == "v1"] == ["valid (former CA)", "valid"]
     with pytest.raises(WireError, match="revoked"):
         after.renew(requests["v2"], vehicles["v2"][1], proofs["v2"])
-    assert verifier.take_crl(after.crl_pem) == 1
+    assert verifier.update_crl(after.crl_pem) == 1
     with pytest.raises(UsageError, match="belongs to role agent"):
         after.issue(Owner("operator", "v1"), load_key(vehicles["v1"][0]).public_key())
     with pytest.raises(WireError, match="unknown"):
@@ -256,7 +256,7 @@ def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority
             unfinished += 1
             made = Authority.create(folder, after=authority.folder, clock=clock)
         assert [(one.id, one.state(clock.now)) for one in made.issued()] == known
-        assert Verifier(made.ca_pem, clock.seconds).take_crl(made.crl_pem) == 1
+        assert Verifier(made.ca_pem, clock.seconds).update_crl(made.crl_pem) == 1
         assert sorted(path.name for path in folder.iterdir() if path.name != ".unfinished") == [
             "ca-key.pem", "ca.pem", "crl.pem", "issued", "lock", "register.json",
         ]  # fmt: skip
@@ -348,7 +348,7 @@ def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clo
     assert number_in(authority.crl_pem) == before + 1
     assert authority.fallen() == ["v1"]
     verifier = Verifier(authority.ca_pem, clock.seconds)
-    verifier.take_crl(authority.crl_pem)
+    verifier.update_crl(authority.crl_pem)
     with pytest.raises(WireError, match="revoked"):
         verifier.owner(Signer(key, second).certificate)
     with pytest.raises(WireError, match="unknown"):

@@ -130,16 +130,16 @@ def test_verifier_refuses_certificates_outside_their_dates():
 def test_verifier_refuses_revoked_certificates_when_it_has_the_list():
     verifier = CA.verifier()
     assert verifier.open(TOPIC, SEALED, WRITERS)
-    assert verifier.take_crl(CA.crl(AGENT)) == 1
+    assert verifier.update_crl(CA.crl(AGENT)) == 1
     assert refused(SEALED, verifier=verifier) == "revoked-certificate"
-    assert verifier.take_crl(CA.crl()) == 1  # an older list does not bring anybody back
+    assert verifier.update_crl(CA.crl()) == 1  # an older list does not bring anybody back
     assert refused(SEALED, verifier=verifier) == "revoked-certificate"
 
 
 def test_verifier_refuses_a_revocation_list_that_the_ca_did_not_sign():
     for crl in (TestCa().crl(AGENT), b"nonsense"):
         with pytest.raises(WireError, match="bad-crl"):
-            CA.verifier().take_crl(crl)
+            CA.verifier().update_crl(crl)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_record_signed_by_the_coordinator_is_verified_by_everybody_with_the_ca()
     # Long after the certificate has expired, too; but not when its key was stolen and it was revoked.
     late = CA.verifier(NOW + 500 * DAY)
     assert again.verified_by(late).id == "cloud"
-    late.take_crl(CA.crl(CLOUD))
+    late.update_crl(CA.crl(CLOUD))
     with pytest.raises(WireError, match="revoked-certificate"):
         again.verified_by(late)
 
@@ -238,7 +238,7 @@ def test_verifier_reads_so_many_lists_and_no_more_of_a_message_that_somebody_fil
     numbered = b"".join(b"%s%d\n-----END X509 CRL-----\n" % (junk, number) for number in range(limits.MAX_LISTS))
     assert len(lists_in(CA.crl(AGENT) * 3 + numbered)) == 1
     assert lists_in(numbered + CA.crl(AGENT)) == lists_in(junk * 50_000) == []
-    assert verifier.take_crl(numbered[: len(numbered) // 2] + CA.crl(AGENT)) == 1
+    assert verifier.update_crl(numbered[: len(numbered) // 2] + CA.crl(AGENT)) == 1
 
 
 def test_certificate_of_a_dropped_ca_is_refused_afterwards_though_somebody_was_checking_it_meanwhile(monkeypatch):
@@ -279,7 +279,7 @@ def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_
         looks = [pool.submit(look, first) for first in range(4)]
         for _ in range(20):
             verifier.trust(CA.pem)
-            verifier.take_crl(CA.crl(AGENT))
+            verifier.update_crl(CA.crl(AGENT))
     assert all(each.result()[0] == f"v{first}" for first, each in enumerate(looks))
     assert len(verifier.trusted.checked) <= 2
 
