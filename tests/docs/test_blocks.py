@@ -43,6 +43,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "glassfleet doctor --broker mqtts://broker.example.org:8883 --identity /etc/glassfleet/coordinator"
         " --as-coordinator": ELSEWHERE,
     },
+    "docs/explanation/private-runs.md": {
+        "glassfleet run start --scheme frt --model qoe --private --wait": (
+            "needs eight vehicles; tests/acceptance/test_demo.py runs a private demonstration"
+        ),
+    },
     "docs/howto/reproduce-the-papers.md": {
         "glassfleet datasets fetch mortgage california --data-dir data": NETWORK,
         "glassfleet datasets qoe export.csv --out data/qoe --form 15                  # nine metrics, once a second": (

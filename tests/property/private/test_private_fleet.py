@@ -124,7 +124,8 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> N
         assert len(words) == own.nbytes
         # Masked words are as good as random: about as many ones as zeros, and none of the vector's words where it was.
         assert not (np.frombuffer(words, dtype=np.int64) == own).any()
-        assert abs(np.unpackbits(np.frombuffer(words, dtype=np.uint8)).mean() - 0.5) < 0.05
+        bits = np.unpackbits(np.frombuffer(words, dtype=np.uint8))
+        assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)  # six standard deviations of coins
 
 
 @pytest.mark.parametrize("publish", [2, 9, 17, 18, 34, 50])

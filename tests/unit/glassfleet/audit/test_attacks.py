@@ -69,11 +69,14 @@ def together(*lines: NDArray[np.float64]) -> NDArray[np.float64]:
 
 Attack = Callable[[View], sums.Rows]
 
+ALONE: dict[str, Any] = {"min_rows": 1, "holdout": 0.0, "n_sets": 4, "other_sets": [], "partition": "uniform"}
+"""With these the planted row is alone between two cuts."""
+
 
 @pytest.mark.parametrize(("attack", "planted", "random"), [
     (
         sums.bands,
-        lambda: sent("fmt", rows(200, planted=True), min_rows=1, holdout=0.0, n_sets=4, other_sets=[]),
+        lambda: sent("fmt", rows(200, planted=True), **ALONE),
         lambda: sent("fmt", rows(2000), min_rows=1, holdout=0.0, n_sets=2, other_sets=[], max_rules=2),
     ),
     (
