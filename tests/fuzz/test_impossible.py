@@ -120,9 +120,9 @@ CASES: list[tuple[str, str, str, Lie, str]] = [
     (
         "bmt",
         "scan",
-        "a histogram that counts rows twice",
+        "bins above the rows",
         fullest("histogram", lambda v, n: v + n),
-        "count every row once",
+        "counts more rows",
     ),
     ("bmt", "ramps", "a product above its factor", fullest("squares", lambda v, n: v * 4), "exceeds"),
     ("dp_tree", "edges", "a bin beyond all noise", put("histogram", lambda s, n: 10**6), "farther from"),
