@@ -22,7 +22,7 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 	$(BIN)/glassfleet demo $(ARGS)
 
 # In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
-test: check  ## Checks and every test but the slow ones (about ten minutes)
+test: check  ## Checks and every test but the slow ones (about twelve minutes)
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only

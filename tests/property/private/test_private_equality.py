@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -61,7 +62,9 @@ def losses(draw: st.DrawFn, agents: list[str], latest: int = 40) -> dict[str, in
 
 
 def met(terms: Terms, parts: dict[str, Dataset], left: dict[str, int], group: int, **options: Any) -> PrivateFleet:
-    vehicles = [Vehicle(agent, rows, RunKey.generate(), left.get(agent)) for agent, rows in parts.items()]
+    # Keys that are the same in every run of the tests: who is in which group follows from them.
+    keys = {agent: RunKey(hashlib.sha256(agent.encode()).digest()) for agent in parts}
+    vehicles = [Vehicle(agent, rows, keys[agent], left.get(agent)) for agent, rows in parts.items()]
     return PrivateFleet(terms, vehicles, group=group, **options)
 
 
