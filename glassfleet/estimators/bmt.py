@@ -9,10 +9,12 @@
 
 from __future__ import annotations
 
-from glassfleet.data.domain import Domain
+from dataclasses import dataclass
+
 from glassfleet.estimators.base import SchemeRegressor
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BlendedModelTree(SchemeRegressor):
     """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``bmt``).
 
@@ -42,39 +44,21 @@ class BlendedModelTree(SchemeRegressor):
         used as they are.
     input_quantiles : (float, float), default (0.001, 0.999)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
-    domain : Domain or None, default None
-        Limits to use instead of finding them.
 
     See Also
     --------
-    glassfleet.estimators.base.SchemeEstimator : for methods and attributes.
+    glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
     _scheme_name = "bmt"
 
-    def __init__(
-        self,
-        *,
-        compact: bool = False,
-        max_rules: int = 40,
-        max_slopes: int = 8,
-        max_regressors: int = 24,
-        max_split_features: int = 8,
-        min_weight_fraction: float = 0.01,
-        holdout: float = 0.2,
-        size_tolerance: float = 0.01,
-        min_rows: int = 3,
-        input_quantiles: tuple[float, float] = (0.001, 0.999),
-        domain: Domain | None = None,
-    ) -> None:
-        self.compact = compact
-        self.max_rules = max_rules
-        self.max_slopes = max_slopes
-        self.max_regressors = max_regressors
-        self.max_split_features = max_split_features
-        self.min_weight_fraction = min_weight_fraction
-        self.holdout = holdout
-        self.size_tolerance = size_tolerance
-        self.min_rows = min_rows
-        self.input_quantiles = input_quantiles
-        self.domain = domain
+    compact: bool = False
+    max_rules: int = 40
+    max_slopes: int = 8
+    max_regressors: int = 24
+    max_split_features: int = 8
+    min_weight_fraction: float = 0.01
+    holdout: float = 0.2
+    size_tolerance: float = 0.01
+    min_rows: int = 3
+    input_quantiles: tuple[float, float] = (0.001, 0.999)

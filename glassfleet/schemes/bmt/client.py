@@ -14,12 +14,13 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_held_out
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.bmt.bins import GROUP, bins_of, histogram
 from glassfleet.schemes.bmt.messages import NAME, Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, MAX_ROWS, SCORE_BITS
-from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side, outputs_of
+from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side
 from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.schemes.bmt.params import Parameters
-from glassfleet.schemes.bmt.rules import Rules
 from glassfleet.schemes.bmt.tree import MAX_SPLITS, Tree
 from schemas.errors import DocumentError
 
@@ -26,20 +25,12 @@ class _Split(Strict):
     high: float = Field(ge=0.0, le=1.0)
 
 
-class _Rule(Strict):
-    coefficients: dict[str, float]
-    intercept: float
-    weight: float = Field(ge=0.0, le=1.0)
-    support: float = Field(ge=0.0, le=1.0)
-    confidence: float = Field(ge=0.0, le=1.0)
-
-
 class _Body(Strict):
     splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
-    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
+    rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
-def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> dict[str, Any]:
+def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
     ``model.splits``: split i splits leaf ``node`` on input ``feature`` into the nodes 2 i + 1, which the scaled input
@@ -47,23 +38,11 @@ def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Ru
     ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients`` by input name and ``intercept``,
     is over the scaled inputs and gives the scaled target.
     """
-    lines = [
-        {
-            "coefficients": {
-                name: float(value) for name, value in zip(domain.names, row[1:], strict=True) if value != 0.0
-            },
-            "intercept": float(row[0]),
-            "weight": float(rules.weight[line]),
-            "support": float(rules.support[line]),
-            "confidence": float(rules.confidence[line]),
-        }
-        for line, row in enumerate(rules.coefficients)
-    ]
     splits = [{"node": s.node, "feature": s.feature, "low": s.low, "high": s.high} for s in tree.splits]
-    return document_of(SCHEME, FORMAT, parameters, domain, {"splits": splits, "rules": lines})
+    return document_of(SCHEME, FORMAT, parameters, domain, {"splits": splits, "rules": write_rules(rules, domain)})
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, Rules]:
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
@@ -71,22 +50,4 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
         if domain.target is None:
             raise DocumentError("a model tree needs a numeric target")
         tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.features))
-    return parameters, domain, tree, _read_rules(body, tree, domain)
-
-
-def _read_rules(body: _Body, tree: Tree, domain: Domain) -> Rules:
-    if len(body.rules) != len(tree.leaves):
-        raise DocumentError(f"{len(body.rules)} rules for {len(tree.leaves)} leaves")
-    place = {name: index for index, name in enumerate(domain.names)}
-    coefficients = np.zeros((len(body.rules), len(place) + 1))
-    for line, rule in enumerate(body.rules):
-        coefficients[line, 0] = rule.intercept
-        for name, value in rule.coefficients.items():
-            if name not in place:
-                raise DocumentError(f"rule {line} has a coefficient of {name!r}, which the domain lacks")
-            coefficients[line, place[name] + 1] = value
-    numbers = {
-        name: np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64)
-        for name in ("weight", "support", "confidence")
-    }
-    return Rules(coefficients=coefficients, **numbers)
+    return parameters, domain, tree, read_rules(body.rules, len(tree.leaves), domain)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.linear_rules import LinearRules, outputs_of
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule
 from glassfleet.schemes.bmt.document import read_document, write_document
 from glassfleet.schemes.bmt.params import Parameters
-from glassfleet.schemes.bmt.rules import Rules
-from glassfleet.schemes.bmt.tree import Tree, degrees, outputs_of
+from glassfleet.schemes.bmt.tree import Tree, degrees
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class BlendedModelTree:
 
     scheme = "bmt"
 
-    def __init__(self, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> None:
+    def __init__(self, parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules) -> None:
         self.parameters = parameters
         self.domain = domain
         self.tree = tree

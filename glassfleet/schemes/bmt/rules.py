@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.linear_rules import LinearRules
 from glassfleet.numerics.statistics import rule_weight
 from glassfleet.schemes.bmt.joint import Fit
 from glassfleet.schemes.bmt.messages import Question
@@ -14,27 +13,7 @@ from glassfleet.schemes.bmt.messages import Question
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Consequents and weights of the leaves, one line per rule, in the order of the tree's leaves.
-
-    Attributes
-    ----------
-    coefficients : ndarray of float64, shape (r, F + 1)
-        Polynomial over the scaled inputs, intercept first; rules' values, weighted by degrees, add up to the scaled
-        target.
-    weight, support, confidence : ndarray of float64, shape (r,)
-        All in [0, 1]. Support: the rule's share of the rows' weight. Confidence: one minus the root mean squared error
-        of the rule alone on the scaled target. Weight: their harmonic mean.
-    """
-
-    coefficients: Array
-    weight: Array
-    support: Array
-    confidence: Array
-
-
-def rules_of(fit: Fit, coefficients: Array, question: Question) -> Rules:
+def rules_of(fit: Fit, coefficients: Array, question: Question) -> LinearRules:
     """Return the rules from the sums over all rows and coefficients over the regressors, shape (r, k)."""
     wide = np.zeros((len(coefficients), question.n_features + 1))
     wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients
@@ -50,4 +29,4 @@ def rules_of(fit: Fit, coefficients: Array, question: Question) -> Rules:
     mean = np.maximum(error, 0.0) / np.where(some, strength, 1.0)
     confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
     support = np.minimum(np.maximum(strength / max(fit.rows, 1.0), 0.0), 1.0)
-    return Rules(wide, rule_weight(support, confidence), support, confidence)
+    return LinearRules(wide, rule_weight(support, confidence), support, confidence)

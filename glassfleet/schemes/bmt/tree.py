@@ -1,7 +1,6 @@
 """A binary tree of ramps as a list of splits, and the degree to which rows reach its nodes.
 
-The i-th split turns one leaf into the two nodes 2 i + 1 (the lower side) and 2 i + 2; node 0 is the root. So the first
-s - 1 splits of a tree are a tree of s leaves: sizes are prefixes. A ramp (low, high) on a scaled input x gives the
+A ramp (low, high) on a scaled input x gives the
 lower side the degree ``clip((high - x) / (high - low), 0, 1)``, and the upper side the rest.
 
 Ramps on one input do not overlap along a path, so that a node's degree is a product of one trapezoid for each input.
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.ramps import Span
+from glassfleet.fuzzy.splits import SplitTree
 
 MAX_SPLITS = 255
 """Most splits of a tree that is accepted from a peer or a document."""
@@ -45,58 +45,8 @@ class Split:
         return self.feature, self.low, self.high
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The splits, in order.
-
-    Attributes
-    ----------
-    splits : tuple of Split
-        Split i makes the nodes 2 i + 1 and 2 i + 2.
-    """
-
-    splits: tuple[Split, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of nodes, the root included."""
-        return 2 * len(self.splits) + 1
-
-    @cached_property
-    def split_of(self) -> dict[int, int]:
-        """Which split cuts a node; leaves are left out."""
-        return {split.node: index for index, split in enumerate(self.splits)}
-
-    @cached_property
-    def leaves(self) -> list[int]:
-        """Nodes that are not cut, from the lower sides to the upper ones."""
-        found, stack = [], [0]
-        while stack:
-            node = stack.pop()
-            index = self.split_of.get(node)
-            if index is None:
-                found.append(node)
-            else:
-                stack += [2 * index + 2, 2 * index + 1]
-        return found
-
-    def parent(self, node: int) -> int:
-        """Return the node above `node`; -1 for the root."""
-        return self.splits[(node - 1) // 2].node if node else -1
-
-    def path(self, node: int) -> list[tuple[Split, bool]]:
-        """Return the splits from the root to `node`, and whether the path takes the upper side."""
-        steps = []
-        while node > 0:
-            split = self.splits[(node - 1) // 2]
-            steps.append((split, node % 2 == 0))
-            node = split.node
-        return steps[::-1]
-
-    @cached_property
-    def depth(self) -> int:
-        """Length of the longest path."""
-        return max(len(self.path(leaf)) for leaf in self.leaves)
+class Tree(SplitTree[Split]):
+    """A tree of ramps."""
 
     def spans(self, node: int) -> dict[int, Span]:
         """Return the innermost ramps that bound `node`, by input, in the order of the path."""
@@ -124,14 +74,6 @@ class Tree:
                 for f in boxes[i].keys() & boxes[j].keys()
             )
         ]
-
-    def grown(self, splits: Sequence[Split]) -> Tree:
-        """Return this tree with more splits at the end."""
-        return Tree((*self.splits, *splits))
-
-    def first(self, n_splits: int) -> Tree:
-        """Return the tree of the first `n_splits` splits."""
-        return Tree(self.splits[:n_splits])
 
     def to_value(self) -> dict[str, Any]:
         """Return the splits as a codec value."""
@@ -208,11 +150,3 @@ def degrees(tree: Tree, scaled: Array) -> list[Array]:
         low = lower_side(scaled[split.feature], split.low, split.high)
         found += [found[split.node] * low, found[split.node] * (1.0 - low)]
     return found
-
-
-def outputs_of(coefficients: Array, inputs: Array) -> Array:
-    """Return a polynomial's value, shape (n,), at scaled inputs, shape (R, n); element-wise, in one order."""
-    output = np.full(inputs.shape[1], coefficients[0])
-    for place in np.flatnonzero(coefficients[1:]):
-        output += coefficients[1 + place] * inputs[place]
-    return output

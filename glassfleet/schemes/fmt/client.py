@@ -13,6 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_held_out
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
@@ -187,11 +188,3 @@ def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
                     error = np.minimum(np.maximum(answer, 0.0), 1.0) - target
                     errors[variant, way, size] += int(to_grid(error * error, ERROR_BITS).sum())
     return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}
-
-
-def outputs_of(coefficients: Array, inputs: Array) -> Array:
-    """Return a polynomial's value, shape (n,), at scaled inputs, shape (R, n); element-wise, in one order."""
-    output = np.full(inputs.shape[1], coefficients[0])
-    for place in np.flatnonzero(coefficients[1:]):
-        output += coefficients[1 + place] * inputs[place]
-    return output

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
-from glassfleet.schemes.fmt.rules import Rules
 from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
 from schemas.errors import DocumentError
 
@@ -26,39 +25,21 @@ class _Split(Strict):
     cut: int = Field(ge=0)
 
 
-class _Rule(Strict):
-    coefficients: dict[str, float]
-    intercept: float
-    weight: float = Field(ge=0.0, le=1.0)
-    support: float = Field(ge=0.0, le=1.0)
-    confidence: float = Field(ge=0.0, le=1.0)
-
-
 class _Body(Strict):
     knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
     splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
-    rules: tuple[_Rule, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
+    rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
-def write_document(parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: Rules) -> dict[str, Any]:
+def write_document(
+    parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: LinearRules
+) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
     ``model.splits``: split i cuts leaf ``node`` behind set ``cut`` of input ``feature`` into the nodes 2 i + 1 (lower)
     and 2 i + 2; node 0 is the root. ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients``
     by input name and ``intercept``, is over the scaled inputs and gives the scaled target.
     """
-    lines = [
-        {
-            "coefficients": {
-                name: float(value) for name, value in zip(domain.names, row[1:], strict=True) if value != 0.0
-            },
-            "intercept": float(row[0]),
-            "weight": float(rules.weight[line]),
-            "support": float(rules.support[line]),
-            "confidence": float(rules.confidence[line]),
-        }
-        for line, row in enumerate(rules.coefficients)
-    ]
     return document_of(
         SCHEME,
         FORMAT,
@@ -67,12 +48,12 @@ def write_document(parameters: Parameters, domain: Domain, knots: Knots, tree: T
         {
             "knots": [list(line) for line in knots],
             "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
-            "rules": lines,
+            "rules": write_rules(rules, domain),
         },
     )
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, Rules]:
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, LinearRules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
@@ -81,22 +62,4 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knot
             raise DocumentError("a model tree needs a numeric target")
         knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
         tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
-    return parameters, domain, knots, tree, _read_rules(body, tree, domain)
-
-
-def _read_rules(body: _Body, tree: Tree, domain: Domain) -> Rules:
-    if len(body.rules) != len(tree.leaves):
-        raise DocumentError(f"{len(body.rules)} rules for {len(tree.leaves)} leaves")
-    place = {name: index for index, name in enumerate(domain.names)}
-    coefficients = np.zeros((len(body.rules), len(place) + 1))
-    for line, rule in enumerate(body.rules):
-        coefficients[line, 0] = rule.intercept
-        for name, value in rule.coefficients.items():
-            if name not in place:
-                raise DocumentError(f"rule {line} has a coefficient of {name!r}, which the domain lacks")
-            coefficients[line, place[name] + 1] = value
-    numbers = {
-        name: np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64)
-        for name in ("weight", "support", "confidence")
-    }
-    return Rules(coefficients=coefficients, **numbers)
+    return parameters, domain, knots, tree, read_rules(body.rules, len(tree.leaves), domain)

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.linear_rules import LinearRules, outputs_of
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule
-from glassfleet.schemes.fmt.client import outputs_of
 from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, positions, up_to
-from glassfleet.schemes.fmt.rules import Rules
 from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
 
 Array = NDArray[np.float64]
@@ -49,7 +48,7 @@ class FuzzyModelTree:
 
     scheme = "fmt"
 
-    def __init__(self, parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: Rules) -> None:
+    def __init__(self, parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: LinearRules) -> None:
         self.parameters = parameters
         self.domain = domain
         self.knots = knots

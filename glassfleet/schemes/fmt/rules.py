@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.linear_rules import LinearRules
 from glassfleet.numerics.statistics import rule_weight
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.linear import moments, residual_moments
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Consequents and weights of the leaves, one line per rule, in the order of the tree's leaves.
-
-    Attributes
-    ----------
-    coefficients : ndarray of float64, shape (r, F + 1)
-        Polynomial over the scaled inputs, intercept first; its value is the scaled target.
-    weight, support, confidence : ndarray of float64, shape (r,)
-        All in [0, 1]. Support: the rule's share of the rows' weight. Confidence: one minus its root mean squared error
-        on the scaled target. Weight: their harmonic mean.
-    """
-
-    coefficients: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    support: NDArray[np.float64]
-    confidence: NDArray[np.float64]
-
-
 def rules_of(
     whole: NDArray[np.int64], coefficients: NDArray[np.float64], wide: NDArray[np.float64], rows: int
-) -> Rules:
+) -> LinearRules:
     """Return the rules from the leaves' sums.
 
     Parameters
@@ -55,4 +35,4 @@ def rules_of(
     confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
     support = np.minimum(strength / float(rows), 1.0)
     weight = rule_weight(support, confidence)
-    return Rules(wide, weight, support, confidence)
+    return LinearRules(wide, weight, support, confidence)

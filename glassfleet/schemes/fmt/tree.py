@@ -1,7 +1,6 @@
 """A binary tree of fuzzy cuts as a list of splits, and the degree to which rows reach its nodes.
 
-The i-th split turns one leaf into the two nodes 2 i + 1 (the sets up to the cut) and 2 i + 2 (the rest); node 0 is the
-root. So the first s - 1 splits of a tree are a tree of s leaves: sizes are prefixes.
+The lower side of a split has the sets up to the cut, the upper side the rest (:mod:`glassfleet.fuzzy.splits`).
 
 A path may cut an input several times. Cuts of one input blend over disjoint stretches (between two neighbouring knots),
 so the product of the degrees along the path is the membership in one run of adjacent sets, times that of other inputs.
@@ -11,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.schemes.fmt.partition import Knots, up_to
 
 MAX_SPLITS = 1023
 """Most splits of a tree that is accepted from a peer or a document."""
-
-Step = tuple[int, int, bool]
-"""Input, cut, and whether the path takes the upper side."""
 
 Span = dict[int, tuple[int, int]]
 """The first and last set of each input that a node's rows may be in; inputs that were not cut are left out."""
@@ -38,74 +34,16 @@ class Split:
     cut: int
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The splits, in order.
-
-    Attributes
-    ----------
-    splits : tuple of Split
-        Split i makes the nodes 2 i + 1 and 2 i + 2.
-    """
-
-    splits: tuple[Split, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Number of nodes, the root included."""
-        return 2 * len(self.splits) + 1
-
-    @cached_property
-    def split_of(self) -> dict[int, int]:
-        """Which split cuts a node; leaves are left out."""
-        return {split.node: index for index, split in enumerate(self.splits)}
-
-    @cached_property
-    def leaves(self) -> list[int]:
-        """Nodes that are not cut, from the lower sides to the upper ones."""
-        found, stack = [], [0]
-        while stack:
-            node = stack.pop()
-            index = self.split_of.get(node)
-            if index is None:
-                found.append(node)
-            else:
-                stack += [2 * index + 2, 2 * index + 1]
-        return found
-
-    def parent(self, node: int) -> int:
-        """Return the node above `node`; -1 for the root."""
-        return self.splits[(node - 1) // 2].node if node else -1
-
-    def path(self, node: int) -> list[Step]:
-        """Return the steps from the root to `node`."""
-        steps = []
-        while node > 0:
-            split = self.splits[(node - 1) // 2]
-            steps.append((split.feature, split.cut, node % 2 == 0))
-            node = split.node
-        return steps[::-1]
-
-    @cached_property
-    def depth(self) -> int:
-        """Length of the longest path."""
-        return max(len(self.path(leaf)) for leaf in self.leaves)
+class Tree(SplitTree[Split]):
+    """A tree of cuts between fuzzy sets."""
 
     def span(self, node: int, n_sets: Sequence[int]) -> Span:
         """Return which sets of each input lead to `node`, in the order in which inputs first appear on the path."""
         spans: Span = {}
-        for feature, cut, upper in self.path(node):
-            first, last = spans.get(feature, (0, n_sets[feature] - 1))
-            spans[feature] = (cut + 1, last) if upper else (first, cut)
+        for split, upper in self.path(node):
+            first, last = spans.get(split.feature, (0, n_sets[split.feature] - 1))
+            spans[split.feature] = (split.cut + 1, last) if upper else (first, split.cut)
         return spans
-
-    def grown(self, splits: Sequence[Split]) -> Tree:
-        """Return this tree with more splits at the end."""
-        return Tree((*self.splits, *splits))
-
-    def first(self, n_splits: int) -> Tree:
-        """Return the tree of the first `n_splits` splits."""
-        return Tree(self.splits[:n_splits])
 
     def reordered(self, order: Sequence[int]) -> tuple[Tree, list[int]]:
         """Return the tree whose splits are those numbered `order` here, and each new node's old number."""
@@ -192,7 +130,7 @@ def degrees(tree: Tree, position: NDArray[np.float64], nodes: Sequence[int]) -> 
 def crisp(tree: Tree, position: NDArray[np.float64], node: int) -> NDArray[np.bool_]:
     """Return which rows are on `node`'s side of every split above it: there, with a membership of at least one half."""
     inside = np.ones(position.shape[1], dtype=bool)
-    for feature, cut, upper in tree.path(node):
-        low = up_to(float(cut), position[feature]) >= 0.5
+    for split, upper in tree.path(node):
+        low = up_to(float(split.cut), position[split.feature]) >= 0.5
         inside &= ~low if upper else low
     return inside

@@ -53,8 +53,8 @@ def test_vehicle_sums_products_by_degree_as_defined(node):
     sums = answer(asked, data)
     position = data.X.T * 6
     weight = np.ones(data.rows)
-    for feature, cut, upper in TREE.path(node):
-        low = np.clip(cut + 1 - position[feature], 0, 1)
+    for split, upper in TREE.path(node):
+        low = np.clip(split.cut + 1 - position[split.feature], 0, 1)
         weight *= 1 - low if upper else low
     Z = np.column_stack([np.ones(data.rows), data.X, data.y])
     triangle = np.triu_indices(5)
