@@ -147,8 +147,8 @@ def _derive_sibling(question: FmtQuestion, path: tuple[Any, ...], known: dict[An
     above = known.get((question.knots, path[:-1])) if path else None
     if above is None:
         return ()
-    *steps, (feature, at, is_upper) = path
-    sibling = (*steps, (feature, at, not is_upper))
+    *steps, (split, is_upper) = path
+    sibling = (*steps, (split, not is_upper))
     whole, own = known[question.knots, path]
     cuts = {cut: above[1][cut] - sums for cut, sums in own.items() if cut in above[1]}
     known[question.knots, sibling] = above[0] - whole, cuts
