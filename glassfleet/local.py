@@ -99,8 +99,7 @@ def federated(
     listen : callable, optional
         Hears what leaves the agents, as the broker does.
     withheld : sequence of mapping
-        Answers of all agents together to the questions of `SUPPORT`, in their order, in place of what they say; see
-        :func:`central`.
+        What a private run decided from the answers to its questions of `SUPPORT`, in their order; see :func:`central`.
 
     Raises
     ------
@@ -135,7 +134,7 @@ def federated(
             if listen is not None:
                 listen(task, contributions[-1])
         if task.kind == SUPPORT and withheld:
-            contributions = [replace(contributions[0], sums={"rows": read_noted(withheld[supports])})]
+            contributions = [replace(each, decided=read_noted(withheld[supports])) for each in contributions]
             supports += 1
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
@@ -160,8 +159,9 @@ def central(  # noqa: PLR0917 - as `federated`, and what one argument more says
 ) -> Outcome:
     """Learn from pooled rows on one machine, as they are (CL).
 
-    `withheld`, from the summary of a private run with `support`, says what that run did not ask because too few rows
-    were in a group, or left one: pooled rows have no groups. The central model of the run is the one under it.
+    `withheld`, from the summary (or the model's record) of a private run with `support`, says what that run did not ask
+    because too few rows were in a group, or left one: pooled rows have no groups. The central model of the run is the
+    one under it.
 
     The central model of a run whose vehicles have more than its ``max_rows_each`` rows is learned from their
     :func:`counted_rows`.
@@ -169,22 +169,27 @@ def central(  # noqa: PLR0917 - as `federated`, and what one argument more says
     return federated(scheme, scheme.exact(parameters), domain, {"central": dataset}, seed, withheld=withheld)
 
 
-def central_of(
-    scheme: Scheme, parameters: Any, domain: Domain, cohort: Mapping[str, Dataset], seed: int = 0
+def central_of(  # noqa: PLR0917 - as `central`
+    scheme: Scheme,
+    parameters: Any,
+    domain: Domain,
+    cohort: Mapping[str, Dataset],
+    seed: int = 0,
+    withheld: Sequence[Mapping[str, Value]] = (),
 ) -> dict[str, Any]:
     """Return the document that a fleet's model must equal: learned on one machine, from the rows its vehicles use.
 
     Parameters
     ----------
-    scheme, parameters, domain, seed
-        Of the run.
+    scheme, parameters, domain, seed, withheld
+        Of the run; `withheld` as for :func:`central`.
     cohort : Mapping of str to Dataset
         By agent id. Their rows are condensed, each vehicle's by themselves, where `parameters` say so, then pooled.
     """
     group_rows = getattr(parameters, "group_rows", 1)
     names = domain.names
     used = [condensed(cohort[agent].select(names), domain, group_rows) for agent in sorted(cohort)]
-    document: dict[str, Any] = central(scheme, parameters, domain, pool(used), seed).model.to_document()
+    document: dict[str, Any] = central(scheme, parameters, domain, pool(used), seed, withheld).model.to_document()
     return {**document, "parameters": parameters.model_dump(mode="json")}
 
 

@@ -124,6 +124,8 @@ class Contribution:
     former : tuple of (Task, Contribution)
         In a private run: what was opened of the group's earlier editions about questions of :data:`SUPPORT`, in the
         order of editions. Does not travel. With it a scheme sees on how many rows a difference of editions rests.
+    decided : ndarray of bool or None
+        Of the central model of a run with support: what the run decided from the answers to this question.
     """
 
     kind: str
@@ -134,6 +136,7 @@ class Contribution:
     agent: str = ""
     vehicles: int | None = None
     former: tuple[tuple[Task, Contribution], ...] = ()
+    decided: NDArray[np.bool_] | None = None
 
     def to_value(self) -> dict[str, Value]:
         """Return the contribution as a codec value."""
@@ -307,7 +310,8 @@ class Scheme(Protocol):
       with all; see :func:`promises_central`.
     - ``private(parameters) -> Parameters``: the parameters of a private run, in which vehicles use their rows as they
       are; raises ``schemas.errors.UsageError`` with the reason where these cannot be used in one. A scheme without it
-      has no private runs; see :func:`private_parameters`.
+      has no private runs; see :func:`private_parameters`. With the parameter ``support`` it asks nothing that rests on
+      fewer rows (:mod:`glassfleet.private.support`), and its summary has the record ``withheld``.
     - ``layout(task) -> Mapping[str, tuple of int]``: names and shapes of all sums of an answer to `task`, a function of
       the task alone; raises :class:`TaskError` for a task whose answers are no sums. With ``private``.
     """
@@ -360,12 +364,32 @@ def input_quantiles_of(scheme: object) -> tuple[float, float]:
     return quantiles
 
 
-def private_parameters(scheme: Scheme, parameters: Any) -> Any:
-    """Return the parameters with which `scheme` learns in a private run; raises UsageError with the reason if none."""
+def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:
+    """Return the parameters with which `scheme` (or domain discovery) learns in a private run.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    parameters : scheme.Parameters
+    support : int or None
+        Fewest rows on which a number rests that the run opens, 0: any; None: as `parameters` say. Where the scheme has
+        no such parameter, each number rests on all rows of the vehicles, or has noise.
+
+    Raises
+    ------
+    UsageError
+        There are none, with the reason.
+    """
     hook = getattr(scheme, "private", None)
     if hook is None:
         raise UsageError(f"{scheme.name} has no private runs: its answers are not sums alone")
-    return hook(parameters)
+    chosen = hook(parameters)
+    if support is None or "support" not in scheme.Parameters.model_fields:
+        return chosen
+    try:
+        return scheme.Parameters.model_validate({**chosen.model_dump(), "support": support})
+    except ValueError as fault:
+        raise UsageError(f"{scheme.name} with support {support}: {fault}; or ask for support 0"[:500]) from fault
 
 
 def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:

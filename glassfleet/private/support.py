@@ -3,10 +3,17 @@
 Before statistics are asked, vehicles are asked on how many of their rows each would rest. A statistic is asked only
 where that is none or enough rows in every *atom*: in each group's sum by itself, since these are opened one by one, and
 in the difference of any two editions of a group that were asked.
+
+Who has enough rows tells no more than that: a vehicle's number is cut off at what is enough, and a sum of such numbers
+is enough where the sum of all rows is.
+
+What was decided depends on who is in which group, so it is recorded: the central model of the run is the one that
+decides the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +24,7 @@ from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], task: Task) -> list[Ints]:
@@ -49,22 +57,42 @@ def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], t
     return found
 
 
-def noted(rows: Ints) -> dict[str, Value]:
-    """Return the answers to one question, shape (m, ...), as they stand in a run's record: few different numbers."""
-    known, code = np.unique(rows, return_inverse=True)
-    return {"shape": list(rows.shape), "rows": known.tolist(), "cells": code.astype(np.uint8).tobytes().hex()}
+def decided(
+    contributions: Sequence[Contribution],
+    places: Callable[[Task], Sequence[Any]],
+    task: Task,
+    decide: Callable[[list[Ints]], Bools],
+) -> Bools:
+    """Return what `decide` makes of the atoms of all groups; or what stands in the record that the answers carry.
+
+    Parameters
+    ----------
+    contributions : sequence of Contribution
+        The groups' answers to `task`.
+    places, task
+        As for :func:`atoms`.
+    decide : callable
+        From the rows of all atoms to an array of bool of any shape, a function of `task` and of the rows alone.
+    """
+    if (before := contributions[0].decided) is not None:
+        return before
+    return decide([part for given in contributions for part in atoms(given, places, task)])
 
 
-def read_noted(value: Mapping[str, Any]) -> Ints:
-    """Undo :func:`noted`."""
-    code = np.frombuffer(bytes.fromhex(value["cells"]), dtype=np.uint8)
-    rows: Ints = np.array(value["rows"], dtype=np.int64)[code].reshape(value["shape"])
-    return rows
-
-
-def holds(parts: Sequence[Ints], least: int) -> NDArray[np.bool_]:
+def holds(parts: Sequence[Ints], least: int) -> Bools:
     """Return where every one of `parts`, equal in shape, is 0 or at least `least`."""
     enough = np.ones(parts[0].shape, dtype=bool)
     for part in parts:
         enough &= (part == 0) | (part >= least)
     return enough
+
+
+def noted(decision: Bools) -> dict[str, Value]:
+    """Return what was decided from the answers to one question as it stands in a run's record."""
+    return {"shape": list(decision.shape), "bits": np.packbits(decision).tobytes().hex()}
+
+
+def read_noted(value: Mapping[str, Any]) -> Bools:
+    """Undo :func:`noted`."""
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(value["bits"]), dtype=np.uint8), count=math.prod(value["shape"]))
+    return bits.astype(bool).reshape(value["shape"])

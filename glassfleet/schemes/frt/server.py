@@ -65,9 +65,9 @@ class FrtServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = count_rows(contributions, question.parameters.max_rows)
         if question.kind == SUPPORT:
-            level, children, decided = answer_support(question, state["open"], contributions)
+            level, children, decision = answer_support(question, state["open"], contributions)
             memory = {name: state[name] for name in ("leaves", "sums_digest")}
-            withheld = [*state.get("withheld", []), noted(decided)]
+            withheld = [*state.get("withheld", []), noted(decision)]
             return _ask(level, {**memory, "children": children, "withheld": withheld})
         sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.private.support import atoms, holds
+from glassfleet.private.support import decided, holds
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
 from glassfleet.schemes.frt.tree import Tree
@@ -53,8 +53,8 @@ def ask_support(question: Question, tree: Tree, frontier: NDArray[np.intp]) -> t
 
 def answer_support(
     question: Question, kept: Mapping[str, Any], contributions: Sequence[Contribution]
-) -> tuple[Question, Bools, NDArray[np.int64]]:
-    """Return the level's question, which of its cells may become children, and what was decided.
+) -> tuple[Question, Bools, Bools]:
+    """Return the level's question, which of its cells may become children, and what was decided, for the record.
 
     Parameters
     ----------
@@ -70,12 +70,15 @@ def answer_support(
         Of kind ``"level"``.
     ndarray of bool, shape (m, F, T)
         Cells that rest on no rows or enough for a node of their own.
-    ndarray of int64, shape as the answers' ``rows``
-        Rows on which the same would have been decided, for the run's record: it tells no more than the decision does.
+    ndarray of bool, shape (2, nodes of `question`, F, T)
+        Cells that may be asked about, and those that may be nodes.
     """
-    task = question.to_task()
-    parts = [part for given in contributions for part in atoms(given, _paths, task)]
-    asked, node = holds(parts, question.parameters.support), holds(parts, question.least_rows)
+
+    def decide(parts: list[NDArray[np.int64]]) -> Bools:
+        return np.stack([holds(parts, question.parameters.support), holds(parts, question.least_rows)])
+
+    decision = decided(contributions, _paths, question.to_task(), decide)
+    asked, node = decision
     held = np.asarray(kept["held"])
     children = len(question.nodes) // len(held)
     family = asked.all(axis=2).reshape(len(held), children, -1).all(axis=1)
@@ -83,8 +86,7 @@ def answer_support(
     line, frontier = kept["line"].astype(np.intp), kept["frontier"].astype(np.intp)
     tree = Tree.from_value(kept["tree"], question.parameters.n_sets, question.n_features)
     level = Question("level", question.parameters, question.domain, tree, frontier, held=held[line])
-    decided = np.where(node, question.least_rows, np.where(asked, question.parameters.support, 1))
-    return level, node[line], decided * question.free[:, :, None]
+    return level, node[line], decision
 
 
 def _paths(task: Task) -> list[tuple[tuple[int, int], ...]]:

@@ -45,7 +45,7 @@ def test_what_holds_none_or_enough_everywhere_is_held_up() -> None:
 
 
 def test_a_record_is_json_and_reads_back() -> None:
-    decided = np.array([[[0, 1], [3, 12]], [[12, 12], [0, 0]]])
+    decided = np.array([[[False, True], [True, True]], [[True, False], [False, False]], [[True] * 2] * 2])
     assert np.array_equal(read_noted(json.loads(json.dumps(noted(decided)))), decided)
 
 
