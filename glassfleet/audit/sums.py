@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import View
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
+from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.messages import Question as FmtQuestion
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.params import GRID_BITS
@@ -111,11 +112,13 @@ def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bo
     """
     known: dict[Any, tuple[Ints, dict[tuple[int, int], Ints]]] = {}
     for task, sums in view:
+        if task.kind == SUPPORT:
+            continue
         question = read_fmt(task)
         whole: list[Ints] = []
         between: list[Ints] = []
         start = 0
-        for line, node in enumerate(question.nodes):
+        for line, node in enumerate(question.nodes if question.kind == "grow" else ()):
             places = question.cuts_of[node]
             told = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
             start += len(places)
@@ -125,7 +128,7 @@ def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bo
                 whole.append(known[question.knots, seen][0])
                 between += _bands(*known[question.knots, seen])
         if question.kind == "leaves":
-            for leaf, triangle in zip(question.tree.leaves, sums["gram"], strict=True):
+            for leaf, triangle in zip(question.asked_leaves, sums["gram"], strict=True):
                 grown = known.get((question.knots, tuple(question.tree.path(leaf))))
                 whole += (
                     [triangle] if grown is None or len(grown[0]) != len(triangle) else [triangle, triangle - grown[0]]
@@ -137,10 +140,12 @@ def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bo
 def _all_cuts(question: FmtQuestion, node: int, whole: Ints, told: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
     span = question.tree.span(node, question.n_sets)
     outside = {
-        place: whole if feature in span and cut >= span[feature][1] else np.zeros_like(whole)
+        place: whole if cut >= span[feature][1] else np.zeros_like(whole)
         for place, (feature, cut) in enumerate(question.cuts)
+        if feature in span and not span[feature][0] <= cut < span[feature][1]
     }
-    return {cut: told.get(place, outside[place]) for place, cut in enumerate(question.cuts)}
+    known = {**outside, **told}  # a run with support asks about some cuts only
+    return {cut: known[place] for place, cut in enumerate(question.cuts) if place in known}
 
 
 def _derive_sibling(question: FmtQuestion, path: tuple[Any, ...], known: dict[Any, Any]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import FmtClient
 from glassfleet.schemes.fmt.messages import read_task
@@ -38,6 +38,13 @@ class FederatedModelTree:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
 
+    def equals_central_with(self, parameters: FmtParameters) -> bool:
+        """Return whether the fleet's model equals the central one whoever has which rows: where all is asked.
+
+        With `support` it does so under the run's record of what was withheld.
+        """
+        return not parameters.support
+
     def private(self, parameters: FmtParameters) -> FmtParameters:
         """Return the parameters of a private run: all answers are sums."""
         return self.exact(parameters)
@@ -54,8 +61,11 @@ class FederatedModelTree:
         if question.kind == "grow":
             nodes, cuts = len(question.nodes), len(question.cuts)
             lines, calls = lines + cuts * (40 + question.width // 2), cuts
+        elif question.kind == SUPPORT:
+            nodes = len(question.children)
+            lines = calls = 40 * len(question.split_features) * (1 + question.tree.depth)
         elif question.kind == "leaves":
-            nodes = len(question.tree.leaves)
+            nodes = len(question.asked_leaves)
         elif question.kind == "sizes":
             assert question.coefficients is not None
             nodes = question.tree.size

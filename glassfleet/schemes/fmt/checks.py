@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
@@ -34,6 +34,9 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     elif question.kind == "grow":
         _check_gram(question, sums["whole"], rows)
         _check_cuts(question, sums["whole"], sums["lower"])
+    elif question.kind == SUPPORT:
+        vehicles = 1 if contribution.vehicles is None else contribution.vehicles
+        _at_most(sums["rows"], min(rows, question.least_rows * max(1, vehicles)), "more rows than can be told")
     elif question.kind == "leaves":
         _check_gram(question, sums["gram"], rows)
         _at_most(sums["gram"][:, 0].astype(np.float64).sum(keepdims=True), _weight(rows), "the leaves hold too much")
@@ -50,7 +53,9 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         cuts = sum(len(question.cuts_of[node]) for node in question.nodes)
         return {"whole": (len(question.nodes), question.width), "lower": (cuts, question.width)}
     if question.kind == "leaves":
-        return {"gram": (len(question.tree.leaves), question.width)}
+        return {"gram": (len(question.asked_leaves), question.width)}
+    if question.kind == SUPPORT:
+        return {"rows": (len(question.children) * (len(question.split_features) + 1), question.n_cells)}
     assert question.coefficients is not None
     return {"errors": (len(question.coefficients), 2, len(question.tree.splits) + 1), "held_out": (1,)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,11 @@ from glassfleet.data.holdout import is_held_out
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
-from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
+from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.schemes.fmt.messages import NAME, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
+from glassfleet.schemes.fmt.support import count_rows, weights
 from glassfleet.schemes.fmt.tree import crisp, degrees
 from glassfleet.untrusted import select_numbers
 
@@ -40,7 +41,7 @@ class FmtClient:
         rows = _prepare(question, data)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves}
+        answers = {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves, SUPPORT: _support}
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
@@ -106,36 +107,61 @@ def _add_products(total: Ints, weights: Array, products: Array) -> None:
     total += (weights @ products.T).astype(np.int64)
 
 
-def _weighted(rows: _Rows, columns: Sequence[int], weight: Array, cuts: Sequence[Cut], position: Array) -> Ints:
-    """Return the sums of a node, and of the lower side of each cut, shape (1 + cuts, pairs)."""
+def _weighted(
+    rows: _Rows, columns: Sequence[int], there: NDArray[np.intp], lines: Callable[[NDArray[np.intp]], Array], n: int
+) -> Ints:
+    """Return the sums of products over the rows `there`, by each of `n` weights that `lines` gives, shape (n, pairs).
+
+    Weights are whole numbers, in units of the grid, shape (n, chosen rows).
+    """
     k = len(columns) + 2
-    total = np.zeros((1 + len(cuts), k * (k + 1) // 2), dtype=np.int64)
-    there = np.flatnonzero(weight)
-    by_input: dict[int, list[int]] = {}
-    for place, (feature, _) in enumerate(cuts):
-        by_input.setdefault(feature, []).append(place)
+    total = np.zeros((n, k * (k + 1) // 2), dtype=np.int64)
     size = min(BLOCK_ROWS, max(_PRODUCTS // total.shape[1], 16))
     for block in blocks(len(there), size):
         chosen = there[block]
-        w = weight[chosen]
-        lines = np.empty((1 + len(cuts), len(chosen)))
-        np.rint(w * _GRID, out=lines[0])
-        for feature, places in by_input.items():
-            at = np.array([cuts[place][1] for place in places], dtype=np.float64)
-            part = up_to(at[:, None], position[feature][chosen])
-            part *= w
-            part *= _GRID
-            lines[[1 + place for place in places]] = np.rint(part, out=part)
-        _add_products(total, lines, _products(rows, columns, chosen))
+        _add_products(total, lines(chosen), _products(rows, columns, chosen))
     return total
 
 
-# --- the four answers -----------------------------------------------------------------------------------------------
+def _node_sums(question: Question, rows: _Rows, node: int, position: Array, degree: Array | None) -> Ints:
+    """Return the sums of a node, and of the lower side of each cut that is asked about, shape (1 + cuts, pairs).
+
+    `degree`, shape (n,): to which rows reach the node; None in a run with support, whose sums must add up exactly.
+    """
+    cuts = [question.cuts[place] for place in question.cuts_of.get(node, ())]
+    features = np.array([feature for feature, _ in cuts], dtype=np.intp)
+    at = np.array([cut for _, cut in cuts], dtype=np.float64)[:, None]
+    if degree is None:
+        whole = weights(question.tree, node, position, features[:0], at[:0])[0]
+
+        def exactly(chosen: NDArray[np.intp]) -> Array:
+            return weights(question.tree, node, position[:, chosen], features, at)
+
+        return _weighted(rows, question.columns, np.flatnonzero(whole), exactly, 1 + len(cuts))
+    by_input: dict[int, list[int]] = {}
+    for place, (feature, _) in enumerate(cuts):
+        by_input.setdefault(feature, []).append(place)
+
+    def rounded(chosen: NDArray[np.intp]) -> Array:
+        w = degree[chosen]
+        lines = np.empty((1 + len(cuts), len(chosen)))
+        np.rint(w * _GRID, out=lines[0])
+        for feature, places in by_input.items():
+            part = up_to(at[places], position[feature][chosen])
+            part *= w
+            part *= _GRID
+            lines[[1 + place for place in places]] = np.rint(part, out=part)
+        return lines
+
+    return _weighted(rows, question.columns, np.flatnonzero(degree), rounded, 1 + len(cuts))
+
+
+# --- the answers -----------------------------------------------------------------------------------------------
 
 
 def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
-    gram = _weighted(rows, question.columns, np.ones(rows.training), [], rows.inputs)[0]
+    gram = _node_sums(question, rows, 0, rows.inputs, np.ones(rows.training))[0]
     training = np.array([rows.training], dtype=np.int64)
     return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
 
@@ -143,11 +169,10 @@ def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
 def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum over the training rows: the nodes asked about and the lower side of each of their cuts."""
     position = rows.positions(question.knots)[:, : rows.training]
-    reached = degrees(question.tree, position, question.nodes)
+    reached = {} if question.parameters.support else degrees(question.tree, position, question.nodes)
     whole, lower = [], []
     for node in question.nodes:
-        cuts = [question.cuts[place] for place in question.cuts_of[node]]
-        sums = _weighted(rows, question.columns, reached[node], cuts, position)
+        sums = _node_sums(question, rows, node, position, reached.get(node))
         whole.append(sums[0])
         lower.append(sums[1:])
     return {"whole": np.stack(whole), "lower": np.concatenate(lower)}
@@ -155,9 +180,14 @@ def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
 
 def _leaves(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum all rows of the final leaves."""
-    position, leaves = rows.positions(question.knots), question.tree.leaves
-    reached = degrees(question.tree, position, leaves)
-    return {"gram": np.stack([_weighted(rows, question.columns, reached[leaf], [], position)[0] for leaf in leaves])}
+    position, leaves = rows.positions(question.knots), question.asked_leaves
+    reached = {} if question.parameters.support else degrees(question.tree, position, leaves)
+    return {"gram": np.stack([_node_sums(question, rows, leaf, position, reached.get(leaf))[0] for leaf in leaves])}
+
+
+def _support(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Count the rows on which the sums of some nodes and of their siblings would rest."""
+    return {"rows": count_rows(question, rows.positions(question.knots), rows.training)}
 
 
 def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
@@ -184,7 +214,8 @@ def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
                     answers[0] += reached[high] * outputs[high]
                     answers[1][decided[low]] = outputs[low][decided[low]]
                     answers[1][decided[high]] = outputs[high][decided[high]]
-                for way, answer in enumerate(answers):
+                # With support the errors of the other way of inference, which nobody needs, are not told.
+                for way, answer in enumerate(answers[:1] if question.parameters.support else answers):
                     error = np.minimum(np.maximum(answer, 0.0), 1.0) - target
                     errors[variant, way, size] += int(to_grid(error * error, ERROR_BITS).sum())
     return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}

@@ -1,4 +1,4 @@
-"""What travels: the four questions of FMT, and reading them without trust."""
+"""What travels: the questions of FMT, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.scheme import Task
+from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import Tree
@@ -21,8 +21,8 @@ from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
 
 NAME = "fmt"
-Kind = Literal["scan", "grow", "sizes", "leaves"]
-KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves")
+Kind = Literal["scan", "grow", "sizes", "leaves", "support"]
+KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves", "support")
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -37,9 +37,9 @@ class Question:
 
     Attributes
     ----------
-    kind : {"scan", "grow", "sizes", "leaves"}
+    kind : {"scan", "grow", "sizes", "leaves", "support"}
         Histograms and the root's sums over all inputs; sums of all cuts of some nodes; held-out errors of all sizes;
-        sums of the final leaves over all rows.
+        sums of the final leaves over all rows; on how many rows these would rest, of some nodes.
     parameters : Parameters
         The run's parameters.
     domain : Domain
@@ -53,9 +53,12 @@ class Question:
     tree : Tree
         The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree (``"leaves"``).
     nodes : tuple of int
-        ``"grow"``: leaves whose cuts are asked about, increasing.
+        ``"grow"``: leaves whose cuts are asked about, increasing. ``"support"``: lower sides of splits, each for its
+        upper one, too; or the root. ``"leaves"`` of a run with `support`: those of which all rows may be summed.
     coefficients : ndarray of float64, shape (V, nodes, R + 1)
         ``"sizes"``: of every node, in V variants: intercept, then slopes.
+    held : ndarray of bool, shape (m, cuts)
+        ``"grow"`` of a run with `support`: cuts that are not asked about, as too few rows are between them.
     """
 
     kind: Kind
@@ -67,6 +70,7 @@ class Question:
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     nodes: tuple[int, ...] = ()
     coefficients: NDArray[np.float64] | None = None
+    held: NDArray[np.bool_] | None = None
 
     @property
     def n_features(self) -> int:
@@ -98,14 +102,35 @@ class Question:
     def cuts_of(self) -> dict[int, list[int]]:
         """For each node asked about, which of :attr:`cuts` would cut it."""
         found = {}
-        for node in self.nodes:
+        for line, node in enumerate(self.nodes):
             span = self.tree.span(node, self.n_sets)
             found[node] = [
                 place
                 for place, (feature, cut) in enumerate(self.cuts)
-                if feature not in span or span[feature][0] <= cut < span[feature][1]
+                if (feature not in span or span[feature][0] <= cut < span[feature][1])
+                and (self.held is None or not self.held[line, place])
             ]
         return found
+
+    @property
+    def least_rows(self) -> int:
+        """Fewest rows of a sum of products in a run with `support`: those of fewer rows than columns span the rows."""
+        return max(self.parameters.support, len(self.regressors) + 2)
+
+    @property
+    def asked_leaves(self) -> list[int]:
+        """``"leaves"``: those whose rows are summed."""
+        return list(self.nodes) if self.parameters.support else self.tree.leaves
+
+    @property
+    def children(self) -> list[int]:
+        """``"support"``: the nodes asked about, each lower side followed by its upper one."""
+        return [child for node in self.nodes for child in ((node, node + 1) if node else (0,))]
+
+    @property
+    def n_cells(self) -> int:
+        """``"support"``: disjoint parts of an input's sets, see :func:`glassfleet.schemes.fmt.support.count_rows`."""
+        return 2 * max((self.n_sets[feature] for feature in self.split_features), default=2) - 1
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
@@ -121,8 +146,10 @@ class Question:
                 "split_features": list(self.split_features),
                 "tree": self.tree.to_value(),
             }
-        if self.kind == "grow":
+        if self.kind in {"grow", SUPPORT} or (self.kind == "leaves" and self.parameters.support):
             body["nodes"] = list(self.nodes)
+        if self.held is not None:
+            body["held"] = self.held
         if self.kind == "sizes":
             body["coefficients"] = self.coefficients
         return Task(NAME, self.kind, body)
@@ -149,16 +176,17 @@ class Question:
         regressors = _increasing("regressors", body["regressors"], f)
         split_features = _increasing("split_features", body["split_features"], f)
         tree = Tree.from_value(body["tree"], knots)
-        if kind == "grow":
-            nodes = _increasing("nodes", body["nodes"], tree.size)
-            if not nodes or any(node in tree.split_of for node in nodes):
-                raise TaskError("a node asked about is split already, or there is none")
-            return cls(kind, parameters, domain, knots, regressors, split_features, tree, nodes)
-        if kind == "leaves":
-            return cls(kind, parameters, domain, knots, regressors, split_features, tree)
+        asked = (kind, parameters, domain, knots, regressors, split_features, tree)
+        if kind != "sizes":
+            question = cls(*asked, _nodes(kind, parameters, body, tree), held=body.get("held"))
+            if (question.held is not None) != (kind == "grow" and parameters.support > 0):
+                raise TaskError("what is held back belongs to growth in a run with support, and only there")
+            if question.held is not None:
+                _check_held(question.held, (len(question.nodes), len(question.cuts)))
+            return question
         coefficients = body["coefficients"]
         _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
-        return cls(kind, parameters, domain, knots, regressors, split_features, tree, (), coefficients)
+        return cls(*asked, (), coefficients)
 
 
 read_task = Remembered(Question.from_task)
@@ -173,6 +201,25 @@ def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
     if any(a >= b for a, b in pairwise(numbers)):
         raise TaskError(f"{name} does not increase")
     return tuple(numbers)
+
+
+def _nodes(kind: Kind, parameters: Parameters, body: Mapping[str, Any], tree: Tree) -> tuple[int, ...]:
+    """Return the nodes asked about; none where all leaves are."""
+    if kind == SUPPORT and not parameters.support:
+        raise TaskError("a question of runs with support")
+    if kind == "leaves" and not parameters.support:
+        return ()
+    nodes = _increasing("nodes", body["nodes"], tree.size)
+    if not nodes or any(node in tree.split_of for node in nodes):
+        raise TaskError("a node asked about is split already, or there is none")
+    if parameters.support and kind != "leaves" and any(node and node % 2 == 0 for node in nodes):
+        raise TaskError("upper sides follow from lower ones")
+    return nodes
+
+
+def _check_held(held: object, shape: tuple[int, int]) -> None:
+    if not isinstance(held, np.ndarray) or held.dtype != np.bool_ or held.shape != shape:
+        raise TaskError(f"held must be bool of shape {shape}")
 
 
 def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:

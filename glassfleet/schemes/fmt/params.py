@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
@@ -66,6 +66,10 @@ class Parameters(BaseModel):
     min_rows : int
         A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
         more rows than there are columns. 1: from its own rows.
+    support : int
+        Of private runs, which set it. Nothing is asked that rests on fewer rows, and no sum of products of fewer rows
+        than it has columns: where a set holds too few in a node or its sibling, it is joined to the next one. One
+        number of sets is tried; costs one round more for each level. 0: all is asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -83,11 +87,34 @@ class Parameters(BaseModel):
     holdout: float = Field(default=0.2, ge=0.0, le=0.5)
     size_tolerance: float = Field(default=0.03, ge=0.0, le=1.0)
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
+    support: int = Field(default=0, ge=0, le=1_000_000)
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `support` where it is not used: models of other runs keep their digests."""
+        values: dict[str, Any] = write(self)
+        if not self.support:
+            values.pop("support", None)
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.support and self.inference == "one_rule":
+            raise ValueError('inference="one_rule" decides by rows that support does not count')
+        return self
 
     @property
     def group_rows(self) -> int:
         """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
         return self.min_rows
+
+    @property
+    def tried_sets(self) -> tuple[int, ...]:
+        """The numbers of sets that are tried, in order.
+
+        With `support` one: two cuts of different partitions differ by rows that neither partition's bands count.
+        """
+        return (self.n_sets, *(() if self.support else self.other_sets))
 
     @property
     def most_knots(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from glassfleet.aggregate import Sums, add_up, chained_digest
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.private.support import noted
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
@@ -22,11 +24,13 @@ from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Para
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.rules import rules_of
+from glassfleet.schemes.fmt.support import decide
 from glassfleet.schemes.fmt.tree import Tree
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Choice = tuple[int, int, int]
 """Which tree of those tried, its number of splits, and which way to fit the nodes."""
 
@@ -75,6 +79,8 @@ class FmtServer:
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
+        if question.kind == SUPPORT:
+            return _supported(question, {k: v for k, v in state.items() if k not in ("kind", "body")}, contributions)
         rows = sum(contribution.rows for contribution in contributions)
         if rows == 0:
             raise RunFailedError(NO_ROWS)
@@ -88,8 +94,8 @@ class FmtServer:
         if question.kind == "grow":
             return _grown(question, memory, sums)
         if question.kind == "sizes":
-            return _sized(question, memory, sums)
-        return _finish(question, memory, rows, sums)
+            return _sized(question, memory, rows, sums)
+        return _finish(question, memory, rows, sums["gram"])
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
@@ -119,12 +125,45 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
 def _plant(question: Question, memory: dict[str, Any]) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
     parameters, f = question.parameters, question.n_features
-    n_sets = (parameters.n_sets, *parameters.other_sets)[len(memory["tried"])]
+    n_sets = parameters.tried_sets[len(memory["tried"])]
     knots = find_knots(memory["histogram"], n_sets, parameters.partition)
     regressors = tuple(memory["regressors"])
     asked = Question("grow", parameters, question.domain, knots, regressors, tuple(range(f)), Tree(), (0,))
     # `whole`: sums of each node; `lower`: sums of the cuts of each leaf that could still be split, by node.
-    return _ask(asked, {**memory, "whole": [], "lower": {}, "coefficients": [], "best": {}})
+    return _ask_nodes(asked, {**memory, "whole": [], "lower": {}, "coefficients": [], "best": {}})
+
+
+# --- support --------------------------------------------------------------------------------------------------------
+
+
+def _ask_nodes(question: Question, memory: dict[str, Any]) -> Next:
+    """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
+    if not question.parameters.support:
+        return _ask(question, memory)
+    return _ask(replace(question, kind=SUPPORT), memory)
+
+
+def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+    """Note what rests on enough rows, and ask about the cuts that do; what follows from the parents is not asked."""
+    all_cuts = np.ones(len(question.cuts), dtype=bool)
+    cuts: dict[str, Bools] = dict(memory.get("cuts", {}))
+    known = np.array([cuts[str(question.tree.parent(node))] if node else all_cuts for node in question.nodes])
+    enough = decide(question, known, contributions)
+    families = np.repeat(np.arange(len(question.nodes)), len(question.children) // len(question.nodes))
+    for child, family, may_split in zip(question.children, families, enough.splits, strict=True):
+        cuts[str(child)] = enough.cuts[family] & may_split
+    for node in question.nodes:
+        cuts.pop(str(question.tree.parent(node)), None)
+    memory = {
+        **memory,
+        "cuts": cuts,
+        "full": [*memory.get("full", []), *enough.leaves.tolist()],
+        "withheld": [*memory.get("withheld", []), noted(enough.flat())],
+    }
+    asked = [line for line, family in enumerate(enough.cuts) if family.any() or not question.nodes[line]]
+    nodes = tuple(question.nodes[line] for line in asked)
+    grow = replace(question, kind="grow", nodes=nodes, held=~enough.cuts[asked])
+    return _ask(grow, memory) if nodes else _grown(grow, memory, {})
 
 
 # --- growing --------------------------------------------------------------------------------------------------------
@@ -140,6 +179,12 @@ def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         part = sums["lower"][start : start + len(places)]
         start += len(places)
         asked[node] = (sums["whole"][line], _filled(question, node, sums["whole"][line], places, part))
+    # With support some lower sides are not asked about: their cuts are not, and they themselves are known.
+    for node in range(len(whole), question.tree.size, 2) if whole else ():
+        if question.parameters.support and node not in asked:
+            split = question.tree.splits[node // 2]
+            cuts = lower[str(split.node)]
+            asked[node] = cuts[question.cuts.index((split.feature, split.cut))], np.zeros_like(cuts)
     whole += [np.zeros(0, dtype=np.int64)] * (question.tree.size - len(whole))
     parents = []
     for node, (total, cuts) in asked.items():
@@ -175,6 +220,8 @@ def _appraise(question: Question, memory: dict[str, Any], new: Sequence[int]) ->
     least = parameters.min_weight_fraction * float(memory["training"])
     k = len(question.regressors) + 2
     for node in new:
+        if parameters.support:  # what was not asked about cannot be split at
+            lower[str(node)] = lower[str(node)] * memory["cuts"][str(node)][:, None]
         above = coefficients[tree.parent(node)] if node else np.zeros(k - 1)
         fitted, error = refine(memory["whole"][node], above, parameters.ridge, k)
         coefficients.append(fitted)
@@ -188,6 +235,8 @@ def _appraise(question: Question, memory: dict[str, Any], new: Sequence[int]) ->
                 "grow", parameters, question.domain, question.knots, question.regressors, tuple(chosen), tree, (0,)
             )
             gain, lower["0"] = gain[kept], lower["0"][kept]
+            if parameters.support:
+                memory = {**memory, "cuts": {"0": memory["cuts"]["0"][kept]}}
         found = best_of(gain)
         if found.gain > 0.0:
             best[str(node)] = [found.gain, found.place]
@@ -221,7 +270,9 @@ def _split(question: Question, memory: dict[str, Any]) -> Next:
     for number, node in enumerate(chosen):
         low = int(memory["lower"][str(node)][memory["best"][str(node)][1]][0])
         lighter_is_upper = 2 * low > int(memory["whole"][node][0])
-        nodes.append(2 * (len(tree.splits) + number) + 1 + lighter_is_upper)
+        # With support it is the lower one, so that rounding is the same whichever is lighter (`support.weights`).
+        is_upper = lighter_is_upper and not parameters.support
+        nodes.append(2 * (len(tree.splits) + number) + 1 + is_upper)
     asked = Question(
         "grow",
         parameters,
@@ -232,7 +283,7 @@ def _split(question: Question, memory: dict[str, Any]) -> Next:
         tree.grown(splits),
         tuple(nodes),
     )
-    return _ask(asked, memory)
+    return _ask_nodes(asked, memory)
 
 
 # --- size and rules -------------------------------------------------------------------------------------------------
@@ -247,6 +298,9 @@ def _variants(parameters: Parameters, regressors: int) -> list[Variant]:
     ]
 
 
+_OF_GROWTH = ("whole", "lower", "coefficients", "best", "cuts", "full")
+
+
 def _compare(question: Question, memory: dict[str, Any]) -> Next:
     """Put the splits in best-first order and ask how well each number of rules does on held-out rows."""
     gain_of = {int(node): float(value[0]) for node, value in memory["best"].items()}
@@ -254,7 +308,9 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     whole = np.stack([memory["whole"][old] for old in old_of])
     variants = _variants(question.parameters, len(question.regressors))
     coefficients = fit_nodes(tree, whole, len(question.regressors), variants)
-    kept = {key: value for key, value in memory.items() if key not in ("whole", "lower", "coefficients", "best")}
+    kept = {key: value for key, value in memory.items() if key not in _OF_GROWTH}
+    if question.parameters.support:  # leaves of which not all rows may be summed are fitted to those that are
+        kept |= {"whole": whole, "full": [memory["full"][old] for old in old_of]}
     asked = Question(
         "sizes",
         question.parameters,
@@ -317,7 +373,7 @@ def _simplest(errors: Sequence[NDArray[np.float64]], costs: Sequence[Ints], tole
     return min(enough)[2:]
 
 
-def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
     """Note this tree's errors; go on with the next number of sets, or to the leaves of the tree that is chosen."""
     parameters = question.parameters
     assert question.coefficients is not None
@@ -332,7 +388,7 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     held = int(sums["held_out"][0])
     memory = {**memory, "tried": [*memory["tried"], found], "held_out": held}
     tried = memory["tried"]
-    if len(tried) <= len(parameters.other_sets):
+    if len(tried) < len(parameters.tried_sets):
         return _plant(question, memory)
     tree, splits, variant = 0, len(tried[0]["splits"]), 0
     if held:
@@ -351,15 +407,23 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
     )
     best = {"variant": variant, "errors": chosen["errors"][variant]}
-    return _ask(asked, {"sums_digest": memory["sums_digest"], "held_out": held, "best": best})
+    kept = {"sums_digest": memory["sums_digest"], "held_out": held, "best": best}
+    if not parameters.support:
+        return _ask(asked, kept)
+    kept |= {"whole": memory["whole"], "withheld": memory["withheld"]}
+    nodes = tuple(sorted(leaf for leaf in asked.tree.leaves if memory["full"][leaf]))
+    asked = replace(asked, nodes=nodes)
+    return _ask(asked, kept) if nodes else _finish(asked, kept, rows, np.zeros((0, asked.width), dtype=np.int64))
 
 
-def _finish(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
-    """Fit the final leaves over all rows and build the model."""
+def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -> Done:
+    """Fit the final leaves over all rows and build the model; `gram` has the sums of the leaves asked about."""
     parameters, tree = question.parameters, question.tree
     leaves = tree.leaves
     whole = np.zeros((tree.size, question.width), dtype=np.int64)
-    whole[leaves] = sums["gram"]
+    if parameters.support:
+        whole[leaves] = memory["whole"][leaves]
+    whole[question.asked_leaves] = gram
     for index in range(len(tree.splits) - 1, -1, -1):
         whole[tree.splits[index].node] = whole[2 * index + 1] + whole[2 * index + 2]
     variant = _variants(parameters, len(question.regressors))[memory["best"]["variant"]]
@@ -377,4 +441,6 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -
         summary["held_out_rmse"] = (np.sqrt(mean) * (target.high - target.low)).tolist()
         summary["ridge"] = variant.ridge
         summary["slopes"] = variant.slopes
+    if "withheld" in memory:
+        summary["withheld"] = memory["withheld"]
     return Done(model, {**summary, **model.complexity()})

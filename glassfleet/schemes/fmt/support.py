@@ -1,0 +1,181 @@
+"""Runs with `support`: which cuts, nodes and leaves rest on enough rows, before their sums are asked.
+
+The sums of a node, of its lower sides and of its sibling tell, by subtraction, those of each band of sets between two
+cuts. So cuts are chosen for a node and its sibling together, so that every band between two of them holds no rows or
+enough: a small band is joined to the next one. A cut that is left out is left out below, too, or it would follow from
+the sums of the children. Sums of products of fewer rows than they have columns span these rows: enough is as many.
+
+Rows that are held out are in no sums of growth. They are in those of a leaf, which are of all its rows, and in the
+errors of all sizes, of which two differ in the rows of a node that is split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.private.support import Ints, decided, holds
+from glassfleet.scheme import Contribution, Task
+from glassfleet.schemes.fmt.messages import Question, read_task
+from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.fmt.partition import up_to
+from glassfleet.schemes.fmt.tree import Tree
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+_GRID = float(1 << GRID_BITS)
+
+
+# --- the vehicle's part ---------------------------------------------------------------------------------------------
+
+
+def weights(tree: Tree, node: int, position: Array, features: NDArray[np.intp], cuts: Array) -> Array:
+    """Return the weights of rows in a node, and in the lower side of each cut, shape (1 + q, n), in units of the grid.
+
+    An upper side is exactly the node less its lower side, whatever is rounded. Where the lower child of each split is
+    asked about and the upper one derived, nothing follows from two ways to the same sum.
+
+    Parameters
+    ----------
+    tree : Tree
+    node : int
+    position : ndarray of float64, shape (F, n)
+    features : ndarray of intp, shape (q,)
+    cuts : ndarray of float64, shape (q, n) or (q, 1)
+        The last set of the lower side, which may differ from row to row.
+    """
+    if node == 0:
+        return np.concatenate(
+            [np.full((1, position.shape[1]), _GRID), np.rint(up_to(cuts, position[features]) * _GRID)]
+        )
+    split, n = tree.splits[(node - 1) // 2], position.shape[1]
+    cuts = np.broadcast_to(cuts, (len(features), n))
+    own = np.full((1, n), float(split.cut))
+    above = weights(tree, split.node, position, np.append(split.feature, features), np.concatenate([own, cuts]))
+    whole, low, above = above[0], above[1], above[2:]
+    # Between the least and the most that two parts of a node with these weights can have in common.
+    part = np.rint(up_to(cuts, position[features]) * low)
+    part = np.minimum(np.maximum(part, above - (whole - low)), above)
+    same = (features == split.feature)[:, None]
+    part = np.where(same, np.where(cuts < split.cut, above, low), part)
+    return np.vstack([low, part]) if node % 2 else np.vstack([whole - low, above - part])
+
+
+def count_rows(question: Question, position: Array, training: int) -> Ints:
+    """Return the rows of one vehicle that a support question asks about; see :func:`places` for its lines.
+
+    Each row is in one cell of an input: cell 2 c has the rows in set c alone, cell 2 c + 1 those in c and c + 1. A row
+    whose rounded weight is 0 is in no sum, and in no cell: it hides nobody.
+    """
+    features = np.array(question.split_features, dtype=np.intp)
+    rows = np.zeros((0, question.n_cells), dtype=np.int64)
+    sets = np.array([question.n_sets[feature] for feature in features], dtype=np.float64)[:, None]
+    for child in question.children:
+        own = np.minimum(np.floor(position[features, :training]), sets - 2.0)
+        found = weights(question.tree, child, position[:, :training], features, own)
+        whole, low = found[0], found[1:]
+        cell = (2.0 * own + (low < whole) + ((low == 0.0) & (low < whole))).astype(np.intp)
+        there = whole > 0.0
+        lines = [np.bincount(line[there], minlength=question.n_cells) for line in cell]
+        held = weights(question.tree, child, position[:, training:], features[:0], own[:0, :1])[0]
+        out = np.bincount(np.zeros(int((held > 0.0).sum()), dtype=np.intp), minlength=question.n_cells)
+        rows = np.vstack([rows, *lines, out])
+    return np.minimum(rows, question.least_rows)
+
+
+def places(task: Task) -> list[Any]:
+    """Return what each line of an answer is about: a node and an input's partition, or the rows held out of a node.
+
+    Knots say what a path and a set are: another edition finds others.
+    """
+    question = read_task(task)
+    found: list[Any] = []
+    for child in question.children:
+        path = tuple(
+            (split.feature, *question.knots[split.feature][split.cut : split.cut + 2], upper)
+            for split, upper in question.tree.path(child)
+        )
+        found += [(path, feature, question.knots[feature]) for feature in question.split_features]
+        found.append((path, "held out"))
+    return found
+
+
+# --- the coordinator's part -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Enough:
+    """What was decided about nodes and their siblings.
+
+    Attributes
+    ----------
+    cuts : ndarray of bool, shape (families, cuts)
+        Which cuts may be asked about, of a node and its sibling.
+    splits : ndarray of bool, shape (children,)
+        Which nodes may be split: by how much their errors fall rests on enough rows that are held out.
+    leaves : ndarray of bool, shape (children,)
+        Of which nodes all rows may be summed, those held out too.
+    """
+
+    cuts: Bools
+    splits: Bools
+    leaves: Bools
+
+    @classmethod
+    def read(cls, question: Question, flat: Bools) -> Enough:
+        """Undo :meth:`flat`."""
+        shape, children = (len(question.nodes), len(question.cuts)), len(question.children)
+        end = shape[0] * shape[1]
+        return cls(flat[:end].reshape(shape), flat[end : end + children], flat[end + children :])
+
+    def flat(self) -> Bools:
+        """Return all decisions in one line."""
+        return np.concatenate([self.cuts.ravel(), self.splits, self.leaves])
+
+
+def decide(question: Question, known: Bools, contributions: Sequence[Contribution]) -> Enough:
+    """Return what rests on enough rows; `known`, of shape (families, cuts), are the cuts that their parents had."""
+
+    def from_rows(parts: list[Ints]) -> Bools:
+        lines = len(question.split_features) + 1
+        shaped = [part.reshape(len(question.children), lines, -1) for part in parts]
+        each = len(question.children) // len(question.nodes)
+        families = [
+            np.stack([part[each * family + child] for part in shaped for child in range(each)])
+            for family in range(len(question.nodes))
+        ]
+        cuts = np.array([_joined(question, rows, allowed) for rows, allowed in zip(families, known, strict=True)])
+        held = [part[:, -1, 0] for part in shaped]
+        support, least = question.parameters.support, question.least_rows
+        return Enough(cuts, holds(held, support), holds(held, least)).flat()
+
+    return Enough.read(question, decided(contributions, places, question.to_task(), from_rows))
+
+
+def _joined(question: Question, rows: Ints, allowed: Bools) -> Bools:
+    """Return which of the allowed cuts leave no small band between them; `rows` of shape (nodes, inputs + 1, cells)."""
+    kept = np.zeros(len(question.cuts), dtype=bool)
+    numbered = list(enumerate(question.cuts))
+    for line, (_, own) in enumerate(groupby(numbered, key=lambda cut: cut[1][0])):
+        # up_to[c]: rows in cells before c
+        before = np.pad(np.cumsum(rows[:, line], axis=1), ((0, 0), (1, 0)))
+        ends: list[tuple[int, int]] = []  # place and cut of those that stay
+
+        def is_enough(first: int, last: int, before: Ints = before) -> bool:
+            band = before[:, last + 1] - before[:, first]
+            return bool(holds([band], question.least_rows).all())
+
+        for place, (_, cut) in own:
+            first = 2 * ends[-1][1] + 1 if ends else 0
+            if allowed[place] and is_enough(first, 2 * cut + 1):
+                ends.append((place, cut))
+        while ends and not is_enough(2 * ends[-1][1] + 1, question.n_cells - 1):
+            ends.pop()
+        kept[[place for place, _ in ends]] = True
+    return kept
