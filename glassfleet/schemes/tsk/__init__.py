@@ -39,8 +39,11 @@ class FederatedTskSystem:
         return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
     def equals_central_with(self, parameters: TskParameters) -> bool:
-        """Return whether the fleet's model equals the central one: where all agents cluster together."""
-        return parameters.antecedents == "federated"
+        """Return whether the fleet's model equals the central one: where all agents cluster together.
+
+        With `support` it does so under the run's record of what was withheld.
+        """
+        return parameters.antecedents == "federated" and not parameters.support
 
     def private(self, parameters: TskParameters) -> TskParameters:
         """Return the parameters of a private run; raises UsageError where vehicles would tell rules of their own."""

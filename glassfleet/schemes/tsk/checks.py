@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
     CLUSTER_SUMS,
@@ -44,6 +44,10 @@ def check_answer(question: Question, contribution: Contribution) -> None:
     bits = parameters.fraction_bits
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
+    elif question.kind == SUPPORT:
+        vehicles = 1 if contribution.vehicles is None else contribution.vehicles
+        most = min(contribution.rows, question.least_rows * max(1, vehicles))
+        at_most(contribution.sums["rows"], most, "a rule has more rows than can be told")
     elif question.kind == "sums":
         check_regressions("rule", contribution, question.gram_columns, bits, parameters.gram_bits)
     else:
@@ -58,6 +62,8 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.antecedents is None:
         raise TaskError("a vehicle's own rules are no sums")
     r, k = len(question.antecedents), question.gram_columns
+    if question.kind == SUPPORT:
+        return {"rows": (r,)}
     if question.kind == "sums":
         triangle = (r, k * (k + 1) // 2)
         return dict(zip(GRAM_SUMS, (triangle, triangle, (r,), (r,)), strict=True))

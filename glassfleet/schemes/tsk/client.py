@@ -15,7 +15,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, Question, read_task
 from glassfleet.schemes.tsk.params import Parameters
@@ -46,6 +46,8 @@ class TskClient:
             return _rules(question, rows)
         if question.kind == "clusters":
             return _clusters(question, rows)
+        if question.kind == SUPPORT:
+            return _support(question, rows)
         if question.kind == "sums":
             return _sums(question, rows)
         return _weights(question, rows)
@@ -238,6 +240,15 @@ def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8])
     # Carry, so that the low limb is as small as one agent's can be, however the rows were blocked.
     high, low = carry(high, low, bits=bits)
     return {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
+
+
+def _support(question: Question, rows: _Rows) -> Contribution:
+    """Count the rows for which each rule fires; what is enough is not told exactly."""
+    assert question.antecedents is not None
+    count = np.zeros(len(question.antecedents), dtype=np.int64)
+    for _, strength in rows.strengths(question.antecedents):
+        count += np.count_nonzero(strength, axis=1)
+    return Contribution(SUPPORT, rows.count, {"rows": np.minimum(count, question.least_rows)})
 
 
 def _sums(question: Question, rows: _Rows) -> Contribution:

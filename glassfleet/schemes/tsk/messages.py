@@ -17,8 +17,8 @@ from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_orde
 from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "tsk"
-Kind = Literal["rules", "clusters", "sums", "weights"]
-KINDS: tuple[Kind, ...] = ("rules", "clusters", "sums", "weights")
+Kind = Literal["rules", "clusters", "sums", "weights", "support"]
+KINDS: tuple[Kind, ...] = ("rules", "clusters", "sums", "weights", "support")
 
 CLUSTER_SUMS = ("moment_high", "moment_low", "change")
 """Limbs of the sums of u^2 [z, 1] per cluster, shape (K, F + 2), and the squared change of memberships, shape (1,)."""
@@ -35,7 +35,7 @@ MAX_RULES = 1 << 16
 
 _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
     "centres": ("clusters",),
-    "antecedents": ("sums", "weights"),
+    "antecedents": ("sums", "weights", "support"),
     "coefficients": ("weights",),
 }
 """Which questions hold which arrays."""
@@ -47,9 +47,9 @@ class Question:
 
     Attributes
     ----------
-    kind : {"rules", "clusters", "sums", "weights"}
+    kind : {"rules", "clusters", "sums", "weights", "support"}
         Which rules do you find; what do your rows say about these centres; the regressions of these rules; how good
-        they are.
+        they are; on how many rows they rest.
     parameters : Parameters
         The run's parameters.
     domain : Domain
@@ -57,7 +57,7 @@ class Question:
     centres : ndarray of float64, shape (s, K, F + 1)
         Only for ``"clusters"``: the centres of the last s iterations, one or two, the newest last.
     antecedents : ndarray of int8, shape (r, F)
-        Only for ``"sums"`` and ``"weights"``: the rules, in lexicographic order, and OTHERWISE.
+        Not for ``"rules"`` and ``"clusters"``: the rules, in lexicographic order, and OTHERWISE.
     coefficients : ndarray of float64, shape (r, F + 1)
         Only for ``"weights"``: their polynomials over the scaled inputs, intercept last.
     """
@@ -78,6 +78,11 @@ class Question:
     def gram_columns(self) -> int:
         """Columns of a rule's regression: inputs, intercept and target."""
         return self.n_features + 2
+
+    @property
+    def least_rows(self) -> int:
+        """Fewest rows of a rule in a run with `support`: its regression's sums span fewer rows."""
+        return max(self.parameters.support, self.gram_columns)
 
     def to_task(self) -> Task:
         """Return the task that asks this."""

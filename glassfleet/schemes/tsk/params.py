@@ -64,6 +64,9 @@ class Parameters(BaseModel):
     max_slopes : int or None
         Not in the paper; pooled consequents only. Most inputs in a rule's polynomial, chosen from the rule's sums.
         None: all.
+    support : int
+        Of private runs, which set it; clustering together only. Rules are left out that rest on fewer rows, or on fewer
+        than their regression has columns. Costs a round, and one more where rules are left out. 0: all is asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -85,15 +88,18 @@ class Parameters(BaseModel):
     gram_bits: int = Field(default=30, ge=16, le=32)
     prune: float = Field(default=0.0, ge=0.0, le=1e6)
     max_slopes: int | None = Field(default=None, ge=0, le=limits.MAX_FEATURES)
+    support: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_serializer(mode="wrap")
     def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `prune` and `max_slopes` where they are not used: such models keep their digests."""
+        """Leave out `prune`, `max_slopes` and `support` where they are not used: such models keep their digests."""
         values: dict[str, Any] = write(self)
         if not self.prune:
             values.pop("prune", None)
         if self.max_slopes is None:
             values.pop("max_slopes", None)
+        if not self.support:
+            values.pop("support", None)
         return values
 
     @model_validator(mode="before")
@@ -109,6 +115,8 @@ class Parameters(BaseModel):
             raise ValueError('antecedents="federated" goes with consequents="pooled"; averaging is of local rules')
         if self.consequents == "averaged" and (self.prune or self.max_slopes is not None):
             raise ValueError('prune and max_slopes go with consequents="pooled"')
+        if self.antecedents == "local" and self.support:
+            raise ValueError('support goes with antecedents="federated"')
         return self
 
     @property

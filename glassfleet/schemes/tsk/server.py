@@ -13,10 +13,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry
-from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.private.support import decided, holds, noted
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
-from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Question, read_task
+from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
@@ -60,6 +61,8 @@ class TskServer:
         rows = count_rows(contributions, question.parameters.max_rows)
         if question.kind == "rules":
             return _merge(question, state, rows, contributions)
+        if question.kind == SUPPORT:
+            return _supported(question, _memory(state), contributions)
         sums = add_up(contributions)
         if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
@@ -100,7 +103,8 @@ def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
 
 
 def _memory(state: State) -> dict[str, Any]:
-    return {name: state[name] for name in ("sums_digest", "iterations", "still", "change", "pruned") if name in state}
+    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld")
+    return {name: state[name] for name in names if name in state}
 
 
 def _merge(question: Question, state: State, rows: int, contributions: Sequence[Contribution]) -> Next | Done:
@@ -153,7 +157,31 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
             f"the agents found {len(antecedents)} rules; sums of at most {most} fit a message. Use fewer clusters "
             "(n_clusters), fewer sets or fewer inputs"
         )
-    return _ask(Question("sums", question.parameters, question.domain, antecedents=antecedents), memory)
+    kind: Kind = "support" if question.parameters.support else "sums"
+    return _ask(Question(kind, question.parameters, question.domain, antecedents=antecedents), memory)
+
+
+def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+    """Ask for sums over the rules that rest on enough rows; where some do not, OTHERWISE has other rows without them."""
+    assert question.antecedents is not None
+    enough = decided(contributions, _rules, question.to_task(), lambda parts: holds(parts, question.least_rows))
+    memory["withheld"] = [*memory.get("withheld", []), noted(enough)]
+    antecedents = question.antecedents
+    named = slice(None, -1 if has_otherwise(antecedents, question.parameters.n_sets) else None)
+    if not enough[named].any():
+        raise RunFailedError(_NOTHING_LEFT)
+    if named.stop and not enough[named].all():
+        return _ask_sums(question, antecedents[named][enough[named]], memory)
+    return _ask(Question("sums", question.parameters, question.domain, antecedents=antecedents[enough]), memory)
+
+
+def _rules(task: Task) -> list[Any]:
+    """Return what each line of an answer about support is about: a rule's sets; of OTHERWISE, all other rules."""
+    antecedents = read_task(task).antecedents
+    assert antecedents is not None
+    rules = [tuple(line) for line in antecedents.tolist()]
+    is_last = has_otherwise(antecedents, read_task(task).parameters.n_sets)
+    return [*rules[:-1], tuple(rules[:-1])] if is_last else rules
 
 
 # --- consequents and weights ----------------------------------------------------------------------------------------
@@ -199,5 +227,6 @@ def _done(question: Question, base: RuleBase, rows: int, memory: Mapping[str, An
         "rows": rows,
         "iterations": memory["iterations"],
         **model.complexity(),
+        **({"withheld": memory["withheld"]} if "withheld" in memory else {}),
     }
     return Done(model, summary)
