@@ -56,6 +56,9 @@ class DiscoveryParameters(BaseModel):
         former versions.
     max_rows_each : int
         At most so many rows of a vehicle count; 0: found, where `guarded`, else all.
+    support : int
+        Of private runs, which set it: a limit has so many rows at it or beyond it, at least, of those that count; 0:
+        one, whatever the quantiles say.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -77,6 +80,7 @@ class DiscoveryParameters(BaseModel):
     memory: Memory | None = None
     guarded: bool = True
     max_rows_each: int = Field(default=0, ge=0, lt=2**31)
+    support: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_validator(mode="after")
     def _consistent(self) -> DiscoveryParameters:

@@ -117,7 +117,7 @@ class DiscoveryServer:
                 quantiles = parameters.quantiles_of(name)
                 # An input's rows beyond these may be clipped, as they are elsewhere, if few vehicles reach them.
                 usual = INPUT_QUANTILES if name != parameters.target else (0.0, 1.0)
-                place = _place_guarded(grid, rest, reach, quantiles, usual, parameters.bins, number)
+                place = _place_guarded(grid, rest, reach, quantiles, usual, parameters, number)
                 spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
                 if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
@@ -274,7 +274,7 @@ def _place_guarded(  # noqa: PLR0917 - one call
     reach: tuple[NDArray[np.int64], int] | None,
     quantiles: tuple[float, float],
     usual: tuple[float, float],
-    bins: int,
+    parameters: DiscoveryParameters,
     number: int,
 ) -> _Place:
     """Return the limits on `grid`; `reach` says how many vehicles are in each stretch, and how many must be.
@@ -282,25 +282,33 @@ def _place_guarded(  # noqa: PLR0917 - one call
     None: all rows count. Where `quantiles` are further out than the `usual` ones, what few vehicles reach is left out
     in equal bins, too, if the limits then still enclose those at the usual quantiles of all rows.
     """
-    plain = _place(grid, counts, quantiles, bins, number)
+    plain = _place(grid, counts, quantiles, parameters, number)
     kept = counts if reach is None else supported(grid, counts, *reach)
     if kept is None or kept is counts:
         return replace(plain, is_free=True)
-    place = _place(grid, kept, quantiles, bins, number)
+    place = _place(grid, kept, quantiles, parameters, number)
     is_narrow = grid.bins == 0 or LEVERAGE * (place.high - place.low) < plain.high - plain.low
     if not is_narrow and (quantiles[0] < usual[0] or usual[1] < quantiles[1]):
-        least = _place(grid, counts, usual, bins, number)
+        least = _place(grid, counts, usual, parameters, number)
         is_narrow = place.low <= least.low and least.high <= place.high
     return place if is_narrow else plain
 
 
-def _place(grid: Grid, counts: NDArray[np.int64], quantiles: tuple[float, float], bins: int, number: int) -> _Place:
+def _place(
+    grid: Grid,
+    counts: NDArray[np.int64],
+    quantiles: tuple[float, float],
+    parameters: DiscoveryParameters,
+    number: int,
+) -> _Place:
     """Return the limits on `grid` of the rows `counts`."""
+    bins = parameters.bins
     cumulative = np.cumsum(counts)
     total = int(cumulative[-1])
     if total == 0:
         raise RunFailedError("no-rows: no vehicle counted a row; add vehicles with more rows, or give the run a domain")
-    ranks = [min(total, max(1, math.ceil(quantile * total))) for quantile in quantiles]
+    least = min(max(1, parameters.support), (total + 1) // 2)
+    ranks = [min(total + 1 - least, max(least, math.ceil(quantile * total))) for quantile in quantiles]
     first, last = (int(np.searchsorted(cumulative, rank)) for rank in ranks)
     edges = grid.edges()
     if grid.bins == 0:
