@@ -48,8 +48,11 @@ class FederatedRuleClassifier:
         return shapes_of(Question.from_task(task))
 
     def equals_central_with(self, parameters: FrbcParameters) -> bool:
-        """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
-        return parameters.weights == "pooled"
+        """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule.
+
+        With `support` it does so under the run's record of what was withheld.
+        """
+        return parameters.weights == "pooled" and not parameters.support
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""
@@ -61,7 +64,8 @@ class FederatedRuleClassifier:
         elif question.parameters.weights == "owners":
             antecedents = rows
         fires = min(antecedents, 1 << min(inputs, 32))
-        sums = antecedents * question.n_classes + question.cells * question.n_limbs
+        counts = 0 if question.prefixes is None else len(question.prefixes) * question.parameters.n_sets**question.more
+        sums = antecedents * question.n_classes + question.cells * question.n_limbs + counts
         return Cost(1e-7 * (rows * (inputs + 2 * fires) + sums), (rows * inputs * 30 + sums * 80) / 1e6)
 
     def tables(self, model: FuzzyRuleClassifier) -> RuleTables:

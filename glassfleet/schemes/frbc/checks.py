@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.union import LIMB_BITS, table_shape
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
 from glassfleet.untrusted import check_names, check_shapes
@@ -46,15 +46,23 @@ def check_rules(question: Question, contribution: Contribution) -> Candidates:
     return rules
 
 
-def check_union(question: Question, contribution: Contribution) -> None:
-    """Raise :class:`ContributionError` unless the table can answer `question`."""
+def check_counts(question: Question, contribution: Contribution) -> None:
+    """Raise :class:`ContributionError` unless the counts, or the table, can answer `question`."""
     rows, sums = contribution.rows, contribution.sums
     check_shapes(sums, shapes_of(question))
     if contribution.values:
-        raise ContributionError("an answer about the union is sums only")
+        raise ContributionError(f"an answer about {question.kind} is sums only")
+    if "rows" in sums:
+        vehicles = 1 if contribution.vehicles is None else contribution.vehicles
+        if (sums["rows"] > min(rows, question.parameters.support * max(1, vehicles))).any():
+            raise ContributionError("more rows than can be told")
+    if question.kind == SUPPORT:
+        return
     known = int(sums["class_rows"].sum())
     if known + int(sums["unknown_rows"][0]) != rows:
         raise ContributionError(f"the rows per class do not add up to {rows} rows")
+    if question.kind == "prefixes":
+        return
     times = sums["table"][:, 0]
     if any(int(part.sum()) != known for part in np.split(times, 3)):
         raise ContributionError("a third of the table does not hold every row of a class once")
@@ -67,8 +75,13 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "union":
         table = table_shape(question.cells, question.n_limbs)
         return {"class_rows": (question.n_classes,), "unknown_rows": (1,), "table": table}
+    if question.prefixes is not None:
+        counts = len(question.prefixes) * question.parameters.n_sets**question.more
+        return {"class_rows": (question.n_classes,), "unknown_rows": (1,), "rows": (counts,)}
     if question.rules is None:
         raise TaskError("an agent's own rules are no sums")
+    if question.kind == SUPPORT:
+        return {"rows": (question.rules.size + question.rules.first.size,)}
     sizes = {RULE_SUMS: question.rules.size, ANTECEDENT_SUMS: question.rules.first.size}
     return {name: (size,) for names, size in sizes.items() for name in names}
 

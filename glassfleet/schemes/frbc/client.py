@@ -13,11 +13,12 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.private.union import fill
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frbc.limbs import limb_block, split
 from glassfleet.schemes.frbc.matching import AntecedentTree, pack, sort_rules, strongest_sets
 from glassfleet.schemes.frbc.messages import NAME, Candidates, Question, key_of
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_RULES
+from glassfleet.schemes.frbc.support import count_fired, count_prefixes
 from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns
 
 Sums = dict[str, NDArray[np.int64]]
@@ -35,7 +36,9 @@ class FrbcClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {"rules": _rules, "union": _union, "strengths": _strengths}
+        answers = {
+            "rules": _rules, "union": _union, "strengths": _strengths, "prefixes": _prefixes, SUPPORT: _support
+        }  # fmt: skip
         return answers[question.kind](question, rows)
 
 
@@ -77,7 +80,7 @@ def _prepare(question: Question, data: Dataset) -> _Rows:
 
 def _rules(question: Question, rows: _Rows) -> Contribution:
     """Found one rule per row (Chi), without duplicates; conflicts stay."""
-    parameters, c = question.parameters, question.n_classes
+    parameters = question.parameters
     antecedents = strongest_sets(rows.members)
     words, classes = pack(antecedents, parameters.n_sets), rows.classes.astype(np.int16)
     order, new = sort_rules(words, classes)
@@ -85,27 +88,32 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
     if chosen.size > MAX_RULES:
         raise TaskError(f"{chosen.size} rules here, at most {MAX_RULES} travel; use fewer sets")
     rules = Candidates(words[chosen], classes[chosen], antecedents[chosen])
-    per_class = np.bincount(rows.classes, minlength=c).astype(np.int64)
-    unknown = np.array([rows.unknown], dtype=np.int64)
     values = rules.to_value()
     if parameters.weights == "owners":
         values |= _weigh(question, rules, rows)
-    return Contribution("rules", rows.count, {"class_rows": per_class, "unknown_rows": unknown}, values)
+    return Contribution("rules", rows.count, _by_class(question, rows), values)
 
 
 def _union(question: Question, rows: _Rows) -> Contribution:
     """Tell the same rules, and how many rows found each, as a table that adds up over agents."""
-    n_sets, c = question.parameters.n_sets, question.n_classes
+    n_sets = question.parameters.n_sets
     words, classes = pack(strongest_sets(rows.members), n_sets), rows.classes.astype(np.int16)
     order, new = sort_rules(words, classes)
     times = np.diff(np.append(np.flatnonzero(new), len(order)))
     chosen = order[new]
-    sums = {
-        "class_rows": np.bincount(rows.classes, minlength=c).astype(np.int64),
-        "unknown_rows": np.array([rows.unknown], dtype=np.int64),
-        "table": fill(key_of(words[chosen], classes[chosen]), times.astype(np.int64), question.cells),
-    }
-    return Contribution("union", rows.count, sums)
+    table = fill(key_of(words[chosen], classes[chosen]), times.astype(np.int64), question.cells)
+    return Contribution("union", rows.count, {**_by_class(question, rows), "table": table})
+
+
+def _prefixes(question: Question, rows: _Rows) -> Contribution:
+    """Count the rows that could have found a rule that begins in these ways."""
+    count = count_prefixes(question, strongest_sets(rows.members), rows.classes)
+    return Contribution("prefixes", rows.count, {**_by_class(question, rows), "rows": count})
+
+
+def _by_class(question: Question, rows: _Rows) -> Sums:
+    per_class = np.bincount(rows.classes, minlength=question.n_classes).astype(np.int64)
+    return {"class_rows": per_class, "unknown_rows": np.array([rows.unknown], dtype=np.int64)}
 
 
 # --- the second answer: sums over given rules -----------------------------------------------------------------------
@@ -114,6 +122,19 @@ def _union(question: Question, rows: _Rows) -> Contribution:
 def _strengths(question: Question, rows: _Rows) -> Contribution:
     assert question.rules is not None
     return Contribution("strengths", rows.count, _weigh(question, question.rules, rows))
+
+
+def _support(question: Question, rows: _Rows) -> Contribution:
+    """Count for how many rows given rules fire, with strengths that do not round to 0."""
+    rules, c, bits = question.rules, question.n_classes, question.parameters.limb_bits
+    assert rules is not None
+    fired = np.zeros(rules.first.size * c, dtype=np.int64)
+    tree = AntecedentTree(rules.antecedents[rules.first], question.parameters.n_sets)
+    for part in tree.match(rows.members, ROW_BLOCK):
+        upper, lower = split(part.strength, bits)
+        counted = (upper > 0) | (lower > 0)
+        fired += np.bincount((part.antecedent * c + rows.classes[part.row])[counted], minlength=fired.size)
+    return Contribution(SUPPORT, rows.count, {"rows": count_fired(question, fired.reshape(-1, c))})
 
 
 def _weigh(question: Question, rules: Candidates, rows: _Rows) -> Sums:

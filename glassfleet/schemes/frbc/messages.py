@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.private.union import SIZES
-from glassfleet.scheme import Task
+from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
-from glassfleet.schemes.frbc.params import MAX_CLASSES, MAX_RULES, Parameters
+from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.untrusted import check_classes, read_task_head, task_errors, task_head
 
 NAME = "frbc"
-Kind = Literal["rules", "union", "strengths"]
-KINDS: tuple[Kind, ...] = ("rules", "union", "strengths")
+Kind = Literal["rules", "union", "strengths", "prefixes", "support"]
+KINDS: tuple[Kind, ...] = ("rules", "union", "strengths", "prefixes", "support")
 
 CLASS_SUMS = ("class_rows", "unknown_rows")
 """Additive part of an answer about rules: rows per class, shape (C,), and of labels that are no class, shape (1,)."""
@@ -103,16 +103,21 @@ class Question:
 
     Attributes
     ----------
-    kind : {"rules", "union", "strengths"}
-        Which rules do you find; the same as a table of sums; what do your rows say about these rules.
+    kind : {"rules", "union", "strengths", "prefixes", "support"}
+        Which rules do you find; the same as a table of sums; what do your rows say about these rules; how many rows
+        have these classes and sets of the first inputs; for how many rows do these rules fire.
     parameters : Parameters
         The run's parameters.
     domain : Domain
         The run's domain.
     rules : Candidates or None
-        Only for ``"strengths"``: the union of the agents' rules.
+        Only for ``"strengths"`` and ``"support"``: the union of the agents' rules.
     cells : int
         Only for ``"union"``: of the table, one of :data:`glassfleet.private.union.SIZES`; else 0.
+    prefixes : ndarray of int16, shape (s, 1 + i), or None
+        Only for ``"prefixes"``: a class, then the sets of the first i inputs; in lexicographic order.
+    more : int
+        Only for ``"prefixes"``: of how many further inputs the sets are asked, from 1; else 0.
     """
 
     kind: Kind
@@ -120,6 +125,8 @@ class Question:
     domain: Domain
     rules: Candidates | None = None
     cells: int = 0
+    prefixes: NDArray[np.int16] | None = None
+    more: int = 0
 
     @property
     def n_features(self) -> int:
@@ -143,23 +150,43 @@ class Question:
             body["rules"] = self.rules.to_value()
         if self.kind == "union":
             body["cells"] = self.cells
+        if self.prefixes is not None:
+            body |= {"prefixes": self.prefixes, "more": self.more}
         return Task(NAME, self.kind, body)
 
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
-        rules, cells = None, 0
+        rules, cells, prefixes, more = None, 0, None, 0
         with task_errors():
             check_classes(domain, NAME, MAX_CLASSES)
-            if kind == "strengths":
+            if kind in {"prefixes", SUPPORT} and not parameters.support:
+                raise TaskError("a question of runs with support")
+            if kind == "prefixes":
+                prefixes, more = task.body["prefixes"], task.body["more"]
+                _check_prefixes(prefixes, more, len(domain.features), parameters.n_sets, len(domain.classes))
+            if kind in {"strengths", SUPPORT}:
                 value = task.body["rules"]
                 rules = Candidates.from_value(value, len(domain.features), parameters.n_sets, len(domain.classes))
             if kind == "union":
                 cells = task.body["cells"]
                 if cells not in SIZES:
                     raise TaskError(f"a table has one of {SIZES} cells")
-        return cls(kind, parameters, domain, rules, cells)
+        return cls(kind, parameters, domain, rules, cells, prefixes, more)
+
+
+def _check_prefixes(prefixes: object, more: object, n_features: int, n_sets: int, n_classes: int) -> None:
+    """Raise TaskError unless `prefixes` begin rules, and `more` inputs follow, with not too many counts in all."""
+    if not isinstance(prefixes, np.ndarray) or prefixes.dtype != np.int16 or prefixes.ndim != 2 or not prefixes.size:
+        raise TaskError("prefixes must be an int16 array of two dimensions, not empty")
+    if type(more) is not int or not 1 <= more <= n_features - (prefixes.shape[1] - 1):
+        raise TaskError("more must say of how many further inputs the sets are asked")
+    if len(prefixes) * n_sets**more > MAX_CELLS:
+        raise TaskError(f"more than {MAX_CELLS} counts are asked for")
+    most = np.array([n_classes, *[n_sets] * (prefixes.shape[1] - 1)])
+    if ((prefixes < 0) | (prefixes >= most)).any() or len(np.unique(prefixes, axis=0)) != len(prefixes):
+        raise TaskError("prefixes must be different classes and sets")
 
 
 def key_of(words: NDArray[np.int64], classes: NDArray[np.int16]) -> NDArray[np.int64]:

@@ -54,6 +54,9 @@ class Parameters(BaseModel):
         How the rules of all agents are found. ``"rules"``: each agent tells its own. ``"sum"``: as a sum of tables
         (:mod:`glassfleet.private.union`), so that nobody tells which rules are its own; pooled weights only. Private
         runs take it by themselves.
+    support : int
+        Of private runs, which set it; ``union="sum"`` only. Rules are left out that fewer rows found, or for which
+        fewer fire in a sum that is opened. They are found input by input, some inputs a round. 0: all are asked about.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -67,19 +70,24 @@ class Parameters(BaseModel):
     min_support: float = Field(default=0.0, ge=0.0, le=1.0)
     fraction_bits: int = Field(default=80, ge=48, le=80, multiple_of=2)
     union: Literal["rules", "sum"] = "rules"
+    support: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_serializer(mode="wrap")
     def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `union` where it is the usual one: such models keep their digests."""
+        """Leave out `union` and `support` where they are the usual ones: such models keep their digests."""
         values: dict[str, Any] = write(self)
         if self.union == "rules":
             values.pop("union", None)
+        if not self.support:
+            values.pop("support", None)
         return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.union == "sum" and self.weights == "owners":
             raise ValueError('weights="owners" needs each agent\'s own rules; union="sum" goes with weights="pooled"')
+        if self.support and self.union != "sum":
+            raise ValueError('support goes with union="sum"')
         return self
 
     @property

@@ -11,21 +11,24 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from glassfleet.private.support import noted
 from glassfleet.private.union import SIZES, peel
-from glassfleet.scheme import Contribution, Done, Next, State, Task
-from glassfleet.schemes.frbc.checks import check_rules, check_strengths, check_union
-from glassfleet.schemes.frbc.matching import sort_rules, unpack
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.schemes.frbc.checks import check_counts, check_rules, check_strengths
+from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.messages import (
     ANTECEDENT_SUMS,
     NAME,
     RULE_SUMS,
     Candidates,
+    Kind,
     Question,
     rules_of,
 )
 from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
+from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
 from glassfleet.untrusted import check_classes, check_head
 from schemas.codec import Value
 from schemas.errors import RunFailedError, UsageError
@@ -44,9 +47,11 @@ class FrbcServer:
             check_classes(domain, NAME, MAX_CLASSES)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
+        if parameters.support:
+            classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
+            return _ask(ask_prefixes(Question("prefixes", parameters, domain), classes))
         by_sum = parameters.union == "sum"
-        task = Question("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0).to_task()
-        return Next({"kind": task.kind, "body": dict(task.body)}, task)
+        return _ask(Question("union" if by_sum else "rules", parameters, domain, cells=SIZES[0] if by_sum else 0))
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -56,8 +61,8 @@ class FrbcServer:
             raise ContributionError("nullified statistics, but this scheme nullifies none")
         if question.kind == "rules":
             check_rules(question, contribution)
-        elif question.kind == "union":
-            check_union(question, contribution)
+        elif question.kind in {"union", "prefixes", SUPPORT}:
+            check_counts(question, contribution)
         else:
             check_strengths(question, contribution)
 
@@ -66,6 +71,8 @@ class FrbcServer:
         question = Question.from_task(Task(NAME, state["kind"], state["body"]))
         parameters = question.parameters
         rows = count_rows(contributions, parameters.max_rows)
+        if question.kind == SUPPORT:
+            return _supported(question, state["memory"], contributions, rows)
         if question.rules is not None:
             total = add_up(contributions)
             per_rule = dict(total) | {name: total[name][question.rules.antecedent_of] for name in ANTECEDENT_SUMS}
@@ -78,8 +85,12 @@ class FrbcServer:
         if question.kind == "union":
             rules, per_rule = _peeled(question, counts.pop("table")), {}
             if rules is None:
-                larger = Question("union", parameters, question.domain, cells=_next_size(question.cells)).to_task()
-                return Next({"kind": larger.kind, "body": dict(larger.body)}, larger)
+                return _ask(Question("union", parameters, question.domain, cells=_next_size(question.cells)))
+        elif question.kind == "prefixes":
+            longer, per_rule = follow_prefixes(question, counts.pop("rows")), {}
+            if len(longer) and longer.shape[1] <= question.n_features:
+                return _ask(ask_prefixes(question, longer))
+            rules = rules_found(question, longer) if len(longer) else _no_rules(question)
         else:
             rules, per_rule = _merge(question, contributions)
         merged = {**counts, **per_rule, **rules.to_value()}
@@ -95,8 +106,8 @@ class FrbcServer:
                 f"{rules.first.size} antecedents of {question.n_classes} classes are more than {MAX_CELLS} sums; use "
                 "fewer sets (n_sets) or fewer inputs"
             )
-        task = Question("strengths", parameters, question.domain, rules).to_task()
-        return Next({"kind": task.kind, "body": dict(task.body), "memory": memory}, task)
+        kind: Kind = "support" if parameters.support else "strengths"
+        return _ask(Question(kind, parameters, question.domain, rules), memory)
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say how many candidate rules there are, in all and per class."""
@@ -107,6 +118,29 @@ class FrbcServer:
         per_class = np.bincount(rules.classes, minlength=question.n_classes)
         lines = [f"{question.domain.classes[i]}: {per_class[i]} rules" for i in range(min(question.n_classes, 200))]
         return {"rules": rules.size, "antecedents": int(rules.first.size), "lines": lines}
+
+
+def _ask(question: Question, memory: Mapping[str, Any] | None = None) -> Next:
+    task = question.to_task()
+    kept_back = {} if memory is None else {"memory": dict(memory)}
+    return Next({"kind": task.kind, "body": dict(task.body), **kept_back}, task)
+
+
+def _supported(
+    question: Question, memory: Mapping[str, Any], contributions: Sequence[Contribution], rows: int
+) -> Next | Done:
+    """Ask for the strengths of the rules that rest on enough rows."""
+    assert question.rules is not None
+    which = decide(question, contributions)
+    rules, memory = kept(question.rules, which), {**memory, "withheld": [noted(which)]}
+    if rules.size == 0:
+        return _finish(question, rules, {}, rows, memory)
+    return _ask(Question("strengths", question.parameters, question.domain, rules), memory)
+
+
+def _no_rules(question: Question) -> Candidates:
+    words = np.zeros((0, word_count(question.n_features, question.parameters.n_sets)), dtype=np.int64)
+    return Candidates(words, np.zeros(0, dtype=np.int16), np.zeros((0, question.n_features), dtype=np.int8))
 
 
 def _peeled(question: Question, table: NDArray[np.int64]) -> Candidates | None:
@@ -175,5 +209,6 @@ def _finish(
         "conflicts": conflicts,
         "reduced": (learned.size - kept.size) if learned is not None and kept is not None else 0,
         **model.complexity(),
+        **({"withheld": memory["withheld"]} if "withheld" in memory else {}),
     }
     return Done(model, summary)

@@ -162,7 +162,7 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
 
 
 def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
-    """Ask for sums over the rules that rest on enough rows; where some do not, OTHERWISE has other rows without them."""
+    """Ask for sums over the rules that rest on enough rows; without the others OTHERWISE has more, so it asks again."""
     assert question.antecedents is not None
     enough = decided(contributions, _rules, question.to_task(), lambda parts: holds(parts, question.least_rows))
     memory["withheld"] = [*memory.get("withheld", []), noted(enough)]
