@@ -34,6 +34,10 @@ HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
 
 
+SUPPORT_ROWS = 3
+"""Fewest rows that a simulated private run with support lets a statistic rest on, unless --param says how many."""
+
+
 @dataclass(frozen=True)
 class Vehicle:
     """A vehicle's rows: those that it learns from, and others."""
@@ -126,6 +130,8 @@ def leakage(options: LeakageOptions) -> None:
         click.echo(text)
     if not lines:
         click.echo(f"no attack here is about sums of {document['scheme']}: what they tell was not measured")
+    for protection, why in document["left_out"].items():
+        click.echo(f"{protection}: not measured: {why}")
     for protection, each in models:
         click.echo(f"the model alone ({protection}): {_model_words(each)}")
 
@@ -175,11 +181,11 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
 
     run, told = _told(options)
     state, domain = told.state, told.state.domain
-    opened = [each for each in told.answers if each.task.scheme != "domain"]
+    opened = [each for each in told.answers if each.task.scheme == state.spec.scheme]
     if domain is None or not opened:
         raise NotFoundError(f"run {run!r}: no vehicle answered a question about its rows, so nothing was told")
     scheme = catalogue.load(state.spec.scheme)
-    protection = protection_of(scheme, state.parameters, state.nullified)
+    protection = protection_of(scheme, state.parameters, state.nullified, private=state.spec.private is not None)
     agents = sorted(frozenset().union(*(each.members for each in opened)))
     files = _files(options.data)
     if missing := [agent for agent in agents if agent not in files]:
@@ -194,7 +200,8 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
         others = pool([counted_rows(each.test, domain, 0) for each in fleet.values()])
         models.append((protection, model_alone(state.model, pool([rows[agent] for agent in state.cohort]), others)))
     count = sum(data.rows for data in rows.values())
-    return {"run": run, "scheme": scheme.name, "vehicles": len(agents), "rows": count}, lines, models
+    document = {"run": run, "scheme": scheme.name, "vehicles": len(agents), "rows": count, "left_out": {}}
+    return document, lines, models
 
 
 def _told(options: LeakageOptions) -> tuple[str, Told]:
@@ -223,23 +230,27 @@ def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> Non
     from glassfleet.errors import TaskError
 
     way_out = "give the rows as they were when the run began"
+    private = told.state.spec.private is not None
     for agent, (count, _) in told.state.frozen.items():
         most = told.state.max_rows_each or count
-        if agent in rows and min(count, most) != min(rows[agent].rows, most):
+        if not private and agent in rows and min(count, most) != min(rows[agent].rows, most):
             raise DataError(f"{agent} answered from {count} rows, --data has {rows[agent].rows} of it: {way_out}")
-    unknown = dict(rows)
+    unknown = set(rows)
     for each in told.answers:
-        agent = next(iter(each.members))
-        if agent not in unknown or len(each.members) > 1 or (each.task.scheme != DOMAIN and protection != "exact"):
+        is_asked = each.task.scheme == DOMAIN or (
+            (private or protection == "exact") and each.task.scheme == told.state.spec.scheme
+        )
+        if not is_asked or not each.members <= rows.keys() or unknown.isdisjoint(each.members):
             continue
+        unknown -= each.members
+        who = ", ".join(sorted(each.members)[:5])
         try:
-            again = answer(each.task, unknown.pop(agent), b"")["contribution"]["sums"]
+            parts = [answer(each.task, rows[agent], b"")["contribution"]["sums"] for agent in each.members]
         except TaskError as fault:
-            raise DataError(f"the rows of {agent} in --data cannot answer what it answered ({fault})") from fault
-        if not all(np.array_equal(again.get(name), array) for name, array in each.sums.items()):
-            raise DataError(
-                f"the rows of {agent} in --data have other values than those that it answered from: {way_out}"
-            )
+            raise DataError(f"the rows of {who} in --data cannot answer what was answered ({fault})") from fault
+        for name, array in each.sums.items():
+            if not np.array_equal(sum(part[name] for part in parts), array):
+                raise DataError(f"the rows of {who} in --data have other values than those of the answers: {way_out}")
 
 
 # --- a simulated fleet ------------------------------------------------------------------------------------------------
@@ -251,6 +262,7 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     from coordinator.runs.defaults import discover as search
     from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
+    from glassfleet.audit.private import conduct, may_lose
     from glassfleet.audit.report import audit as attack
     from glassfleet.audit.report import protection_of, truth
     from glassfleet.audit.transcript import Opened
@@ -269,24 +281,53 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     one = next(iter(rows.values()))
     domain = discover(search(one.features, one.target, {}, scheme)[1], list(rows.values()))
     true = {agent: truth(domain, data) for agent, data in rows.items()}
+    others = pool([vehicle.test for vehicle in fleet.values()])
     lines: list[Line] = []
     models = []
-    protection = ""
-    for each in (parameters, scheme.exact(parameters)):
-        if protection == "exact":
-            break  # the parameters as given use rows as they are
+    rounds = 0
+    for each in dict.fromkeys((parameters, scheme.exact(parameters))):
         opened: list[Opened] = []
 
         def listen(task: Any, answer: Any, opened: list[Opened] = opened) -> None:
             opened.append(Opened(task, frozenset({answer.agent}), answer.sums))
 
         outcome = federated(scheme, each, domain, rows, listen=listen)
+        rounds = outcome.rounds
         protection = protection_of(scheme, each, outcome.nullified)
         lines += attack(protection, opened, true)
-        others = pool([vehicle.test for vehicle in fleet.values()])
         models.append((protection, model_alone(outcome.model, pool(list(rows.values())), others)))
+    ways, left_out = _private_ways(scheme, parameters, len(rows))
+    for each in ways:
+        # One vehicle is lost as late as the course with exact sums is sure to last: what the two editions that answer
+        # differ by is attacked, too.
+        lose_after = rounds - 1 if may_lose(len(rows)) else None
+        opened, private = conduct(scheme, each, domain, rows, lose_after)
+        protection = protection_of(scheme, each, 0, private=True)
+        lines += attack(protection, opened, true)
+        cohort = pool([rows[agent] for agent in private.cohort])
+        models.append((protection, model_alone(private.model, cohort, others)))
     count = sum(data.rows for data in rows.values())
-    return {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count}, lines, models
+    document = {"run": "", "scheme": scheme.name, "vehicles": len(rows), "rows": count, "left_out": left_out}
+    return document, lines, models
+
+
+def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:
+    """Return the parameters of private runs, without and with support, and why there is none of some protection."""
+    from glassfleet.private.groups import LEAST_FLOOR
+    from glassfleet.scheme import private_parameters
+
+    if vehicles < LEAST_FLOOR:
+        return [], {"private": f"{LEAST_FLOOR} vehicles are needed, these are {vehicles}"}
+    try:
+        given = private_parameters(scheme, parameters)
+    except UsageError as fault:
+        return [], {"private": str(fault)}
+    if "support" not in scheme.Parameters.model_fields:
+        return [given], {
+            f"private, support {SUPPORT_ROWS}": f"not supported: {scheme.name} has no parameter of this name"
+        }
+    with_support = [given.model_copy(update={"support": least}) for least in (0, given.support or SUPPORT_ROWS)]
+    return with_support, {}
 
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:

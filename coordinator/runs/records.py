@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from coordinator.engine import Answer, Effect, Engine, Event, OpenRound, Refused, RunState, SendReceipt, TurnedAway
+from coordinator.engine.collecting import MASKED, Privately
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal.port import Entry
+from glassfleet.audit.private import Sums
 from glassfleet.audit.transcript import Opened
-from glassfleet.scheme import Contribution, Task
+from glassfleet.private.layout import Layout
+from glassfleet.private.simulation import Heard
+from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES
@@ -56,7 +62,8 @@ class Told:
     ----------
     state : RunState
     answers : tuple of Opened
-        To all questions in the order in which they came, those about limits (scheme ``domain``) too.
+        To all questions in the order in which they came, those about limits (scheme ``domain``) too. Of a private run
+        the sums over each edition of a group; masked answers by themselves tell nothing.
     """
 
     state: RunState
@@ -66,14 +73,26 @@ class Told:
 def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     """Return what the vehicles told in a run, from its entries; None: there are none. Raises as `fold`."""
     state: RunState | None = None
-    tasks: dict[str, Task] = {}
-    answers = []
-    for event, state, effects in _steps(engine, entries):  # noqa: B007 - the last one
+    opened: dict[str, OpenRound] = {}
+    layouts: dict[str, Layout] = {}
+    answers: list[Opened] = []
+    masked = Sums()
+    for event, state, effects in _steps(engine, entries):
         if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
-            sums = Contribution.from_value(event.contribution).sums
-            answers.append(Opened(tasks[event.task_digest], frozenset({event.agent}), sums))
-        tasks |= {effect.task_digest: effect.task for effect in effects if isinstance(effect, OpenRound)}
-    return None if state is None else Told(state, tuple(answers))
+            asked, sums = opened[event.task_digest], Contribution.from_value(event.contribution).sums
+            for group in asked.groups:
+                if event.agent in group.edition.members:
+                    heard = Heard(event.agent, group.edition, asked.task, sums[MASKED].view(np.uint64))
+                    masked.take(heard, layouts[asked.task_digest])
+            if not asked.groups:
+                answers.append(Opened(asked.task, frozenset({event.agent}), sums))
+        for effect in effects:
+            if isinstance(effect, OpenRound):
+                opened[effect.task_digest] = effect
+                collecting = engine.collecting(state)
+                if isinstance(collecting, Privately):
+                    layouts[effect.task_digest] = collecting.layout(effect.task)
+    return None if state is None else Told(state, (*answers, *masked.opened))
 
 
 def _steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:

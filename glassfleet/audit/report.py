@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from glassfleet.audit.strengths import rows_behind_strengths
-from glassfleet.audit.sums import Rows, bands, covariances, remainders, spans
-from glassfleet.audit.transcript import Opened, View, differences, total, views
+from glassfleet.audit.sums import Rows, bands, cells, covariances, remainders, spans
+from glassfleet.audit.transcript import Members, Opened, differences, total, views
 from glassfleet.audit.trees import leaf_means, near
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -25,6 +25,7 @@ _PART = 1e-7
 """The same where only some columns are told; it must be the only row so near, too."""
 
 ALL: Final = "all vehicles together"
+OPENED: Final = "all that was opened"
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,24 @@ class Attack:
         Whose sums it reads.
     rows : callable
         From a view to candidate rows, shape (m, F + 1), scaled; NaN: nothing is told of the column.
+    crosses : bool
+        Whether it takes several views, of sets of vehicles that have some in common.
     """
 
     name: str
     schemes: tuple[str, ...]
-    rows: Callable[[View], Rows]
+    rows: Callable[..., Rows]
+    crosses: bool = False
 
 
 PRODUCTS = ("fmt", "frt", "tsk")
 
 ATTACKS = (
     Attack("bands", ("fmt",), bands),
+    Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
-    Attack("spans", PRODUCTS, spans),
-    Attack("covariances", PRODUCTS, covariances),
+    Attack("spans", PRODUCTS, spans, crosses=True),
+    Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", PRODUCTS, leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )
@@ -64,10 +69,10 @@ class Line:
     Attributes
     ----------
     protection : str
-        How vehicles protected their rows: ``condensed``; ``exact``, not at all; ``nullified``, as frt's paper has it;
-        ``own``, in another way of the scheme's.
+        How vehicles protected their rows, see :func:`protection_of`.
     seen : str
-        What the attacker sees: ``each vehicle``, ``each group``, ``who left`` or ``all vehicles together``.
+        What the attacker sees: ``each vehicle``; in private runs the sums of ``each group``, ``who left`` (the
+        difference of two of these), and ``all that was opened``, with one another; ``all vehicles together``.
     attack : str
     read : int
         Different rows read whole: every input and the target, to a thousandth of their ranges.
@@ -103,8 +108,11 @@ class Line:
         return asdict(self)
 
 
-def protection_of(scheme: Scheme, parameters: Any, nullified: int) -> str:
-    """Return how the vehicles of a run protected their rows, in the word of :attr:`Line.protection`.
+def protection_of(scheme: Scheme, parameters: Any, nullified: int, *, private: bool = False) -> str:
+    """Return how the vehicles of a run protected their rows, in a word or two.
+
+    ``condensed``; ``exact``: not at all; ``nullified``, as frt's paper has it; ``own``: in another way of the scheme's;
+    ``private`` and ``private, support K``: exact sums over groups, of which nobody sees a part.
 
     Parameters
     ----------
@@ -112,7 +120,12 @@ def protection_of(scheme: Scheme, parameters: Any, nullified: int) -> str:
     parameters : scheme.Parameters
     nullified : int
         Statistics that they set to zero.
+    private : bool
+        Whether it was a private run.
     """
+    if private:
+        support = getattr(parameters, "support", 0)
+        return f"private, support {support}" if support else "private"
     group_rows = getattr(parameters, "group_rows", None)
     if group_rows is not None and group_rows > 1:
         return "condensed"
@@ -178,38 +191,51 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
     """
     if not opened:
         return []
-    each = "each vehicle" if all(len(one.members) == 1 for one in opened) else "each group"
-    kinds = {each: list(opened), "who left": differences(opened), ALL: total(opened)}
-    if len({one.members for one in opened}) == 1:
-        del kinds[ALL]
+    sets = {one.members for one in opened}
+    is_plain = all(len(members) == 1 for members in sets)
+    kinds = {"each vehicle" if is_plain else "each group": list(opened), "who left": differences(opened)}
+    if frozenset().union(*sets) not in sets:
+        kinds[ALL] = total(opened)
+    attacks = [attack for attack in ATTACKS if opened[0].task.scheme in attack.schemes]
     found: list[Line] = []
     for seen, some in kinds.items():
         known = views(some)
-        attacks = [attack for attack in ATTACKS if opened[0].task.scheme in attack.schemes] if known else []
-        found += [_line(protection, seen, attack, known, rows) for attack in attacks]
+        found += [
+            _line(protection, seen, attack, [(members, attack.rows(view)) for members, view in known.items()], rows)
+            for attack in attacks
+            if known
+        ]
+    every = views([*opened, *differences(opened)])
+    if not is_plain and len(every) > 1:
+        members = frozenset().union(*sets)
+        found += [
+            _line(protection, OPENED, attack, [(members, attack.rows(*every.values()))], rows)
+            for attack in attacks
+            if attack.crosses
+        ]
     return found
 
 
 def _line(
-    protection: str, seen: str, attack: Attack, known: Mapping[frozenset[str], View], rows: Mapping[str, Rows]
+    protection: str, seen: str, attack: Attack, known: Sequence[tuple[Members, Rows]], rows: Mapping[str, Rows]
 ) -> Line:
+    """Return what the candidates that an attack found of some sets of vehicles come to."""
     read: set[tuple[str, int]] = set()
     parts: set[tuple[str, int]] = set()
     false, chance, nears = 0, 0, []
     rng = np.random.default_rng(0)
-    for members, view in known.items():
+    for members, candidates in known:
         places = [(agent, place) for agent in sorted(members) for place in range(len(rows[agent]))]
         theirs = np.concatenate([rows[agent] for agent in sorted(members)])
-        candidates = attack.rows(view)
         whole, some, wrong = matches(candidates, theirs)
         read |= {places[at] for at in whole}
         parts |= {places[at] for at in some}
         false += wrong
         chance += len(matches(candidates, rng.permuted(theirs, axis=0))[0])
-        if attack.rows is leaf_means:
+        if attack.rows is leaf_means and len(candidates):
             nears.append((near(candidates, theirs), len(theirs)))
-    everybody = sorted(frozenset().union(*known))
-    is_named = all(len(each) == 1 for each in known)
+    everybody = sorted(frozenset().union(*(members for members, _ in known)))
+    is_named = all(len(members) == 1 for members, _ in known)
     share, guess = (
         sum(each[place] * count for each, count in nears) / max(1, sum(count for _, count in nears)) if nears else None
         for place in (0, 1)

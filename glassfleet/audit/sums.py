@@ -5,6 +5,7 @@ nothing of a column. It does not know which candidates are right.
 
 - bands (fmt): sums of two neighbouring cuts differ by the rows between them. One row left is the row itself, by its
   products.
+- cells (frt): a cell that says that it holds one row tells its target.
 - remainders (frt): what a node holds less its cells of one input is the cell that was not told.
 - spans: the products of fewer rows than there are columns span just these rows. Two groups that share one row have
   spans that meet in one line, which is that row.
@@ -211,14 +212,32 @@ def remainders(view: View) -> Rows:
     return _rows(found)
 
 
+def cells(view: View) -> Rows:
+    """Return the target of each row that is alone in a cell or a node (frt); of inputs nothing is told to the digit."""
+    found = []
+    for task, sums in view:
+        question = read_frt(task)
+        if question.kind != "level":
+            continue
+        for what in ("node", "cell"):
+            is_one = (sums[f"{what}_count"] == 1) & (sums[f"{what}_ws"] > 1 << (question.parameters.fraction_bits - 8))
+            targets = sums[f"{what}_wls"][is_one] / sums[f"{what}_ws"][is_one]
+            targets = targets[(targets > 0.0) & (targets < 1.0)]  # a limit of the domain is known
+            found.append(np.column_stack([np.full((len(targets), question.n_features), np.nan), targets]))
+    return _rows(found)
+
+
 # --- spans ----------------------------------------------------------------------------------------------------------
 
 
-def spans(view: View) -> Rows:
-    """Return the row of each group of one row, and of each two groups of few rows whose spans meet in one line."""
+def spans(*seen: View) -> Rows:
+    """Return the row of each group of one row, and of each two groups of few rows whose spans meet in one line.
+
+    The groups are those of all views: two sums over different vehicles may share a row, too.
+    """
     found = []
     few: dict[tuple[int, ...], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
-    for some in groups(view):
+    for some in itertools.chain.from_iterable(map(groups, seen)):
         values, vectors = np.linalg.eigh(some.grams)
         kept = values > np.maximum(some.noise, 1e-9 * values[:, -1:])
         ranks = kept.sum(axis=1)
@@ -227,7 +246,7 @@ def spans(view: View) -> Rows:
         known = few.setdefault(some.inputs, (some, {}))[1]
         for place in np.flatnonzero(is_few & (ranks > 1))[: MOST_GROUPS * 4]:
             basis = vectors[place][:, kept[place]]
-            if len(known) < MOST_GROUPS:  # the same rows come in many bands
+            if len(known) < MOST_GROUPS * len(seen):  # the same rows come in many bands
                 known.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), basis)
     for some, known in few.values():
         found.append(some.rows_on(_meeting(list(known.values()))))
@@ -257,10 +276,10 @@ def _meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 # --- covariances ----------------------------------------------------------------------------------------------------
 
 
-def covariances(view: View) -> Rows:
-    """Return the row of each two groups, whole ones, whose product sums differ by a matrix of rank one."""
+def covariances(*seen: View) -> Rows:
+    """Return the row of each two groups, whole ones, of all views, whose product sums differ by one of rank one."""
     found = []
-    some = [each for each in groups(view) if each.is_whole.any()]
+    some = [each for each in itertools.chain.from_iterable(map(groups, seen)) if each.is_whole.any()]
     for inputs in dict.fromkeys(each.inputs for each in some):
         alike = [each for each in some if each.inputs == inputs]
         grams = np.concatenate([each.grams[each.is_whole] for each in alike])[:MOST_GROUPS]

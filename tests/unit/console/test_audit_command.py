@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from console.main import run
+from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
+from coordinator.runs.records import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
+from schemas import codec
+from tests.support.private_bench import PrivateStage, rows_of
 from tests.support.simulation import Simulation
 
 AGENTS = ("v1", "v2", "v3")
@@ -49,6 +53,26 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder whose journal holds a private run of fourteen vehicles, one of them lost late, and the rows."""
+    folder = tmp_path_factory.mktemp("private")
+    agents = [f"v{number:02d}" for number in range(14)]
+    stage = PrivateStage(agents)
+    stage.finish(*agents, leaves={"v03": 6})
+    assert (stage.phase, len(stage.state.cohort)) == ("finished", 11)
+    events = [from_value(codec.decode(body)) for body in stage.journal]
+    journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
+    journal.append([entry_of("r1", event, 0.0) for event in events])
+    journal.close()
+    (folder / "data").mkdir()
+    for agent in agents:
+        rows = rows_of(agent)
+        lines = [",".join(map(repr, [*row, y])) for row, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)]
+        (folder / "data" / f"{agent}.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    return folder
+
+
 def audit(there: Path, *more: str) -> int:
     return run(["audit", "leakage", "--state-dir", str(there), *more])
 
@@ -76,6 +100,46 @@ def test_audit_reads_no_row_of_a_default_run(there: Path, capsys: pytest.Capture
     found = report(there, capsys, "hidden")
     assert {line["protection"] for line in found["lines"]} == {"condensed"}
     assert [line for line in found["lines"] if line["read"]] == []
+
+
+def test_audit_of_a_private_run_attacks_sums_of_groups_and_of_who_left(
+    masked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = report(masked, capsys, "r1")
+    assert (found["scheme"], found["vehicles"], found["rows"]) == ("frt", 14, 14 * 12)
+    assert {line["protection"] for line in found["lines"]} == {"private"}
+    assert {line["seen"] for line in found["lines"]} == {"each group", "who left", "all that was opened"}
+    assert all(line["owners"] == {} for line in found["lines"])
+    by_seen = {line["seen"]: line["rows"] for line in found["lines"]}
+    assert by_seen == {"each group": 14 * 12, "who left": 3 * 12, "all that was opened": 14 * 12}
+    assert found["models"][0]["rows"] == 11 * 12
+
+
+def test_audit_of_a_private_run_refuses_rows_that_do_not_add_up_to_what_was_opened(
+    masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = tmp_path / "others"
+    shutil.copytree(masked / "data", others)
+    text = (others / "v07.csv").read_text().splitlines()
+    (others / "v07.csv").write_text("\n".join([text[0], *text[2:], text[2]]) + "\n")
+    assert audit(masked, "r1", "--data", str(others)) == 3
+    assert "have other values than those of the answers" in capsys.readouterr().err
+
+
+def test_audit_simulates_private_runs_where_there_are_enough_vehicles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "data", rows=300)
+    one = ("--data", str(folder / "v1.csv"), "--vehicles", "12")
+    assert audit(tmp_path, "--scheme", "frt", "--param", "max_depth=2", *one, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    protections = list(dict.fromkeys(line["protection"] for line in found["lines"]))
+    assert protections == ["condensed", "exact", "private", "private, support 3"]
+    assert {line["seen"] for line in found["lines"] if line["protection"] == "private"} == {
+        "each group", "who left", "all that was opened",
+    }  # fmt: skip
+    assert [line for line in found["lines"] if line["protection"] == "private, support 3" and line["read"]] == []
+    assert found["left_out"] == {}
 
 
 def test_audit_prints_a_table(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +175,7 @@ def test_audit_says_so_when_no_attack_is_about_a_scheme(tmp_path: Path, capsys: 
     assert "no attack here is about sums of dp_tree" in out
     assert "the model alone (own)" in out
     assert "the model alone (exact)" in out
+    assert "private: not measured: 8 vehicles are needed, these are 2" in out
 
 
 def test_faults_are_told_in_one_line_with_their_code(

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from glassfleet import catalogue, local
 from glassfleet.audit import sums
 from glassfleet.audit.model import model_alone
-from glassfleet.audit.report import ALL, audit, matches, protection_of
+from glassfleet.audit.private import conduct, may_lose
+from glassfleet.audit.report import OPENED, audit, matches, protection_of
 from glassfleet.audit.transcript import Opened, View, differences, total, views
 from glassfleet.audit.trees import leaf_means, near
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
+from glassfleet.scheme import private_parameters
 from glassfleet.schemes.tsk.messages import Question
 from glassfleet.schemes.tsk.params import Parameters
 
@@ -137,10 +139,42 @@ def test_difference_of_two_editions_is_of_those_who_left() -> None:
     assert differences([before, before, opened("x", rows(3))]) == []
     lines = audit("private", [before, after], own)
     assert {(line.seen, line.attack): line.read for line in lines if line.attack == "spans"} == {
-        ("each group", "spans"): 0, ("who left", "spans"): 1, (ALL, "spans"): 0,
+        ("each group", "spans"): 0, ("who left", "spans"): 1, (OPENED, "spans"): 1,
     }  # fmt: skip
     (found,) = [line for line in lines if (line.seen, line.attack) == ("who left", "spans")]
     assert found.owners == {"d": (1, 1)}
+
+
+def test_sums_over_different_vehicles_that_share_a_row_meet_in_it() -> None:
+    # Nothing is the difference of two sums over the same rows: each edition has groups of its own.
+    own = {"a": rows(1, seed=1), "b": rows(2, seed=2), "c": together(PLANTED)}
+    before, after = opened("abc", own["a"], own["c"]), opened("bc", own["b"], own["c"])
+    for attack, count in ((sums.spans, 1), (sums.covariances, 0)):
+        assert len(attack(*views([before, after]).values())) == count
+        assert [len(attack(view)) for view in views([before, after]).values()] == [0, 0]
+
+
+def test_masked_answers_tell_the_sum_of_an_edition_that_is_complete() -> None:
+    own = {name: data_of(rows(9, seed=place)) for place, name in enumerate("abcdefghijklmn")}
+    scheme = catalogue.load("frt")
+    parameters = private_parameters(scheme, scheme.Parameters(max_depth=1, n_sets=2))
+    found, outcome = conduct(scheme, parameters, DOMAIN, own, 2)
+    assert (outcome.lost, len(outcome.cohort)) == (("a",), 11)
+    assert {each.members for each in found} == {frozenset(own), frozenset(outcome.cohort)}
+    rng = np.random.default_rng(0)
+    for each in found:
+        parts = [scheme.client.contribute(each.task, own[agent], rng).sums for agent in each.members]
+        for name, array in each.sums.items():
+            assert array.tolist() == np.sum([part[name] for part in parts], axis=0).tolist()
+    assert may_lose(14)
+    assert not may_lose(10)
+
+
+def test_cell_of_one_row_tells_its_target() -> None:
+    told = sums.cells(sent("frt", rows(300, planted=True), nullify=False, max_depth=1))
+    assert np.isnan(told[:, :-1]).all()
+    assert np.abs(told[:, -1] - PLANTED[-1]).min() < 1e-7
+    assert len(sums.cells(sent("frt", rows(300), max_depth=1))) == 0
 
 
 def test_row_that_is_read_from_a_sum_of_several_has_no_name() -> None:
