@@ -17,7 +17,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -263,8 +263,10 @@ class Coordinator:
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)
-        champion = None if spec.private is None else self.models.champion(spec.model)
-        self._apply([(spec.run, Start(self.timeline.now(), spec, self.fleet.offers(), champion))])
+        start = Start(self.timeline.now(), spec, self.fleet.offers())
+        if spec.private is not None:
+            start = replace(start, champion=self.models.champion(spec.model), former=self.runs.former())
+        self._apply([(spec.run, start)])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)

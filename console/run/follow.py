@@ -194,14 +194,12 @@ def private_lines(status: dict[str, Any]) -> list[str]:
     said = status.get("private") or (status.get("spec") or {}).get("private") or {}
     if not said:
         return []
-    from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+    from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection
 
-    agents = status.get("agents") or {}
-    company = sorted(agent for agent, each in agents.items() if str(each.get("reason", "")).startswith("company"))
     scores = status.get("scores") or {}
     lines = [
         protection(said),
-        f"as company, for this run only: {', '.join(company)}" if company else "",
+        *left_out(status.get("agents") or {}),
         figures(scores),
         WHY_NO_VEHICLES if "metric" in scores else "",
     ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from coordinator.engine.state import Stored
 from glassfleet.errors import ContributionError, PrivacyError
+from glassfleet.private.between import COMPANY, Held
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import add, question_digest
@@ -122,7 +123,7 @@ class Privately:
 
 
 def shrink(
-    editions: Iterable[Edition], lost: Mapping[str, str], away: Collection[str]
+    editions: Iterable[Edition], lost: Mapping[str, str], away: Collection[str], held: Held
 ) -> tuple[tuple[Edition, ...], dict[str, str]]:
     """Return the groups without `lost` and those who must go with them, and why each of all these is out.
 
@@ -137,6 +138,8 @@ def shrink(
         Why, by agent.
     away : collection of str
         Who is not up.
+    held : Held
+        Sets of earlier runs.
     """
     left: list[Edition] = []
     out: dict[str, str] = {}
@@ -145,11 +148,13 @@ def shrink(
         if not gone:
             left.append(edition)
             continue
-        shrunk = next_edition(edition, [agent for agent in edition.members if agent in lost or agent in away])
+        shrunk = next_edition(
+            edition, [agent for agent in edition.members if agent in lost or agent in away], held=held
+        )
         if shrunk.edition is None:
-            shrunk = next_edition(edition, gone, away)
+            shrunk = next_edition(edition, gone, away, held)
         out |= {agent: lost.get(agent, "away: it was not connected when others were lost") for agent in shrunk.lost}
-        out |= dict.fromkeys(shrunk.company, "company: nobody leaves a group alone")
+        out |= dict.fromkeys(shrunk.company, f"{COMPANY}: nobody leaves a group alone")
         if shrunk.edition is None:
             why = "too-few-for-privacy: the group is too small to go on"
             out = {agent: out.get(agent, why) for agent in edition.members} | out

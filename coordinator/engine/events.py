@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, get_args
 
-from coordinator.engine.state import Offer
+from coordinator.engine.state import Former, Offer
 from coordinator.specification.run import RunSpec
 from schemas.codec import Value, digest_of
 from schemas.messages import Outcome
@@ -28,6 +28,8 @@ class Start:
         The agents that are up now, and what they offer.
     champion : Mapping or None
         Private runs: document of the model that the name stands for now.
+    former : tuple of Former
+        Private runs: earlier ones, the newest first.
     """
 
     kind: ClassVar[str] = "start"
@@ -35,6 +37,7 @@ class Start:
     spec: RunSpec
     agents: Mapping[str, Offer] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
+    former: tuple[Former, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -237,6 +240,7 @@ def to_value(event: Event) -> dict[str, Value]:
     if isinstance(event, Start):
         value["spec"] = event.spec.to_document()
         value["agents"] = {agent: offer.to_value() for agent, offer in event.agents.items()}
+        value["former"] = [each.to_value() for each in event.former]
     elif isinstance(event, AgentUp):
         value["offer"] = event.offer.to_value()
     return value
@@ -249,6 +253,8 @@ def from_value(value: Mapping[str, Any]) -> Event:
     if kind is Start:
         fields["spec"] = RunSpec.from_document(fields["spec"])
         fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
+        # Runs that a former version began do not say it.
+        fields["former"] = tuple(Former.from_value(each) for each in fields.get("former", ()))
     elif kind is AgentUp:
         fields["offer"] = Offer.from_value(fields["offer"])
     event: Event = kind(**fields)

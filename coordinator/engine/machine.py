@@ -128,6 +128,7 @@ class Engine:
             agents=agents,
             max_rows_each=most,
             champion=event.champion,
+            former=event.former,
         )
 
     def parameters(self, spec: RunSpec) -> Any:

@@ -7,19 +7,53 @@ announcements as they came, each under its vehicle's own seal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from coordinator.engine.state import Level, Stored
+from coordinator.engine.state import Former, Level, Stored
 from glassfleet.errors import ContributionError
-from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing
+from glassfleet.private.between import Held, apart
+from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, drawn_order, missing
 from glassfleet.private.masks import usable_key
 from glassfleet.scheme import Contribution, Task
 
 SCHEME, KIND = "private", "keys"
 """What the task is called that asks for keys."""
 
-KEY, FLOOR, SEALED = "key", "floor", "message"
+KEY, FLOOR, FORMER, SEALED = "key", "floor", "former", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
+
+
+_MOST_FORMER = 1024
+"""Earlier runs that an announcement may name."""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What pairing comes to.
+
+    Attributes
+    ----------
+    editions : tuple of Edition
+        The first ones; none when vehicles are missing.
+    sealed : Mapping of str to bytes
+        The founders' messages.
+    lacking : int
+        How many vehicles more are needed.
+    left_out : Mapping of str to str
+        Why somebody who announced itself is no founder.
+    held : Held
+        In which sets of earlier runs the founders are, over rows that they still have.
+    awaited : frozenset of str
+        Who was in an earlier run and is missing: without them others are left out.
+    """
+
+    editions: tuple[Edition, ...]
+    sealed: Mapping[str, bytes]
+    lacking: int
+    left_out: Mapping[str, str]
+    held: Held
+    awaited: frozenset[str]
 
 
 def keys_level(terms: Terms) -> Level:
@@ -45,28 +79,72 @@ def announced(contribution: Contribution, agent: str, data_digest: str, others: 
         raise ContributionError("another vehicle has announced this key")
     if not isinstance(contribution.values.get(SEALED), bytes):
         raise ContributionError("the message itself is missing")
+    former = contribution.values.get(FORMER, [])
+    if not isinstance(former, list) or len(former) > _MOST_FORMER or not all(isinstance(each, str) for each in former):
+        raise ContributionError(f"former names at most {_MOST_FORMER} earlier runs")
     return _announcement(contribution, agent, data_digest)
 
 
 def founders(
-    terms: Terms, members: Sequence[str], frozen: Mapping[str, tuple[int, str]], answers: Mapping[str, Stored]
-) -> tuple[tuple[Edition, ...], dict[str, bytes], int, dict[str, str]]:
-    """Return the first editions, the founders' messages, how many vehicles are missing, and who asks for more.
+    terms: Terms,
+    members: Sequence[str],
+    frozen: Mapping[str, tuple[int, str]],
+    answers: Mapping[str, Stored],
+    former: Sequence[Former],
+) -> Paired:
+    """Return the first editions, and who is left out.
 
     A vehicle whose own floor is above the number of founders takes part in nothing: it is left out, the most demanding
-    first, so that one alone cannot stop a run.
+    first, so that one alone cannot stop a run. So are those with whom a group would differ from a set of an earlier run
+    by too few: its members would refuse.
+
+    Parameters
+    ----------
+    terms : Terms
+    members : sequence of str
+        Who announced itself.
+    frozen : mapping of str to (int, str)
+        Rows and data digest, by agent.
+    answers : mapping of str to Stored
+        The announcements.
+    former : sequence of Former
+        Earlier runs.
     """
     found = [_announcement(_of(answers[member]), member, frozen[member][1]) for member in members]
     found.sort(key=lambda each: (each.floor, each.agent))
-    demanding: dict[str, str] = {}
-    while found and found[-1].floor > max(len(found), terms.floor):
-        out = found.pop()
-        demanding[out.agent] = f"asks for {out.floor} vehicles"
+    held = {member: _held(member, _values(answers[member]), former) for member in members}
+    left_out: dict[str, str] = {}
+    awaited: frozenset[str] = frozenset()
+    while True:
+        while found and found[-1].floor > max(len(found), terms.floor):
+            out = found.pop()
+            left_out[out.agent] = f"asks for {out.floor} vehicles"
+        rosters = cut_groups(terms, found)
+        few: dict[str, str] = {}
+        for roster in rosters:
+            parted = apart(roster.by_id, held, terms.company, drawn_order(roster.digest, roster.by_id))
+            few |= parted.reasons
+            awaited |= parted.missing - set(members)
+        if not few:
+            break
+        left_out |= few
+        found = [each for each in found if each.agent not in few]
     lacking = missing(terms, found)
-    if lacking:
-        return (), {}, lacking, demanding
-    editions = tuple(roster.first() for roster in cut_groups(terms, found))
-    return editions, {each.agent: _values(answers[each.agent])[SEALED] for each in found}, 0, demanding
+    editions = () if lacking else tuple(roster.first() for roster in rosters)
+    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in found}
+    return Paired(editions, sealed, lacking, left_out, {each.agent: held[each.agent] for each in found}, awaited)
+
+
+def _held(agent: str, values: Mapping[str, Any], former: Sequence[Former]) -> tuple[frozenset[str], ...]:
+    """Return the sets of earlier runs in which a vehicle is and whose rows it still has, by its own word.
+
+    One that does not say (of former software) is taken to have them all.
+    """
+    named = values.get(FORMER)
+    sets = (
+        members for run in former if named is None or run.nonce in named for members in run.editions if agent in members
+    )
+    return tuple(dict.fromkeys(sets))
 
 
 def _announcement(contribution: Contribution, agent: str, data_digest: str) -> Announcement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from coordinator.engine.effects import Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
-from glassfleet.private.groups import next_edition
+from glassfleet.private.groups import Edition, next_edition
 from glassfleet.scheme import Server
 
 REFUSED = "refused: "
@@ -84,7 +84,7 @@ def settle(draft: Draft) -> None:
         elif is_due and accepted >= quorum and _is_worth_waiting(draft, current):
             _extend(draft, current)
             return
-        elif accepted >= quorum and (is_due or not waiting):
+        elif accepted >= quorum and (is_due or (not waiting and not _is_waiting_for_former(draft, current))):
             _close(draft, missed=draft.awaited())
         elif state.is_fixed and accepted + waiting < quorum:
             _fail_round(draft, f"{accepted + waiting} members are left of the {quorum} that must answer")
@@ -113,7 +113,7 @@ def _is_worth_waiting(draft: Draft, current: Round) -> bool:
     may_extend = policy.on_missed_quorum == "extend" and current.extensions < policy.extensions
     if not state.is_fixed:
         return may_extend and len(state.accepted) < private.floor
-    if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), _away(state))[0]:
+    if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), _away(state), state.held)[0]:
         return may_extend
     return not current.dropped and len(missed) < private.company and current.extensions < private.patience
 
@@ -170,20 +170,41 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
 def _paired(draft: Draft, members: tuple[str, ...]) -> None:
     """Fix the founders of a private run and their groups."""
     state = draft.state
-    answers = state.store[state.levels[-1].digest]
-    editions, sealed, lacking, demanding = pairing.founders(draft.terms(state), members, state.frozen, answers)
-    if lacking:
-        private = state.spec.private
-        assert private is not None
+    paired = _founders(draft, members)
+    if paired.lacking:
         draft.move(
             "too-few-for-privacy",
-            f"{len(members) - len(demanding)} vehicles take part, {lacking} more are needed"
-            + asking.why_not({**asking.unable(state), **demanding}),
+            f"{len(paired.sealed)} vehicles take part, {paired.lacking} more are needed"
+            + asking.why_not({**asking.unable(state), **paired.left_out}),
         )
         return
-    cohort = tuple(sorted(sealed))
-    draft.update(editions=editions, sealed=sealed, cohort=cohort, founders=len(cohort), lost=demanding, store={})
+    cohort = tuple(sorted(paired.sealed))
+    draft.update(
+        editions=paired.editions,
+        summed=tuple(each.members for each in paired.editions),
+        held=paired.held,
+        sealed=paired.sealed,
+        cohort=cohort,
+        founders=len(cohort),
+        lost=paired.left_out,
+        store={},
+    )
     begin(draft, "paired")
+
+
+def _founders(draft: Draft, members: Sequence[str]) -> pairing.Paired:
+    state = draft.state
+    answers = state.store.get(state.levels[-1].digest, {})
+    return pairing.founders(draft.terms(state), members, state.frozen, answers, state.former)
+
+
+def _is_waiting_for_former(draft: Draft, current: Round) -> bool:
+    """Whether a private run waits with its founders: with those of an earlier run, fewer would be left out."""
+    state = draft.state
+    if state.phase != "pairing" or not state.former:
+        return False
+    paired = _founders(draft, state.accepted)
+    return bool(set(paired.awaited) - set(current.dropped) - set(state.spec.without))
 
 
 def _fail_round(draft: Draft, detail: str) -> None:
@@ -255,10 +276,10 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         return
     if isinstance(collecting, Privately):
         hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
-        lacking = min(next_edition(edition, lost).lacking for edition in hurt)
-        editions, lost = shrink(state.editions, lost, _away(state))
+        lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
+        editions, lost = shrink(state.editions, lost, _away(state), state.held)
         members = tuple(member for member in members if member not in lost)
-        draft.update(editions=editions)
+        _regroup(draft, editions)
         if not editions:
             detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"
             draft.move("too-few-for-privacy", detail + asking.why_not(lost))
@@ -287,6 +308,11 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
     _grown(draft, growth, "replayed")
 
 
+def _regroup(draft: Draft, editions: tuple[Edition, ...]) -> None:
+    new = tuple(each.members for each in editions if each not in draft.state.editions)
+    draft.update(editions=editions, summed=(*draft.state.summed, *new))
+
+
 def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
     """Count the round of scores. The model is learned: who is lost now changes neither it nor its cohort.
 
@@ -304,11 +330,11 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
         draft.move("lost-again", asking.named(lost))
         return
-    editions, out = shrink(state.editions, lost, _away(state))
+    editions, out = shrink(state.editions, lost, _away(state), state.held)
     if not editions:
         draft.move("too-few-for-privacy", asking.named(out))
         return
-    draft.update(editions=editions)
+    _regroup(draft, editions)
     after = draft.collecting(draft.state)
     assert isinstance(collecting, Privately)
     assert isinstance(after, Privately)

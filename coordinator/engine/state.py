@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
+from glassfleet.private.between import Held
 from glassfleet.private.groups import Edition
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
@@ -53,6 +54,30 @@ class Stored:
     rows: int
     nullified: int
     contribution: Contribution | None
+
+
+@dataclass(frozen=True)
+class Former:
+    """An earlier private run.
+
+    Attributes
+    ----------
+    nonce : str
+    editions : tuple of frozenset of str
+        The sets of vehicles over which it summed.
+    """
+
+    nonce: str
+    editions: tuple[frozenset[str], ...]
+
+    def to_value(self) -> dict[str, Value]:
+        """Return it as a codec value."""
+        return {"nonce": self.nonce, "editions": [sorted(members) for members in self.editions]}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Former:
+        """Rebuild it."""
+        return cls(value["nonce"], tuple(frozenset(members) for members in value["editions"]))
 
 
 Store = Mapping[str, Mapping[str, Stored]]
@@ -206,6 +231,12 @@ class RunState:
         Growth in the present phase; the last level is the open one.
     editions : tuple of Edition
         Private runs: the groups as they stand, once the vehicles are paired; by number.
+    summed : tuple of tuple of str
+        Private runs: the members of each edition that there was, in order.
+    former : tuple of Former
+        Private runs: earlier ones, the newest first.
+    held : Held
+        Private runs: in which of their sets each founder is, over rows that it still has.
     sealed : Mapping[str, bytes]
         Private runs: each founder's announcement as it came, with its seal.
     cohort : tuple of str
@@ -254,6 +285,9 @@ class RunState:
     store: Store = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
     editions: tuple[Edition, ...] = ()
+    summed: tuple[tuple[str, ...], ...] = ()
+    former: tuple[Former, ...] = ()
+    held: Held = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     cohort: tuple[str, ...] = ()
     founders: int = 0

@@ -64,6 +64,7 @@ def run_document(
         "model": model,
         "summary": plain(state.summary),
         "private": plain(state.private),
+        "editions": [list(members) for members in state.summed],
         "scores": plain(state.scores),
         "agents": _agents(state),
     }
@@ -110,6 +111,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "model": None,
         "summary": {},
         "private": {},
+        "editions": [],
         "scores": {},
         "agents": {},
     }

@@ -28,6 +28,7 @@ from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
+from schemas.codec import Value
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import ContributionBody, PrivateGroup, Request
@@ -159,7 +160,9 @@ class PrivateRuns:
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
         self._key(run)
-        said = Contribution("keys", 0, values={"key": met.own.key, "floor": met.own.floor})
+        values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
+        values["former"] = list(joined.overlapping(terms, rows))
+        said = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
         )

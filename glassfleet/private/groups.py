@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from glassfleet.errors import PrivacyError
+from glassfleet.private.between import Held, apart
 from schemas.codec import Value, digest_of, encode
 from schemas.errors import WireError
 
@@ -288,7 +289,7 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
         ``bad-member``: an id or a key stands twice.
     """
     whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
-    order = _drawn_order(whole.digest, whole.by_id)
+    order = drawn_order(whole.digest, whole.by_id)
     count = max(1, len(order) // size)
     parts = [sorted(order[group::count]) for group in range(count)]
     return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
@@ -300,12 +301,15 @@ def missing(terms: Terms, founders: Collection[Announcement]) -> int:
     return max(0, floor - len(founders))
 
 
-def next_edition(edition: Edition, lost: Collection[str], away: Collection[str] = ()) -> Shrunk:
+def next_edition(
+    edition: Edition, lost: Collection[str], away: Collection[str] = (), held: Held | None = None
+) -> Shrunk:
     """Return the group without `lost`, and without those who must go with them.
 
     At least ``company`` vehicles leave at a time. If fewer were lost, further members go: first those that are away,
     which would be lost next and cost others their place, then by a hash of the edition. They are told why and take part
-    in the next run. A function of its arguments: a coordinator that was killed finds the same.
+    in the next run. More go where an earlier run demands it. A function of its arguments: a coordinator that was killed
+    finds the same.
 
     Parameters
     ----------
@@ -315,19 +319,22 @@ def next_edition(edition: Edition, lost: Collection[str], away: Collection[str] 
         Members that will not answer, at least one.
     away : collection of str
         Who is not connected now, members or not.
+    held : Held or None
+        Sets of earlier runs, see `glassfleet.private.between`; None: there are none.
     """
     gone = sorted(set(lost) & set(edition.members))
     if not gone:
         raise ValueError("nobody of the edition was lost")
     rest = [agent for agent in edition.members if agent not in set(gone)]
     short = max(0, edition.roster.terms.company - len(gone))
-    drawn = sorted(_drawn_order(edition.digest, rest), key=lambda agent: agent not in away)
-    company = sorted(drawn[:short])
-    kept = tuple(agent for agent in rest if agent not in set(company))
+    drawn = sorted(drawn_order(edition.digest, rest), key=lambda agent: agent not in away)
+    company = set(drawn[:short])
+    company |= set(apart(set(rest) - company, held or {}, edition.roster.terms.company, drawn).reasons)
+    kept = tuple(agent for agent in rest if agent not in company)
     floor = max((edition.roster.least, *(edition.roster.by_id[agent].floor for agent in kept)))
     lacking = max(0, floor - len(kept))
     smaller = None if lacking else Edition(edition.roster, edition.number + 1, kept)
-    return Shrunk(smaller, tuple(gone), tuple(company), lacking)
+    return Shrunk(smaller, tuple(gone), tuple(sorted(company)), lacking)
 
 
 def round_digest(questions: Sequence[str]) -> str:
@@ -335,7 +342,8 @@ def round_digest(questions: Sequence[str]) -> str:
     return questions[0] if len(questions) == 1 else hashlib.sha256("".join(questions).encode()).hexdigest()
 
 
-def _drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
+def drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
+    """Return `agents` in an order that nobody chooses alone: that of a hash of `seed` and each id."""
     return sorted(agents, key=lambda agent: hashlib.sha256(seed + agent.encode()).digest())
 
 
@@ -374,6 +382,7 @@ __all__: Sequence[str] = (
     "Shrunk",
     "Terms",
     "cut_groups",
+    "drawn_order",
     "least_members",
     "missing",
     "next_edition",

@@ -132,6 +132,13 @@ class Ledger:
         sets = (members for each in self._overlapping(rows) if each.nonce != terms.nonce for members in each.editions)
         return tuple(dict.fromkeys(sets))
 
+    def overlapping(self, terms: Terms, rows: NDArray[np.uint64]) -> tuple[str, ...]:
+        """Return the nonces of other runs than that of `terms` that were answered over some of `rows`, in order.
+
+        A vehicle announces them: who chooses the founders must know in which of the earlier runs' sets it still is.
+        """
+        return tuple(sorted(each.nonce for each in self._overlapping(rows) if each.nonce != terms.nonce))
+
     def least_founders(self, rows: NDArray[np.uint64]) -> int:
         """Return how many founders a group must have: three quarters of the largest that was met over these rows.
 

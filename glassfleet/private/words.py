@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from glassfleet.private.between import COMPANY, WAITS
+
 WHY_NO_VEHICLES = "no vehicle tells its own scores in a private run; these are sums over all who answered"
 
 _QUESTIONS = {
@@ -39,6 +41,22 @@ def protection(private: Mapping[str, Any]) -> str:
         f"private: only sums over {floor} or more of its {private['vehicles']} vehicles were seen ({parts}); nobody "
         f"left alone, but {company} or more together"
     )
+
+
+def left_out(agents: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return who went as company, and which new vehicles wait for others, a sentence each.
+
+    Parameters
+    ----------
+    agents : Mapping
+        ``agents`` of a run's document.
+    """
+    reasons = {agent: str(each.get("reason", "")) for agent, each in sorted(agents.items())}
+    company = [agent for agent, reason in reasons.items() if reason.startswith(COMPANY)]
+    return [
+        *([f"as company, for this run only: {', '.join(company)}"] if company else []),
+        *(f"{agent} {reason}" for agent, reason in reasons.items() if reason.startswith(WAITS)),
+    ]
 
 
 def figures(scores: Mapping[str, Any], unit: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from coordinator.engine import (
     Answer,
     Engine,
     Event,
+    Former,
     Offer,
     OpenRound,
     RunState,
@@ -81,10 +82,17 @@ class Vehicle:
     vectors : list of bytes
         What it masked: nobody else may ever have these bytes.
     refused : list of PrivacyError
+
+    Parameters
+    ----------
+    agent : str
+    former : sequence of Former
+        Earlier runs over the rows that it has; it looks at those in which it was.
     """
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, former: Sequence[Former] = ()) -> None:
         self.agent = agent
+        self.former = [run for run in former if any(agent in members for members in run.editions)]
         self.chain: Chain | None = None
         self.own = Announcement(agent, _key_of(agent).public, hashlib.sha256(agent.encode()).hexdigest())
         self.vectors: list[bytes] = []
@@ -103,6 +111,7 @@ class Vehicle:
     def _announce(self, at: float, task: Task, **changes: Any) -> Answer:
         assert Terms.from_value(task.body).nonce == task.nonce
         values: dict[str, Any] = {"key": self.own.key, "floor": self.own.floor, "message": self.agent.encode()}
+        values["former"] = [run.nonce for run in self.former]
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
@@ -113,7 +122,8 @@ class Vehicle:
         edition, scheme = group.edition, scheme_of(request.task)
         assert len(group.founders) == len(edition.roster.founders)
         if self.chain is None:
-            self.chain = meet(self.own, edition.roster.terms, edition.roster)
+            sets = [members for run in self.former for members in run.editions if self.agent in members]
+            self.chain = meet(self.own, edition.roster.terms, edition.roster, sets)
         asked = accept(self.chain, scheme, request.task, edition.number, edition.members, group.question)
         given = scheme.client.contribute(request.task, rows_of(self.agent), np.random.default_rng(0))
         scheme.server.check(request.task, given)
@@ -136,13 +146,17 @@ class PrivateStage:
     ----------
     agents : sequence of str
         Who is up.
+    former : sequence of Former
+        Earlier runs.
     spec : any
         Of the run's document.
     """
 
-    def __init__(self, agents: list[str], engine: Engine | None = None, **spec: Any) -> None:
+    def __init__(
+        self, agents: list[str], engine: Engine | None = None, *, former: Sequence[Former] = (), **spec: Any
+    ) -> None:
         self.engine = engine or default_engine()
-        self.vehicles = {agent: Vehicle(agent) for agent in agents}
+        self.vehicles = {agent: Vehicle(agent, former) for agent in agents}
         self.at = 0.0
         document = {
             "run": "r1",
@@ -153,7 +167,7 @@ class PrivateStage:
             "private": {},
             **spec,
         }
-        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER))
+        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), former=tuple(former))
         self.journal: list[bytes] = [codec.encode(to_value(start))]
         self.state, _ = self.engine.step(None, start)
         self.requests: list[OpenRound] = []

@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain import Change, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
-from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 
@@ -104,11 +104,13 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def private_words(document: Mapping[str, Any]) -> list[str]:
-    """Return what protected the answers of a private run, and its scores, a sentence each; empty for other runs."""
+    """Return what protected a private run's answers, who was left out, and its scores; empty for other runs."""
     said = document.get("private") or document["spec"].get("private") or {}
     scores = document.get("scores") or {}
     why = WHY_NO_VEHICLES if "metric" in scores else ""
-    return [each for each in (protection(said), figures(scores), why) if each]
+    if not said:
+        return []
+    return [each for each in (protection(said), *left_out(document["agents"]), figures(scores), why) if each]
 
 
 def fleet_scores(record: ModelRecord, domain: Domain) -> str:

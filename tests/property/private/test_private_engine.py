@@ -6,6 +6,7 @@ The vehicles really mask, under their own rules; an honest coordinator must neve
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine import AgentDown, AgentUp, Malformed, OpenRound, Refused, pairing
+from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.groups import cut_groups
 from tests.support.private_bench import OFFER, PrivateStage
@@ -117,9 +118,15 @@ def act_as(stage: PrivateStage, agent: str, what: str, request: OpenRound | None
 
 
 def check(
-    choice: dict[str, Any], agents: list[str], first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
+    choice: dict[str, Any],
+    agents: list[str],
+    first: int,
+    actions: list[tuple[str, int]],
+    leaves: dict[int, int],
+    *,
+    former: Sequence[Former] = (),
 ) -> None:
-    stage = PrivateStage(agents, **choice)
+    stage = PrivateStage(agents, former=former, **choice)
     for _ in range(first):
         stage.answer(*agents)
     for what, number in actions:
@@ -141,6 +148,19 @@ def _drawn(seed: int) -> dict[int, int]:
 
 
 LEAVES = st.integers(0, 2**32 - 1).map(_drawn)
+
+
+FORMER = st.lists(
+    st.sets(st.sampled_from(MANY[:16]), min_size=8).map(frozenset), min_size=1, max_size=2, unique=True
+).map(lambda sets: [Former(f"run {number}", (each,)) for number, each in enumerate(sets)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(SPECS, st.integers(10, 14), FORMER, st.lists(ACTION, max_size=10), LEAVES)
+def test_private_run_after_others_over_the_same_rows_meets_no_vehicle_that_refuses(
+    choice: dict[str, Any], vehicles: int, former: list[Former], actions: list[tuple[str, int]], leaves: dict[int, int]
+) -> None:
+    check(choice, AGENTS[:vehicles], 0, actions, leaves, former=former)
 
 
 @settings(max_examples=30, deadline=None)

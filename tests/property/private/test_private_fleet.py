@@ -104,7 +104,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> N
             assert body.rows == 0
             contribution = Contribution.from_value(body.contribution)
             if contribution.kind == "keys":
-                assert set(contribution.values) == {"key", "floor"}
+                assert set(contribution.values) == {"key", "floor", "former"}
                 return
             assert set(contribution.sums) == {"masked"}
             seen[agent, body.task_digest] = contribution.sums["masked"].tobytes()
@@ -178,6 +178,50 @@ def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(t
     check(simulation)
     simulation.start_run(spec("r2"))
     check(simulation, "r2")
+
+
+def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out(tmp_path: Path) -> None:
+    simulation = Simulation(SOURCES, tmp_path)
+    simulation.start_coordinator()
+    for name in NAMES[:12]:
+        simulation.start_agent(name)
+    simulation.advance(1.0)
+    policy = {"deadline": 5, "gather_agents": 11, "max_restarts": 20}
+
+    def learn(run: str) -> dict[str, Any]:
+        simulation.start_run(spec(run, policy=policy))
+        document = simulation.run_until_ended(run, within=100)
+        record = simulation.record("m")
+        assert document["outcome"] == "finished", document["reason"]
+        assert record is not None
+        assert record.run == run
+        assert record.digest == central_digest(record, SOURCES)
+        assert not any(reason.startswith("refused") for reason in reasons(document).values()), "vehicles agree"
+        return document
+
+    assert learn("r1")["cohort"] == list(NAMES[:12])
+    simulation.start_agent("v12")
+    simulation.advance(1.0)
+    document = learn("r2")
+    assert document["cohort"] == list(NAMES[:12])
+    assert reasons(document)["v12"] == "waits for company: it joins when 2 more new vehicles come"
+    assert document["rounds"][0]["seconds"] < 5, "a newcomer is not waited for"
+    simulation.kill_agent("v05")
+    simulation.advance(1.0)
+    document = learn("r3")
+    assert document["rounds"][0]["seconds"] >= 5, "it waited for v05, whom others would have to follow"
+    assert len(document["cohort"]) == 9
+    along = [agent for agent, reason in reasons(document).items() if reason.startswith("company")]
+    assert len(along) == 2
+    assert set(document["cohort"]) == set(NAMES[:12]) - {"v05", *along}
+    for name in ("v05", "v13", "v14"):
+        simulation.start_agent(name)
+    simulation.advance(1.0)
+    assert learn("r4")["cohort"] == list(NAMES), "two more have come, and v05 is back"
+
+
+def reasons(document: dict[str, Any]) -> dict[str, str]:
+    return {agent: each["reason"] for agent, each in document["agents"].items() if each["reason"]}
 
 
 def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_on(tmp_path: Path) -> None:
