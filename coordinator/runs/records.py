@@ -43,7 +43,7 @@ def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
         Whatever a scheme raises that is gone or has changed since.
     """
     state: RunState | None = None
-    for _, state, _ in _steps(engine, entries):  # noqa: B007 - the last one
+    for _, state, _ in steps(engine, entries):  # noqa: B007 - the last one
         pass
     return state
 
@@ -68,7 +68,7 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     state: RunState | None = None
     tasks: dict[str, Task] = {}
     answers = []
-    for event, state, effects in _steps(engine, entries):  # noqa: B007 - the last one
+    for event, state, effects in steps(engine, entries):  # noqa: B007 - the last one
         if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
             sums = Contribution.from_value(event.contribution).sums
             answers.append(Opened(tasks[event.task_digest], frozenset({event.agent}), sums))
@@ -76,7 +76,8 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     return None if state is None else Told(state, tuple(answers))
 
 
-def _steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+def steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+    """Yield each event of a run with the state and the effects that it led to. Raises as `fold`."""
     state: RunState | None = None
     for entry in entries:
         event = _event(entry)
