@@ -6,6 +6,8 @@ One process with several agents can be killed as a whole: a part of the fleet is
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, pooled_domain
 from schemas.record import ModelRecord
+from tests.support import dying
 from tests.support.processes import ROOT, eventually, without_settings
 from tests.support.simulation import central_digest
 
@@ -67,27 +70,68 @@ def check_model(record: ModelRecord, fleet: Mapping[str, Source], members: Colle
     assert record.digest == central_digest(record, fleet)
 
 
+class Host:
+    """A process with some agents; the next life goes on from the state folders of the one before.
+
+    Parameters
+    ----------
+    url : str
+    state_dir : Path
+    indices : range
+        Of the vehicles.
+    salt : int
+        Of their rows.
+    settings
+        Numbers among the settings of agents.
+    """
+
+    def __init__(self, url: str, state_dir: Path, indices: range, salt: int = 0, **settings: float) -> None:
+        self.names = frozenset(sources(indices, salt))
+        options = [f"{name}={value}" for name, value in settings.items()]
+        self._arguments = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, dies_at: str = "") -> None:
+        """Begin a life; `dies_at`: as in `tests.support.dying`."""
+        environment = without_settings() | ({dying.VARIABLE: dies_at} if dies_at else {})
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.private_fleet", *self._arguments],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+        )  # fmt: skip
+
+    def wait(self) -> None:
+        """Wait until its agents are connected."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == READY
+
+    def wait_for_death(self) -> None:
+        """Wait until it has died where it should."""
+        assert self.process is not None
+        assert self.process.wait(120) == -signal.SIGKILL
+
+    def kill(self) -> None:
+        """SIGKILL: all its agents are gone at once. Idempotent."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
 @contextlib.contextmanager
-def hosted(
-    url: str, state_dir: Path, indices: range, salt: int = 0, **settings: Any
-) -> Iterator[subprocess.Popen[str]]:
-    """Run some agents in one process of their own; it is killed in the end, if not before."""
-    options = [f"{name}={value}" for name, value in settings.items()]
-    where = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.private_fleet", *where],
-        stdout=subprocess.PIPE, text=True, cwd=ROOT, env=without_settings(),
-    )  # fmt: skip
+def hosted(*arguments: Any, **settings: float) -> Iterator[Host]:
+    """Start a host, and kill what is left of it in the end."""
+    host = Host(*arguments, **settings)
+    host.start()
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == READY
-        yield process
+        host.wait()
+        yield host
     finally:
-        process.kill()
-        process.wait()
+        host.kill()
 
 
 def _host(url: str, state_dir: str, start: str, stop: str, salt: str, *options: str) -> None:
+    if place := os.environ.get(dying.VARIABLE):
+        dying.install(place)
     settings = {name: float(value) for name, _, value in (option.partition("=") for option in options)}
     logs.configure("error", "json", fleet="fleet", agent="")
     fleet = Fleet(sources(range(int(start), int(stop)), int(salt)), broker=url, state_dir=Path(state_dir), **settings)
