@@ -49,7 +49,7 @@ def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
         Whatever a scheme raises that is gone or has changed since.
     """
     state: RunState | None = None
-    for _, state, _ in _steps(engine, entries):  # noqa: B007 - the last one
+    for _, state, _ in steps(engine, entries):  # noqa: B007 - the last one
         pass
     return state
 
@@ -77,7 +77,7 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     layouts: dict[str, Layout] = {}
     answers: list[Opened] = []
     masked = Sums()
-    for event, state, effects in _steps(engine, entries):
+    for event, state, effects in steps(engine, entries):
         if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
             asked, sums = opened[event.task_digest], Contribution.from_value(event.contribution).sums
             for group in asked.groups:
@@ -95,7 +95,8 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     return None if state is None else Told(state, (*answers, *masked.opened))
 
 
-def _steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+def steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+    """Yield each event of a run with the state and the effects that it led to. Raises as `fold`."""
     state: RunState | None = None
     for entry in entries:
         event = _event(entry)

@@ -22,11 +22,12 @@ from coordinator.engine import Answer
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
 from coordinator.models.aliases import Aliases
+from coordinator.runs.defaults import default_engine
 from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
-from lab.chaos import signatures
+from lab.chaos import signatures, sums
 from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.fleet import FLEET, Fleet
@@ -72,6 +73,10 @@ class Findings:
         More than once in the journal, or in a round, or rows of a model that are not those of its cohort.
     unequal : list of str
         Models that are not the central model of their cohort.
+    exposed : list of str
+        Sums of private runs whose difference tells of too few vehicles.
+    again : int
+        Private runs over rows over which there had been another.
     leaked : list of str
         Retained topics that stand for nothing.
     intruded : list of str
@@ -93,6 +98,8 @@ class Findings:
     lost: list[str] = field(default_factory=list)
     double_counted: list[str] = field(default_factory=list)
     unequal: list[str] = field(default_factory=list)
+    exposed: list[str] = field(default_factory=list)
+    again: int = 0
     leaked: list[str] = field(default_factory=list)
     intruded: list[str] = field(default_factory=list)
     harmed: list[str] = field(default_factory=list)
@@ -171,6 +178,7 @@ def examine(evidence: Evidence, files: Mapping[str, Path]) -> Findings:
     try:
         counted = _read_journal(journal, evidence.runs, findings)
         _check_models(journal, files, findings)
+        _check_sums(journal, evidence.runs, findings)
         # Not the newest versions: the gate may have left one a candidate.
         aliases = Aliases(time.monotonic, time.time)
         aliases.apply(journal.decisions())
@@ -323,6 +331,13 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
         own = sum(sources[name].rows for name in record.cohort)
         if record.training.rows != own:
             findings.double_counted.append(f"{run['run']}: {record.training.rows} rows; the cohort has {own}")
+
+
+def _check_sums(journal: SqlJournal, runs: Sequence[str], findings: Findings) -> None:
+    engine = replace(default_engine(), fleet=FLEET)
+    opened = {run: sums.summed_over(engine, list(journal.records(run))) for run in runs}
+    findings.exposed += sums.exposed(opened)
+    findings.again = sums.again(opened)
 
 
 # Logs

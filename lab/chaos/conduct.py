@@ -15,7 +15,7 @@ import numpy as np
 
 from console.progress import Work
 from lab.chaos.fleet import Fleet
-from lab.chaos.schedule import BROKER, COORDINATOR, EVERYONE, Fault
+from lab.chaos.schedule import BROKER, COORDINATOR, EVERYONE, Fault, run_name
 from schemas.errors import RunFailedError
 
 MODEL = "chaos"
@@ -238,7 +238,7 @@ class _Conductor:
                 self._status = status
 
     def _start_run(self) -> None:
-        run = f"chaos-{len(self.played.runs) + 1:04d}"
+        run = run_name(len(self.played.runs) + 1)
         if self._remaining[0].state == "gathering":
             self._send_somebody_away()
         try:

@@ -12,7 +12,7 @@ from lab.chaos.audit import Findings
 from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 
-FAULTS_OF = ("lost", "double_counted", "unequal", "leaked", "intruded", "harmed")
+FAULTS_OF = ("lost", "double_counted", "unequal", "exposed", "leaked", "intruded", "harmed")
 """Findings that must be empty."""
 
 _JUDGED = ("accepted", "duplicate", "late", "rejected", "withdrawn")
@@ -53,6 +53,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
             "hung": played.hung,
             "restarts": sum(run.get("restarts", 0) for run in findings.runs),
             "cohorts": sorted({len(run.get("cohort", ())) for run in findings.runs}),
+            "over_the_same_rows": findings.again,
         },
         "contributions": {
             "sent": findings.sent,
@@ -78,18 +79,19 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
 def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
     """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal.
 
-    Every run must finish; a private one may also end as ``too-few-for-privacy``.
+    Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them.
     """
     return not (
         played.hung
         or played.died
         or any(getattr(findings, name) for name in FAULTS_OF)
-        or any(run["outcome"] != "finished" and not (private and _too_few(run)) for run in findings.runs)
+        or any(run["outcome"] != "finished" and not (private and _too_private(run)) for run in findings.runs)
     )
 
 
-def _too_few(run: Mapping[str, Any]) -> bool:
-    return run["outcome"] == "failed" and str(run["reason"]).startswith("too-few-for-privacy")
+def _too_private(run: Mapping[str, Any]) -> bool:
+    reason = str(run["reason"])
+    return run["outcome"] == "failed" and (reason.startswith("too-few-for-privacy") or "refused: single-out" in reason)
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | int | None]:
@@ -137,6 +139,8 @@ def lines(report: dict[str, Any]) -> list[str]:
                 f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} starts "
                 "after a kill, until connected)"
             )
+    if runs["over_the_same_rows"]:
+        page.append(f"the same rows  {runs['over_the_same_rows']} private runs over rows of which sums were known")
     if report["broker_died_by_itself"]:
         page.append(f"broker         died {report['broker_died_by_itself']} times by itself, and was started again")
     for name in FAULTS_OF:

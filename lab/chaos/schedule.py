@@ -71,6 +71,21 @@ _SECURE_JUMPS = (-240.0, -31.0, 31.0, 3600.0, 86400.0)
 """Certificates have dates: a clock may be wrong by what the leeway allows, and forward within their two days."""
 
 
+def run_name(number: int) -> str:
+    """Return the id of the run with a number, from 1."""
+    return f"chaos-{number:04d}"
+
+
+def era(run: str) -> int:
+    """Return over which rows a private run counts as being: equal numbers, equal rows.
+
+    The fleet learns from the same files in run after run, and loses vehicles all the time. Vehicles rightly refuse most
+    runs then, as the differences tell of few of them. So only two runs in a row are over the same rows for their
+    ledgers.
+    """
+    return (int(run.rpartition("-")[2]) + 1) // 2
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault.

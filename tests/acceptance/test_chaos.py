@@ -55,7 +55,8 @@ def test_fleet_loses_nothing_and_counts_nothing_twice_when_twenty_faults_strike(
     assert (report["contributions"]["lost"], report["contributions"]["double_counted"]) == (0, 0)
     assert report["digests"]["compared"] == report["digests"]["equal"] == report["runs"]["finished"]
     assert report["died_by_themselves"] == []
-    assert list(report["findings"]) == ["lost", "double_counted", "unequal", "leaked", "intruded", "harmed"]
+    kinds = ["lost", "double_counted", "unequal", "exposed", "leaked", "intruded", "harmed"]
+    assert list(report["findings"]) == kinds
     assert not any(report["findings"].values())
     assert report["security"] is None
     for kind in ("coordinator", "agent", "broker"):
@@ -161,3 +162,4 @@ def test_private_runs_lose_nothing_and_equal_central_learning_when_faults_strike
     assert report["ok"]
     assert report["replay"].endswith("--private")
     assert report["digests"]["equal"] == report["digests"]["compared"] > 0
+    assert report["runs"]["over_the_same_rows"] > 0, "the vehicles' rule between runs was met"

@@ -1,0 +1,50 @@
+"""``python -m tests.support.dying ...`` is ``glassfleet ...`` that kills itself (SIGKILL) at an exact place.
+
+``DIES_AT`` names the place: ``MODULE:CLASS.METHOD/before`` or ``.../after`` a call of it, and then which call, from 1.
+For a journal's ``append``, ``KIND=N`` in place of the number: with the N-th entry of a kind, on the disk. The programs
+themselves know nothing of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+VARIABLE = "DIES_AT"
+
+
+def install(place: str) -> None:
+    """Let this process die at `place`."""
+    where, when, which = place.split("/")
+    module, _, path = where.partition(":")
+    owner: Any = importlib.import_module(module)
+    *outer, name = path.split(".")
+    for each in outer:
+        owner = getattr(owner, each)
+    real = getattr(owner, name)
+    kind, _, number = which.rpartition("=")
+    left = int(number)
+
+    @functools.wraps(real)
+    def dying(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= sum(entry.kind == kind for entry in arguments[1]) if kind else 1
+        if left > 0:
+            return real(*arguments, **options)
+        if when == "after":
+            real(*arguments, **options)
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, dying)
+
+
+if __name__ == "__main__":
+    if place := os.environ.get(VARIABLE):
+        install(place)
+    from console.main import run
+
+    sys.exit(run(sys.argv[1:]))
