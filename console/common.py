@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from console.interrupts import raise_interrupt
 from schemas.errors import StorageError, UsageError
 from schemas.private_files import make_folders
 from schemas.text import show_hidden
@@ -306,11 +307,7 @@ class StopFlag:
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that every `finally` runs and no child is left."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, raise_interrupt)
     try:
         yield
     finally:

@@ -16,6 +16,11 @@ from typing import Any, NoReturn
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+# Before the first import that takes long: Ctrl-C may come while modules are loaded.
+from console.interrupts import handle_interrupts  # noqa: E402
+
+handle_interrupts()
+
 import click  # noqa: E402 - see above
 
 from console.lazy import LazyGroup, meant, missing_extra  # noqa: E402

@@ -22,7 +22,7 @@ import pytest
 from console.main import cli, run
 from tests.docs.commands import fault
 from tests.support.commands import every_command
-from tests.support.processes import on_terminal
+from tests.support.processes import eventually, on_terminal, python
 
 BIN = Path(sys.executable).parent
 
@@ -258,13 +258,14 @@ def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str
         text=True,
         start_new_session=True,
     )
+    store = rows.with_name("x.window")
     try:
         assert process.stderr is not None
         assert process.stdout is not None
-        # Only who has said something is known to be at work; who says nothing is given the time to load.
-        said = select.select([process.stderr, process.stdout], [], [], 6)[0]
-        if said:
-            select.select([], [], [], 0.3)
+        said = [process.stderr, process.stdout]
+        # Before it is at work, Python itself may still be starting, and tells of Ctrl-C in its own way.
+        eventually(lambda: select.select(said, [], [], 0.02)[0] or store.exists(), f"{words} is at work")
+        select.select([], [], [], 0.3)
         # A terminal sends it to every process of the command.
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -272,7 +273,43 @@ def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str
         process.kill()
     service = words[0] in {"broker", "coordinator", "agent"} or words[1] == "collect"
     assert "Traceback" not in err + out
-    # A service that has not begun its work yet is interrupted like any other command.
+    # A service that has spoken, but not begun its work yet, is interrupted like any other command.
     assert process.returncode in ({0, 130} if service else {130}), (out, err)
     if process.returncode == 130:
         assert err.endswith("glassfleet: error: interrupted\n")
+
+
+# What is raised in a finalizer, or in a hook of a fork, Python prints and drops; libraries written in C do the same.
+
+
+SLOW = """
+import os, signal, subprocess, time, weakref
+import click
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+# What is raised in a finalizer, or in a hook of a fork, Python prints and drops; libraries written in C do the same.
+AT_A_BAD_MOMENT = {
+    "import": """
+weakref.finalize(type("Dropped", (), {})(), interrupt)
+@click.command()
+def slow():
+    time.sleep(10)
+""",
+    "fork": """
+os.register_at_fork(before=interrupt)
+@click.command()
+def slow():
+    subprocess.run(["true"], preexec_fn=int)
+    time.sleep(10)
+""",
+}
+RUN_SLOW = "import sys; from console.main import *; COMMANDS['slow'] = 'slow:slow', ''; sys.argv[1:] = ['slow']; main()"
+
+
+@pytest.mark.parametrize("moment", AT_A_BAD_MOMENT)
+def test_ctrl_c_ends_a_command_that_is_loaded_or_makes_a_process(moment: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW + AT_A_BAD_MOMENT[moment])
+    done = python(RUN_SLOW, check=False, environment={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr.strip()) == (130, "glassfleet: error: interrupted")
