@@ -58,6 +58,9 @@ class Stored:
 Store = Mapping[str, Mapping[str, Stored]]
 """Accepted answers by task digest, then agent."""
 
+CountedRows = Mapping[tuple[int, int, str], tuple[Task, Contribution]]
+"""By group, number of its edition and task digest: a question of `SUPPORT`, and the sum of the answers."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -206,6 +209,8 @@ class RunState:
         Growth in the present phase; the last level is the open one.
     editions : tuple of Edition
         Private runs: the groups as they stand, once the vehicles are paired; by number.
+    counted_rows : Mapping
+        Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
         Private runs: each founder's announcement as it came, with its seal.
     cohort : tuple of str
@@ -254,6 +259,7 @@ class RunState:
     store: Store = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
     editions: tuple[Edition, ...] = ()
+    counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     cohort: tuple[str, ...] = ()
     founders: int = 0
