@@ -16,7 +16,7 @@ from glassfleet.data.lags import remember
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
-from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task
+from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task, alone_parameters
 from schemas.codec import Value, encode
 
 MAX_ROUNDS = 10_000
@@ -197,7 +197,7 @@ def learn_local(
     scheme: Scheme, parameters: Any, domain: Domain, datasets: Mapping[str, Dataset], seed: int = 0
 ) -> dict[str, Outcome]:
     """Learn one model per agent from its own rows, as they are (LL); by agent id."""
-    exact = scheme.exact(parameters)
+    exact = alone_parameters(scheme, parameters)
     return {agent: federated(scheme, exact, domain, {agent: datasets[agent]}, seed) for agent in sorted(datasets)}
 
 

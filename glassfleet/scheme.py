@@ -392,6 +392,12 @@ def private_parameters(scheme: Any, parameters: Any, support: int | None = None)
         raise UsageError(f"{scheme.name} with support {support}: {fault}; or ask for support 0"[:500]) from fault
 
 
+def alone_parameters(scheme: Scheme, parameters: Any) -> Any:
+    """Return the parameters with which a vehicle learns from its own rows: as they are, whatever few of them tell."""
+    exact = scheme.exact(parameters)
+    return exact.model_copy(update={"support": 0}) if getattr(exact, "support", 0) else exact
+
+
 def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
     """Return what an answer to `task` may take; None: the scheme does not say. Raises :class:`TaskError`."""
     hook = getattr(scheme, "cost", None)

@@ -63,6 +63,10 @@ def run() -> None:
     help="With --private: so many vehicles leave together, at least, when some are lost. Default: 3.",
 )  # fmt: skip
 @click.option(
+    "--support", type=click.IntRange(min=0), metavar="K",
+    help="With --private: nothing is asked that rests on fewer rows; 0: no such bound. Default: 3.",
+)  # fmt: skip
+@click.option(
     "--model", "model_name", default="model", show_default=True, metavar="NAME", help="Name to publish under."
 )
 @click.option("--run", "run_id", default="", metavar="ID", help="Id of the run. Default: made up.")

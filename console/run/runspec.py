@@ -43,6 +43,7 @@ class RunOptions(CoordinatorOptions):
     private: bool
     floor: int | None
     company: int | None
+    support: int | None
     model_name: str
     run_id: str
     participation: str | None
@@ -102,9 +103,8 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "max_rows_each": options.max_rows_each,
         "without": list(options.without),
     }
-    terms = {
-        name: given for name, given in (("floor", options.floor), ("company", options.company)) if given is not None
-    }
+    asked = {"floor": options.floor, "company": options.company, "support": options.support}
+    terms = {name: given for name, given in asked.items() if given is not None}
     if options.private:
         spec["private"] = terms
     elif terms:

@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator.engine.state import Stored
+from coordinator.engine.state import CountedRows, Level, Store, Stored
 from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.private.between import COMPANY, Held
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import add, question_digest
-from glassfleet.scheme import Contribution, Server, Task
+from glassfleet.scheme import SUPPORT, Contribution, Server, Task
 from schemas.errors import RunFailedError
 
 MASKED = "masked"
@@ -63,12 +63,15 @@ class Privately:
         Says whether a sum can be true.
     max_rows : int or None
         So many rows the exact sums are good for; None: any number.
+    counted_rows : Mapping
+        What is known of former editions, see :func:`counted`.
     """
 
     editions: tuple[Edition, ...]
     scheme: Additive
     server: Server
     max_rows: int | None
+    counted_rows: CountedRows
 
     def layout(self, task: Task) -> Layout:
         """Return where each number of an answer stands."""
@@ -110,7 +113,11 @@ class Privately:
                     f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
                     f"can have ({fault}): one of them is false or of other software"
                 ) from fault
-            sums.append(replace(total, agent=f"group-{edition.group}"))
+            former = tuple(
+                told for (group, number, _), told in self.counted_rows.items()
+                if group == edition.group and number < edition.number
+            )  # fmt: skip
+            sums.append(replace(total, agent=f"group-{edition.group}", former=former))
         rows = sum(each.rows for each in sums)
         if not rows:
             raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no training rows")
@@ -161,6 +168,24 @@ def shrink(
         else:
             left.append(shrunk.edition)
     return tuple(left), out
+
+
+def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> CountedRows:
+    """Return on how many rows something rests in each group's edition, as far as it was opened at `levels`.
+
+    What a next edition is asked rests on the difference to this one, too; so it is kept when a group shrinks, of those
+    that do not as well, as they may later.
+    """
+    found = dict(collecting.counted_rows)
+    for level in levels:
+        answers = store.get(level.digest, {}) if level.task.kind == SUPPORT else {}
+        for edition in collecting.editions:
+            if answers and all(member in answers for member in edition.members):
+                (told,) = replace(collecting, editions=(edition,), counted_rows={}).collect(
+                    level.task, edition.members, answers
+                )
+                found[edition.group, edition.number, level.task.digest] = (level.task, told)
+    return found
 
 
 def carried(

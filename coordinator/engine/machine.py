@@ -151,7 +151,7 @@ class Engine:
             raise UsageError(parameter_fault(spec.scheme, scheme.Parameters, fault, before)) from fault
         if spec.private is None:
             return parameters
-        return private_parameters(scheme, parameters)  # type: ignore[arg-type]  # the engine knows a part of a scheme
+        return private_parameters(scheme, parameters, spec.private.support)
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""
@@ -163,7 +163,8 @@ class Engine:
                 parameters = parameters.model_copy(update=guard)
             if state.spec.memory is not None:
                 parameters = parameters.remembering(state.spec.memory)
-            return server, parameters if state.spec.private is None else DISCOVERY.private(parameters)
+            private = state.spec.private
+            return server, parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             return SCORES.server, scoring.asked(state)
         return scheme.server, state.parameters
@@ -190,7 +191,8 @@ class Engine:
         special: Mapping[str, Any] = {"domain": DISCOVERY, "scoring": SCORES}
         scheme: Any = special.get(state.phase) or self.lookup(state.spec.scheme)
         limit = getattr(server, "max_rows", None)
-        return Privately(state.editions, scheme, server, None if limit is None else int(limit(parameters)))
+        most = None if limit is None else int(limit(parameters))
+        return Privately(state.editions, scheme, server, most, state.counted_rows)
 
 
 def _take(draft: Draft, event: events.Event) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from coordinator.engine import asking, learning, pairing, scoring
-from coordinator.engine.collecting import Privately, carried, shrink
+from coordinator.engine.collecting import Privately, carried, counted, shrink
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
@@ -279,6 +279,7 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
         editions, lost = shrink(state.editions, lost, _away(state), state.held)
         members = tuple(member for member in members if member not in lost)
+        draft.update(counted_rows=counted(collecting, state.levels, state.store))
         _regroup(draft, editions)
         if not editions:
             detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"

@@ -25,8 +25,9 @@ def asked(state: RunState) -> Asked:
 def protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
     """Return what protected the answers that the model rests on.
 
-    ``floor`` and ``company`` as in the terms; how many ``groups``, in how many ``editions`` in all (one for each group,
-    and one more for each time that it shrank), of how many ``vehicles`` in the end, and their ``rows``.
+    ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none; how many
+    ``groups``, in how many ``editions`` in all (one for each group, and one more for each time that it shrank), of how
+    many ``vehicles`` in the end, and their ``rows``.
     """
     private, first = state.spec.private, state.levels[0]
     assert private is not None
@@ -34,6 +35,7 @@ def protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
     return {
         "floor": private.floor,
         "company": private.company,
+        "support": getattr(state.parameters, "support", 0),
         "groups": len(state.editions),
         "editions": sum(1 + edition.number for edition in state.editions),
         "vehicles": len(state.cohort),

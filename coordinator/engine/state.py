@@ -83,6 +83,9 @@ class Former:
 Store = Mapping[str, Mapping[str, Stored]]
 """Accepted answers by task digest, then agent."""
 
+CountedRows = Mapping[tuple[int, int, str], tuple[Task, Contribution]]
+"""By group, number of its edition and task digest: a question of `SUPPORT`, and the sum of the answers."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -237,6 +240,8 @@ class RunState:
         Private runs: earlier ones, the newest first.
     held : Held
         Private runs: in which of their sets each founder is, over rows that it still has.
+    counted_rows : Mapping
+        Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
         Private runs: each founder's announcement as it came, with its seal.
     cohort : tuple of str
@@ -288,6 +293,7 @@ class RunState:
     summed: tuple[tuple[str, ...], ...] = ()
     former: tuple[Former, ...] = ()
     held: Held = field(default_factory=dict)
+    counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     cohort: tuple[str, ...] = ()
     founders: int = 0

@@ -225,6 +225,8 @@ class Registry:
                 # With the cohort, what a central reference needs to learn from the same rows.
                 **({"max_rows_each": state.max_rows_each} if state.max_rows_each else {}),
                 **({"private": dict(state.private), "scores": dict(state.scores)} if state.private else {}),
+                # Without it nobody could learn the model again: it depends on who was in which group.
+                **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
             },
             training=_training(state),

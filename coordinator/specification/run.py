@@ -21,7 +21,7 @@ from pydantic import (
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory
-from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, SUPPORT_ROWS
 from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
@@ -136,6 +136,8 @@ class PrivatePolicy(BaseModel):
         So many vehicles leave a group at a time, at least 3: nobody's numbers are the difference of two sums.
     patience : int
         So often a round is extended, at most, while fewer than `company` have not answered: losing them costs others.
+    support : int
+        Fewest rows on which a number rests that is opened, see `glassfleet.private.support`; 0: any.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -143,6 +145,7 @@ class PrivatePolicy(BaseModel):
     floor: Annotated[int, Field(ge=LEAST_FLOOR, lt=2**31)] = LEAST_FLOOR
     company: Annotated[int, Field(ge=LEAST_COMPANY, lt=2**31)] = LEAST_COMPANY
     patience: Annotated[int, Field(ge=0, le=100)] = 1
+    support: Annotated[int, Field(ge=0, le=1_000_000)] = SUPPORT_ROWS
 
 
 def _is_mapping(value: Any) -> str:
@@ -266,6 +269,8 @@ class RunSpec(BaseModel):
             )
         if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
             raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
+        if self.parameters.get("support"):
+            raise ValueError("support is no parameter of the scheme but of private runs: use --support")
         return self
 
     @property

@@ -26,7 +26,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
-from glassfleet.scheme import Cost, Done, Next, Scheme, Task, cost_of, personal_model
+from glassfleet.scheme import Cost, Done, Next, Scheme, Task, alone_parameters, cost_of, personal_model
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
@@ -239,7 +239,7 @@ def learn_in_steps(
     if alone is not None:
         yield alone(scheme.Parameters.model_validate(parameters), domain, train, 0)
         return
-    exact = scheme.exact(scheme.Parameters.model_validate(parameters))
+    exact = alone_parameters(scheme, scheme.Parameters.model_validate(parameters))
     rng = np.random.default_rng(0)  # nothing is nullified or noised in a model that stays here
     step: Next | Done = scheme.server.start(exact, domain, 0)
     for _ in range(MAX_ROUNDS):

@@ -30,6 +30,10 @@ LEAST_COMPANY = 3
 LEAST_GROUP = 32
 """A group has at least so many founders, unless the whole fleet is smaller, and less than twice as many."""
 
+SUPPORT_ROWS = 3
+"""Fewest rows on which a number rests that a private run opens, unless the run says otherwise; sums of products need
+more, see `glassfleet.private.support`."""
+
 MOST_QUESTIONS = 1000
 """Most different tasks that any run may ask: each is one more chance to ask about few rows."""
 
@@ -376,6 +380,7 @@ __all__: Sequence[str] = (
     "LEAST_FLOOR",
     "LEAST_GROUP",
     "MOST_QUESTIONS",
+    "SUPPORT_ROWS",
     "Announcement",
     "Edition",
     "Roster",

@@ -315,7 +315,8 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
         if record is None:
             findings.unequal.append(f"{run['run']} finished without a model")
             continue
-        key = json.dumps([record.cohort, record.document["domain"]])
+        withheld = record.parameters.get("withheld", ())
+        key = json.dumps([record.cohort, record.document["domain"], withheld])
         if key not in central:
             scheme = catalogue.load(record.scheme)
             parameters = scheme.Parameters.model_validate(record.document["parameters"])
@@ -324,7 +325,8 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
             rows = pool(
                 [local.counted_rows(sources[name].select(domain.names), domain, most) for name in record.cohort]
             )
-            central[key] = document_digest(local.central(scheme, parameters, domain, rows).model.to_document())
+            alone = local.central(scheme, parameters, domain, rows, withheld=withheld)
+            central[key] = document_digest(alone.model.to_document())
         run["equal"] = central[key] == record.digest == document_digest(record.document)
         if not run["equal"]:
             findings.unequal.append(f"{run['run']}: {record.digest} is not the central {central[key]}")

@@ -109,6 +109,10 @@ LOOK = 0.5
     "moments at most, and no more than leave enough.",
 )  # fmt: skip
 @click.option(
+    "--support", type=click.IntRange(min=0), metavar="K",
+    help="With --private: nothing is asked that rests on fewer rows; 0: no such bound. Default: 3.",
+)  # fmt: skip
+@click.option(
     "--stay", is_flag=True,
     help="Keep everything up after the report, until Ctrl-C: to look at the dashboard, forecast, start more runs.",
 )  # fmt: skip
@@ -161,7 +165,8 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
     settings = settings_of(options, work, watcher)
     watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
     if options.private:
-        watcher.say("private: each answer is masked; coordinator and broker see sums over 8 vehicles or more, no less")
+        rests = f", and nothing that rests on fewer than {settings.support} rows" if settings.support else ""
+        watcher.say(f"private: each answer is masked; coordinator and broker see sums over 8 vehicles or more{rests}")
     rows = "their own rows, as they are" if options.exact or options.private else "condensed rows"
     watcher.say(f"vehicles answer from {rows}; a round waits {settings.deadline:g} s for those who do not answer")
 

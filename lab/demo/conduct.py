@@ -109,7 +109,7 @@ def specification(settings: Settings) -> dict[str, Any]:
     vehicles = len(settings.files)
     return {
         "scheme": settings.scheme,
-        "parameters": dict(settings.parameters),
+        "parameters": {name: value for name, value in settings.parameters.items() if name != "support"},
         "participation": settings.participation,
         "policy": {
             "min_agents": min(2, vehicles),
@@ -123,7 +123,7 @@ def specification(settings: Settings) -> dict[str, Any]:
         "bounds": None if settings.bounds is None else dict(settings.bounds),
         "memory": None if settings.memory is None else settings.memory.to_document(),
         "seed": settings.seed,
-        "private": {} if settings.private else None,
+        "private": {"support": settings.support} if settings.private else None,
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import json_file, parse_parameters
 from console.run.runspec import checked_parameters, memory_file
-from glassfleet.private.groups import LEAST_FLOOR
+from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
 from lab.demo.words import OWN_MEMORY
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN
@@ -55,6 +55,7 @@ class DemoOptions:
     keep: Path | None
     secure: bool
     private: bool
+    support: int | None
     stay: bool
     plain: bool
     as_json: bool
@@ -85,7 +86,8 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     from lab.demo.vehicles import check_columns, read_rows
 
     name = model_name(options.model_name, options.data)
-    scheme, parameters, participation, labels = _scheme(options)
+    support = _support(options)
+    scheme, parameters, participation, labels = _scheme(options, support)
     memory = _memory(options)
     real = _real_files(options)
     # What a user can have mistyped is known by now: only after it is something said.
@@ -129,7 +131,15 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         timeout=options.timeout,
         secure=options.secure,
         private=options.private,
+        support=support,
     )
+
+
+def _support(options: DemoOptions) -> int:
+    """Return the fewest rows on which anything rests that is asked; 0 in a run that is not private."""
+    if options.support is not None and not options.private:
+        raise UsageError("--support goes with --private")
+    return SUPPORT_ROWS if options.private and options.support is None else options.support or 0
 
 
 def _check_enough(vehicles: int) -> None:
@@ -140,7 +150,7 @@ def _check_enough(vehicles: int) -> None:
         )
 
 
-def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
+def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
     from glassfleet import catalogue
     from glassfleet.scheme import private_parameters
@@ -157,7 +167,7 @@ def _scheme(options: DemoOptions) -> tuple[Any, Any, str, bool]:
     if options.private and participation != "cohort":
         raise UsageError("--private goes with --participation cohort: one set of vehicles for the whole model")
     if options.private:
-        parameters = private_parameters(scheme, parameters)
+        parameters = private_parameters(scheme, parameters, support)
     elif options.exact:
         parameters = scheme.exact(parameters)
     return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose

@@ -110,7 +110,8 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     pooled = pool(list(train.values()))
     everyone: Any
     if "cohort" in scheme.participation:
-        document = local.central_of(scheme, parameters, domain, cohort, seed)
+        withheld = record.parameters.get("withheld", ())
+        document = local.central_of(scheme, parameters, domain, cohort, seed, withheld)
         central = document_digest(document)
         # Of rows as they are the two are one model: it is learned once.
         is_condensed = getattr(parameters, "group_rows", 1) > 1
@@ -147,7 +148,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
         title=scheme.title,
         federated=record.digest,
         central=central,
-        promised=promises_central(scheme, parameters),
+        promised=promises_central(scheme, parameters) or "withheld" in record.parameters,
         setting=setting,
         replayed=replayed,
         pooled=None

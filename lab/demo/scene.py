@@ -69,6 +69,8 @@ class Settings:
         Mutual TLS with certificates made for the occasion; needs Mosquitto.
     private : bool
         Nobody sees a single vehicle's numbers.
+    support : int
+        Of a private run: fewest rows on which anything rests that is asked.
     """
 
     files: Mapping[str, Path]
@@ -89,6 +91,7 @@ class Settings:
     timeout: float
     secure: bool
     private: bool
+    support: int
 
     @property
     def slowness(self) -> float:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.http.dashboard.security import COOKIE, read_form
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet import catalogue
+from glassfleet.private.groups import SUPPORT_ROWS
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ DEFAULTS = {
     "gather_agents": "1",
     "deadline": "30",
     "private": "",
+    "support": str(SUPPORT_ROWS),
     "rest": "{}",
 }
 """The form for a new run, as it is at first."""
@@ -94,7 +96,7 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
         "scheme": fields["scheme"],
         "model": fields["model"],
         "participation": fields["participation"] or None,
-        **({"private": {}} if fields.get("private") else {}),
+        **({"private": {"support": number_of("support", fields["support"])}} if fields.get("private") else {}),
         **rest,
         "policy": {**policy, **rest.get("policy", {})},
     }

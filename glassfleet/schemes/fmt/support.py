@@ -83,7 +83,7 @@ def count_rows(question: Question, position: Array, training: int) -> Ints:
         cell = (2.0 * own + (low < whole) + ((low == 0.0) & (low < whole))).astype(np.intp)
         there = whole > 0.0
         lines = [np.bincount(line[there], minlength=question.n_cells) for line in cell]
-        held = weights(question.tree, child, position[:, training:], features[:0], own[:0, :1])[0]
+        held = weights(question.tree, child, position[:, training:], features[:0], np.zeros((0, 1)))[0]
         out = np.bincount(np.zeros(int((held > 0.0).sum()), dtype=np.intp), minlength=question.n_cells)
         rows = np.vstack([rows, *lines, out])
     return np.minimum(rows, question.least_rows)

@@ -101,7 +101,8 @@ def count_fired(question: Question, fired: Ints) -> Ints:
     at, classes = question.rules.antecedent_of, question.rules.classes.astype(np.intp)
     others = fired.copy()
     others[at, classes] = 0
-    return np.minimum(np.append(fired[at, classes], others.sum(axis=1)), question.parameters.support)
+    told: Ints = np.minimum(np.append(fired[at, classes], others.sum(axis=1)), question.parameters.support)
+    return told
 
 
 def decide(question: Question, contributions: Sequence[Contribution]) -> Bools:
