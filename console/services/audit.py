@@ -332,6 +332,9 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
 
 def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
+    from pydantic import ValidationError
+
+    from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR
     from glassfleet.scheme import private_parameters
 
@@ -345,8 +348,13 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
         return [given], {
             f"private, support {SUPPORT_ROWS}": f"not supported: {scheme.name} has no parameter of this name"
         }
-    with_support = [given.model_copy(update={"support": least}) for least in (0, given.support or SUPPORT_ROWS)]
-    return with_support, {}
+    ways, left_out = [], {}
+    for least in (0, given.support or SUPPORT_ROWS):
+        try:
+            ways.append(scheme.Parameters.model_validate({**given.model_dump(), "support": least}))
+        except ValidationError as fault:
+            left_out[f"private, support {least}"] = parameter_fault(scheme.name, scheme.Parameters, fault, "")
+    return ways, left_out
 
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:

@@ -108,7 +108,7 @@ class _Group:
         assert self.right is not None
         direction = np.linalg.pinv(self.gram, rcond=1e-9, hermitian=True) @ row
         weight = 1.0 / float(row @ direction)
-        value = float(weight * direction @ self.right) / max(weight, 1e-12) ** 0.5
+        value = float(weight * direction @ self.right) / float(np.sqrt(max(weight, 1e-12)))
         return value + float(_forecast(self.question, row[None, 1:])[0]) if self.of_residual else value
 
 
@@ -142,16 +142,24 @@ def spans(*seen: View) -> Rows:
 
 def _groups(view: View) -> Iterator[_Group]:
     """Yield the groups that the questions of a view are about, and those that follow."""
+    for question, memory, sums in _replayed(view):
+        yield from _joint(question, memory) if question.kind == "bins" else _sides(question, memory, sums)
+
+
+def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
+    """Yield the questions after the first, what is known of the joint fit then, as the server keeps it, and answers."""
     scan: Sums = {}
     memory: dict[str, Any] = {}
     for task, sums in view:
         if task.kind == SUPPORT:
             continue
         question = read_task(task)
-        if task.kind == "scan":
+        if question.kind == "scan":
             scan, memory = sums, {}
             continue
-        if task.kind == "bins" and scan and not memory:
+        if not scan:
+            continue
+        if not memory:
             columns = [0, *(feature + 1 for feature in question.regressors)]
             full = unpack_symmetric(scan["gram"], question.n_features + 2)
             memory = {
@@ -160,12 +168,9 @@ def _groups(view: View) -> Iterator[_Group]:
                 "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
                 "target": full[:, [*columns, question.n_features + 1], question.n_features + 1][:, None],
             }
-            yield from _joint(question, memory)
-        if task.kind == "bins" and question.latest and memory:
+        if question.latest:
             memory = taken_in(question, memory, dict(sums))
-            yield from _joint(question, memory)
-        if task.kind == "ramps":
-            yield from _sides(question, memory, sums)
+        yield question, memory, sums
 
 
 def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[_Group]:
@@ -182,9 +187,29 @@ def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterato
     """Yield both sides of each ramp."""
     squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     scores = sums["scores"][:, : question.columns].astype(np.float64) * SCALE
-    pairs = memory["pairs"].tolist() if memory else []
+    pairs = memory["pairs"].tolist()
     for (leaf, _), (lower, both), right in zip(question.candidates, squares, scores, strict=True):
         yield _Group(question, lower, right, of_residual=True)
         if [leaf, leaf] in pairs:
             own = memory["gram"][0, pairs.index([leaf, leaf])].astype(np.float64) * SCALE
             yield _Group(question, unpack_symmetric(own, question.columns) - 2.0 * both - lower)
+
+
+# --- trees ----------------------------------------------------------------------------------------------------------
+
+
+def leaf_means(view: View) -> Rows:
+    """Return the mean row of each leaf, once for each row that it holds by weight; see `trees`."""
+    found: Rows = np.empty((0, 0))
+    for question, memory, _ in _replayed(view):
+        grams = unpack_symmetric(memory["gram"][0].astype(np.float64) * SCALE, question.columns)
+        pairs, rows = memory["pairs"].tolist(), []
+        for place, leaf in enumerate(memory["leaves"]):
+            weight = sum(gram[0, 0] for pair, gram in zip(pairs, grams, strict=True) if leaf in pair)
+            own = grams[pairs.index([leaf, leaf])][0]
+            if own[0] > 2.0**-GRID_BITS:
+                target = float(memory["target"][0, place, 0]) * SCALE / weight
+                row = _rows(question, own[None, 1:] / own[0], np.array([target]))
+                rows.append(np.repeat(row, max(1, round(weight)), axis=0))
+        found = np.concatenate(rows) if rows else found
+    return found

@@ -61,6 +61,7 @@ ATTACKS = (
     Attack("spans", ("bmt",), bmt.spans, crosses=True),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", PRODUCTS, leaf_means),
+    Attack("trees", ("bmt",), bmt.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )
 
@@ -236,7 +237,7 @@ def _line(
         parts |= {places[at] for at in some}
         false += wrong
         chance += len(matches(candidates, rng.permuted(theirs, axis=0))[0])
-        if attack.rows is leaf_means and len(candidates):
+        if attack.name == "trees" and len(candidates):
             nears.append((near(candidates, theirs), len(theirs)))
     everybody = sorted(frozenset().union(*(members for members, _ in known)))
     is_named = all(len(members) == 1 for members, _ in known)

@@ -108,7 +108,7 @@ def test_audit_of_a_private_run_attacks_sums_of_groups_and_of_who_left(
 ) -> None:
     found = report(masked, capsys, "r1")
     assert (found["scheme"], found["vehicles"], found["rows"]) == ("frt", 14, 14 * 12)
-    assert {line["protection"] for line in found["lines"]} == {"private"}
+    assert all(line["protection"].startswith("private") for line in found["lines"])
     assert {line["seen"] for line in found["lines"]} == {"each group", "who left", "all that was opened"}
     assert all(line["owners"] == {} for line in found["lines"])
     by_seen = {line["seen"]: line["rows"] for line in found["lines"]}
