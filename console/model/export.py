@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_file, json_option, options_as, tell
+from console.common import config_option, json_option, options_as, tell
 from console.model.named import ModelOptions, load, model_options, spoken, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
@@ -212,12 +212,16 @@ def report(options: ReportOptions) -> None:
 
 def _audit_of(run: str, path: Path) -> dict[str, Any]:
     """Return a leakage report that was kept as JSON; raises UsageError unless it is one of this run."""
-    audit = json_file(path, "leakage")
-    if not isinstance(audit, dict) or audit.get("run") != run or not {"lines", "models"} <= audit.keys():
+    from glassfleet.audit.saved import read_report
+
+    try:
+        return read_report(path.read_bytes(), run).model_dump()
+    except OSError as fault:
+        raise UsageError(f"--leakage: cannot read {path}: {fault.strerror}") from fault
+    except ValueError as fault:
         raise UsageError(
             f"--leakage: {path} is no leakage report of run {run!r}: glassfleet audit leakage {run} --json"
-        )
-    return audit
+        ) from fault
 
 
 def _learned(

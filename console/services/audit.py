@@ -19,7 +19,8 @@ from console.common import (
     table_lines,
 )
 from console.progress import progress
-from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.errors import DataError, NotFoundError, StorageError, UsageError
+from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
     from coordinator.runs.records import Told
@@ -57,7 +58,9 @@ class LeakageOptions:
     target: str | None
     vehicles: int | None
     journal: str | None
+    fleet: str
     state_dir: Path
+    save: bool
     as_json: bool
 
 
@@ -88,7 +91,9 @@ def audit() -> None:
     "--journal", envvar="GLASSFLEET_COORDINATOR_JOURNAL", metavar="URL",
     help="Journal that holds RUN. Default: STATE_DIR/journal.sqlite.",
 )  # fmt: skip
+@click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id of RUN.")
 @state_dir_option
+@click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
 @json_option
 @config_option
 @options_as(LeakageOptions)
@@ -113,16 +118,19 @@ def leakage(options: LeakageOptions) -> None:
         raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")
     if options.scheme is None and (options.vehicles or options.pairs or options.target):
         raise UsageError("--param, --target and --vehicles go with --scheme; a run has its own")
+    if options.save and options.scheme is not None:
+        raise UsageError("--save goes with RUN: a simulated fleet has no page")
     with progress("attacking what was sent"):
         document, lines, models = _simulated(options) if options.scheme else _of_run(options)
+    whole = {
+        **document,
+        "lines": [line.to_document() for line in lines],
+        "models": [{"protection": protection, **asdict(each)} for protection, each in models],
+    }
+    if options.save:
+        _save(options.state_dir, whole)
     if options.as_json:
-        print_json(
-            {
-                **document,
-                "lines": [line.to_document() for line in lines],
-                "models": [{"protection": protection, **asdict(each)} for protection, each in models],
-            }
-        )
+        print_json(whole)
         return
     click.echo(f"{document['run'] or 'simulated'}: {document['scheme']}, {document['vehicles']} vehicles, "
                f"{document['rows']:,} rows")  # fmt: skip
@@ -134,6 +142,17 @@ def leakage(options: LeakageOptions) -> None:
         click.echo(f"{protection}: not measured: {why}")
     for protection, each in models:
         click.echo(f"the model alone ({protection}): {_model_words(each)}")
+
+
+def _save(state_dir: Path, whole: dict[str, Any]) -> None:
+    from glassfleet.audit.saved import SavedReport, place_of
+
+    path = state_dir / place_of(whole["run"])
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SavedReport.model_validate(whole).model_dump_json(), encoding="utf-8")
+    except OSError as fault:
+        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def line_table(lines: list[Line]) -> list[list[str]]:
@@ -212,7 +231,7 @@ def _told(options: LeakageOptions) -> tuple[str, Told]:
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
-    found = told(default_engine(), entries(url, run))
+    found = told(replace(default_engine(), fleet=options.fleet), entries(url, run))
     if found is None:
         named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
         raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
@@ -313,6 +332,9 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
 
 def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[Any], dict[str, str]]:
     """Return the parameters of private runs, without and with support, and why there is none of some protection."""
+    from pydantic import ValidationError
+
+    from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR
     from glassfleet.scheme import private_parameters
 
@@ -326,8 +348,13 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
         return [given], {
             f"private, support {SUPPORT_ROWS}": f"not supported: {scheme.name} has no parameter of this name"
         }
-    with_support = [given.model_copy(update={"support": least}) for least in (0, given.support or SUPPORT_ROWS)]
-    return with_support, {}
+    ways, left_out = [], {}
+    for least in (0, given.support or SUPPORT_ROWS):
+        try:
+            ways.append(scheme.Parameters.model_validate({**given.model_dump(), "support": least}))
+        except ValidationError as fault:
+            left_out[f"private, support {least}"] = parameter_fault(scheme.name, scheme.Parameters, fault, "")
+    return ways, left_out
 
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:

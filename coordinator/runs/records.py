@@ -71,7 +71,10 @@ class Told:
 
 
 def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
-    """Return what the vehicles told in a run, from its entries; None: there are none. Raises as `fold`."""
+    """Return what the vehicles told in a run, from its entries; None: there are none.
+
+    Raises as `fold`; and StorageError for a private run of another fleet than the engine's.
+    """
     state: RunState | None = None
     opened: dict[str, OpenRound] = {}
     layouts: dict[str, Layout] = {}
@@ -79,7 +82,11 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     masked = Sums()
     for event, state, effects in steps(engine, entries):
         if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
-            asked, sums = opened[event.task_digest], Contribution.from_value(event.contribution).sums
+            asked, sums = opened.get(event.task_digest), Contribution.from_value(event.contribution).sums
+            if asked is None:
+                raise StorageError(
+                    f"{event.agent} answered what nobody asks in the fleet {engine.fleet!r}: the run is another fleet's"
+                )
             for group in asked.groups:
                 if event.agent in group.edition.members:
                     heard = Heard(event.agent, group.edition, asked.task, sums[MASKED].view(np.uint64))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from glassfleet.audit import bmt
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.audit.sums import Rows, bands, cells, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
@@ -22,7 +23,7 @@ TOLERANCE = 1e-3
 """A row counts as read when every input and the target are this near, as a share of their ranges."""
 
 _PART = 1e-7
-"""The same where only some columns are told; it must be the only row so near, too."""
+"""The same where only one column is told. Where some are, it must be the only row so near, too."""
 
 ALL: Final = "all vehicles together"
 OPENED: Final = "all that was opened"
@@ -53,11 +54,14 @@ PRODUCTS = ("fmt", "frt", "tsk")
 
 ATTACKS = (
     Attack("bands", ("fmt",), bands),
+    Attack("bins", ("bmt",), bmt.bins),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
     Attack("spans", PRODUCTS, spans, crosses=True),
+    Attack("spans", ("bmt",), bmt.spans, crosses=True),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", PRODUCTS, leaf_means),
+    Attack("trees", ("bmt",), bmt.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )
 
@@ -77,7 +81,7 @@ class Line:
     read : int
         Different rows read whole: every input and the target, to a thousandth of their ranges.
     parts : int
-        Other rows of which only some columns were read, to the last digits.
+        Other rows of which some columns were read; one column by itself, to the last digits.
     rows : int
         Rows that there are.
     false : int
@@ -162,12 +166,13 @@ def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
         some = candidates[(is_told == told).all(axis=1)][:, told]
         tree = KDTree(rows[:, told])
         distance, at = tree.query(some, p=np.inf)
-        hit: NDArray[np.bool_] = distance < (TOLERANCE if told.all() else _PART)
+        within = TOLERANCE if told.sum() > 1 else _PART
+        hit: NDArray[np.bool_] = distance < within
         false += int((~hit).sum())
         if told.all():
             whole |= set(at[hit].tolist())
         else:
-            alone = tree.query_ball_point(some, _PART, p=np.inf, return_length=True) == 1
+            alone = tree.query_ball_point(some, within, p=np.inf, return_length=True) == 1
             parts |= set(at[hit & alone].tolist())
     return whole, parts - whole, false
 
@@ -232,7 +237,7 @@ def _line(
         parts |= {places[at] for at in some}
         false += wrong
         chance += len(matches(candidates, rng.permuted(theirs, axis=0))[0])
-        if attack.rows is leaf_means and len(candidates):
+        if attack.name == "trees" and len(candidates):
             nears.append((near(candidates, theirs), len(theirs)))
     everybody = sorted(frozenset().union(*(members for members, _ in known)))
     is_named = all(len(members) == 1 for members, _ in known)

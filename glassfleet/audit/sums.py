@@ -187,7 +187,7 @@ def bands(view: View) -> Rows:
         whole = np.full((int(right.sum()), question.n_features + 1), np.nan)
         whole[:, [*question.columns, question.n_features]] = rows[right, 1:]
         found.append(whole)
-    return _rows(found)
+    return stacked(found)
 
 
 # --- frt ------------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def remainders(view: View) -> Rows:
                 )
                 if ws > max(64 * noise, 1 << 12) and abs(wss - wls / ws * wls) <= 8 * noise + 1e-9 * ws:
                     found.append(np.append(np.full(question.n_features, np.nan), wls / ws)[None])
-    return _rows(found)
+    return stacked(found)
 
 
 def cells(view: View) -> Rows:
@@ -224,7 +224,7 @@ def cells(view: View) -> Rows:
             targets = sums[f"{what}_wls"][is_one] / sums[f"{what}_ws"][is_one]
             targets = targets[(targets > 0.0) & (targets < 1.0)]  # a limit of the domain is known
             found.append(np.column_stack([np.full((len(targets), question.n_features), np.nan), targets]))
-    return _rows(found)
+    return stacked(found)
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
@@ -249,11 +249,11 @@ def spans(*seen: View) -> Rows:
             if len(known) < MOST_GROUPS * len(seen):  # the same rows come in many bands
                 known.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), basis)
     for some, known in few.values():
-        found.append(some.rows_on(_meeting(list(known.values()))))
-    return _rows(found)
+        found.append(some.rows_on(meeting(list(known.values()))))
+    return stacked(found)
 
 
-def _meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return the lines, shape (m, d), in which two of the spans meet; `bases` are orthonormal, of shapes (d, rank)."""
     found = [np.empty((0, len(bases[0]) if bases else 2))]
     by_rank = {
@@ -292,9 +292,9 @@ def covariances(*seen: View) -> Rows:
             values, vectors = np.linalg.eigh(left)
             is_one = (np.abs(values[:, :-1]).max(axis=1, initial=0.0) < noise) & (values[:, -1] > 1e3 * noise)
             found.append(alike[0].rows_on(vectors[is_one, :, -1]))
-    return _rows(found)
+    return stacked(found)
 
 
-def _rows(found: list[Rows]) -> Rows:
+def stacked(found: list[Rows]) -> Rows:
     """Return different rows, of parts of the same width."""
     return np.unique(np.concatenate(found), axis=0) if found else np.empty((0, 0))

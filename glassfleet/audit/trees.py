@@ -1,11 +1,12 @@
 """Reconstruction from a finished tree, after TimberStrike: as many copies of a leaf's mean as it holds rows.
 
 Di Gennaro et al., "TimberStrike: Dataset Reconstruction Attack Revealing Privacy Leakage in Federated Tree-Based
-Systems" (arXiv 2506.07605): boosted trees tell how many rows fall into each leaf, and between which splits; rows are
-put there. Sums of products tell more, the mean of each column at each leaf (rule), so that is where rows are put here.
-
-They count values within 0.319 standard deviations, after the best matching of the made rows with the true ones; so does
-`near`. Who knows nothing but the mean of all rows has about a quarter of the values near.
+Systems" (arXiv 2506.07605) puts rows where the splits of boosted trees leave room, as many into each leaf as it holds.
+Taken from it: so many rows a leaf, and the count of values within 0.319 standard deviations after the best matching of
+the made rows with the true ones (`near`). Not taken: its search for rows that fit the leaves of many trees at once,
+as a run here ends with one tree, and the labels that gradients tell. In their place stand the means of all columns
+at each leaf (rule): sums of products tell them. Who knows nothing but the mean of all rows has about a quarter of the
+values near.
 """
 
 from __future__ import annotations

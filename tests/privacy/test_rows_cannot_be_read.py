@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet.audit import sums
+from glassfleet.audit import bmt, sums
 from glassfleet.audit.report import truth as rows_of
 from glassfleet.audit.sums import Rows
 from glassfleet.audit.transcript import View
@@ -37,11 +37,18 @@ from tests.privacy.transcripts import (
     view_of,
 )
 
-EXACT: dict[str, dict[str, Any]] = {"fmt": {"min_rows": 1}, "frt": {"nullify": False}, "tsk": {"nullify": False}}
+EXACT: dict[str, dict[str, Any]] = {
+    "bmt": {"min_rows": 1},
+    "fmt": {"min_rows": 1},
+    "frt": {"nullify": False},
+    "tsk": {"nullify": False},
+}
 
 Attack = Callable[[View], Rows]
 
 ATTACKS: dict[str, tuple[str, Attack]] = {
+    "bmt bins": ("bmt", bmt.bins),
+    "bmt spans": ("bmt", bmt.spans),
     "fmt bands": ("fmt", sums.bands),
     "fmt spans": ("fmt", sums.spans),
     "fmt covariances": ("fmt", sums.covariances),
@@ -57,7 +64,12 @@ SETS: dict[str, Callable[[Path, int], Fleet]] = {
     "qoe": qoe,
 }
 
-CHEAP: dict[str, dict[str, Any]] = {"fmt": {"other_sets": [], "max_rules": 16}, "frt": {"max_depth": 5}, "tsk": {}}
+CHEAP: dict[str, dict[str, Any]] = {
+    "bmt": {"compact": True, "max_rules": 8},
+    "fmt": {"other_sets": [], "max_rules": 16},
+    "frt": {"max_depth": 5},
+    "tsk": {},
+}
 """Parameters that spare time: fewer and shallower questions than the defaults', as fine."""
 
 
@@ -76,6 +88,7 @@ def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles
 
 
 @pytest.mark.parametrize(("attack", "name", "least"), [
+    ("bmt bins", "weather_izmir", 0.3), ("bmt bins", "qoe", 0.04),
     ("fmt bands", "weather_izmir", 0.3), ("fmt bands", "qoe", 0.04), ("fmt spans", "mortgage", 0.08),
     ("frt spans", "weather_izmir", 0.1), ("frt spans", "mortgage", 0.05), ("tsk spans", "mortgage", 0.004),
 ])  # fmt: skip
@@ -118,7 +131,7 @@ def labelled(scheme: str, fleet: Fleet, domain: Domain) -> tuple[Fleet, Domain]:
     return classes, Domain(features=domain.features, label=label, classes=("high", "low"))
 
 
-@pytest.mark.parametrize("name", ["fmt", "frbc", "frt", "tsk"])
+@pytest.mark.parametrize("name", ["bmt", "fmt", "frbc", "frt", "tsk"])
 def test_vehicle_tells_nothing_that_its_condensed_rows_do_not_tell(name: str, glassfleet_data: Path) -> None:
     fleet = table(glassfleet_data, "weather_izmir", 5)
     fleet, domain = labelled(name, fleet, domain_of(fleet, name))

@@ -22,7 +22,8 @@ from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Pictu
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
-from glassfleet.export.svg import charts, rounds, sets, shapes, text
+from glassfleet.audit.saved import place_of, read_report
+from glassfleet.export.svg import charts, leakage, rounds, sets, shapes, text
 from glassfleet.private.words import protection, question
 from schemas.text import show_hidden
 
@@ -77,6 +78,7 @@ class Dashboard:
                 "growth": growth,
                 "vehicles": vehicles,
                 "show": show,
+                "leakage": leakage,
                 "static": addresses(self._assets),
             },
         )
@@ -175,6 +177,12 @@ class Dashboard:
             document, page = self._document(run), max(page, 1)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
+        @app.get("/runs/{run}/leakage", include_in_schema=False)
+        def _leakage(request: Request, run: str) -> Response:
+            document = self._document(run)
+            found, fault = self._leakage_report(document["run"])
+            return self.page(request, "leakage.html", run=document, found=found, fault=fault)
+
         @app.get("/events/runs/{run}", include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
             if run not in self.coordinator.runs.ids():
@@ -183,6 +191,16 @@ class Dashboard:
             return await self.live(
                 request, f"run/{run}", lambda: self._look_at_run(run), lambda: self._paint_run(run), period
             )
+
+    def _leakage_report(self, run: str) -> tuple[dict[str, Any] | None, str]:
+        """Return the leakage report that was saved of a run; None: there is none, or why it cannot be shown."""
+        try:
+            text = (self.service.config.state_dir / place_of(run)).read_bytes()
+            return read_report(text, run).model_dump(), ""
+        except FileNotFoundError:
+            return None, ""
+        except (OSError, ValueError) as fault:
+            return None, f"{place_of(run)} cannot be shown: {fault}"[:400]
 
     def _look_at_run(self, run: str) -> Hashable:
         state = self.coordinator.runs.live.get(run)

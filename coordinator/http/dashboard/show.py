@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain import Change, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
-from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection
+from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 
@@ -111,6 +111,21 @@ def private_words(document: Mapping[str, Any]) -> list[str]:
     if not said:
         return []
     return [each for each in (protection(said), *left_out(document["agents"]), figures(scores), why) if each]
+
+
+def opened(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return which sums left the vehicles of a run, by kind of question: how many, over whom, and bytes of answers."""
+    private = document.get("private") or document["spec"].get("private") or {}
+    over = f"{private['floor']} or more vehicles" if private else "one vehicle"
+    found: dict[str, dict[str, Any]] = {}
+    for each in document["rounds"]:
+        if each["phase"] == "pairing":
+            continue
+        what = "limits of the columns" if each["phase"] == "domain" else question(each["kind"])
+        line = found.setdefault(what, {"what": what, "questions": 0, "over": over, "bytes": 0})
+        line["questions"] += 1
+        line["bytes"] += each["bytes"]
+    return list(found.values())
 
 
 def fleet_scores(record: ModelRecord, domain: Domain) -> str:

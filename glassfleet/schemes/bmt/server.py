@@ -169,7 +169,7 @@ def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
 def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
-        memory = _taken_in(question, memory, sums)
+        memory = taken_in(question, memory, sums)
         coefficients, error = _refit(question.tree, memory)
         memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error]}
         memory["sizes"] = [*memory["sizes"], len(question.tree.splits)]
@@ -212,7 +212,7 @@ def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
     return max(parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
 
 
-def _taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
+def taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
     tree, leaves = question.tree, set(question.tree.leaves)
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import catalogue, local
-from glassfleet.audit import sums
+from glassfleet.audit import bmt, sums
 from glassfleet.audit.model import model_alone
 from glassfleet.audit.private import conduct, may_lose
 from glassfleet.audit.report import OPENED, audit, matches, protection_of
@@ -109,6 +109,22 @@ def test_bands_are_never_wrong() -> None:
     assert false == 0
 
 
+def test_bins_of_one_row_are_that_row() -> None:
+    own = rows(60)
+    whole, _, false = matches(bmt.bins(sent("bmt", own, min_rows=1)), own)
+    assert len(whole) > 30
+    assert false <= 2
+    hidden = bmt.bins(sent("bmt", own))
+    assert matches(hidden, own)[0] == set()
+
+
+def test_spans_of_the_joint_fit_that_share_a_row_tell_it_with_its_target() -> None:
+    own = rows(10, seed=3)
+    told = sent("bmt", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
+    whole, parts, false = matches(bmt.spans(told), own)
+    assert (len(whole), len(parts), false) == (1, 0, 0)
+
+
 def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None:
     told = sums.remainders(sent("frt", rows(300, planted=True), min_rows=1, max_depth=1))
     assert np.isnan(told[:, :-1]).all()
@@ -116,7 +132,7 @@ def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None
     assert len(sums.remainders(sent("frt", rows(300), nullify=False, max_depth=1))) == 0
 
 
-@pytest.mark.parametrize("attack", [sums.bands, sums.spans, sums.covariances, leaf_means])
+@pytest.mark.parametrize("attack", [sums.bands, sums.spans, sums.covariances, leaf_means, bmt.bins, bmt.spans])
 def test_attack_takes_an_empty_transcript(attack: Attack) -> None:
     assert len(attack([])) == 0
 

@@ -122,7 +122,8 @@ def test_report_tells_and_draws_what_attacks_read_when_that_was_measured() -> No
     assert "| exact | each vehicle | bands | 30 | 25.0% | 4 |" in text
     assert "membership AUC 0.500" in text
     assert html.count("<figure>") == 2
-    assert "Rows read whole, of 1 attacks: at most 25.0%" in html
+    assert "Rows read whole by the best attack, of 1 ways to look: at most 25.0%" in html
+    assert "25.0% by bands" in html
     assert "No attack that was tried" in markdown_of(run_page(STATUS, None, leakage={**audit, "lines": []}))
 
 

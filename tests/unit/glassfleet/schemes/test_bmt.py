@@ -18,7 +18,7 @@ from glassfleet.schemes.bmt.bins import CELLS, find_edges, histogram, ramps
 from glassfleet.schemes.bmt.client import _sum
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.server import _sums, _taken_in
+from glassfleet.schemes.bmt.server import _sums, taken_in
 from glassfleet.schemes.bmt.tree import Split, Tree, degrees
 
 NAMES = ("a", "b", "c")
@@ -70,7 +70,7 @@ def known(data: Dataset, tree: Tree) -> dict[str, Any]:
     for splits, latest in ((1, 1), (3, 2), (4, 1)):
         if splits <= len(tree.splits):
             asked = bins_question(tree.first(splits), latest)
-            memory = _taken_in(asked, memory, answer(asked, data))
+            memory = taken_in(asked, memory, answer(asked, data))
     return memory
 
 

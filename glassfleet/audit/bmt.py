@@ -1,0 +1,215 @@
+"""Rows from the sums of bmt: bins of one row, and spans of the joint fit's product sums.
+
+- bins: weight and weight times [1, x] times the residual, of the rows of a leaf between two edges. One row is their
+  ratio; its target is what the model, which the question holds, says of it, and its residual.
+- spans: product sums over [1, x] of pairs of leaves, of both sides of ramps, and over held-out rows. As in `sums`, two
+  groups that share one row meet in it; the group's sums of products with the target, or with the residual, then tell
+  the row's target: for linearly independent rows z_i with G = sum a_i z_i z_i' and h = sum b_i z_i y_i, the direction
+  d = G^+ z / (z' G^+ z) is 1 on the row z and 0 on the others, so that d'h = b y; b is the root of a = 1 / (z' G^+ z).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.audit.sums import MOST_GROUPS, Rows, meeting, stacked
+from glassfleet.audit.transcript import Sums, View
+from glassfleet.fuzzy.linear_rules import outputs_of
+from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.scheme import SUPPORT
+from glassfleet.schemes.bmt.bins import GROUP
+from glassfleet.schemes.bmt.joint import SCALE
+from glassfleet.schemes.bmt.messages import Question, read_task
+from glassfleet.schemes.bmt.params import GRID_BITS, SCORE_BITS
+from glassfleet.schemes.bmt.server import taken_in
+from glassfleet.schemes.bmt.tree import degrees
+
+Array = NDArray[np.float64]
+
+_NEAR = 1e-4
+"""Values of scaled columns that agree to this are equal, for what the rounding of a row's products may come to."""
+
+_LEAST = 1e-4
+"""Least residual times weight whose ratio to the products tells a row: they are rounded to 2^-28."""
+
+
+# --- bins -----------------------------------------------------------------------------------------------------------
+
+
+def bins(view: View) -> Rows:
+    """Return the row behind each bin that one row is in, as far as that can be told."""
+    found = []
+    for task, sums in view:
+        if task.kind == "bins" and "scores" in sums:
+            question = read_task(task)
+            inputs, residual = _lone(question, sums["scores"] / 2.0**SCORE_BITS, sums["means"] / 2.0**SCORE_BITS)
+            found.append(_rows(question, inputs, _forecast(question, inputs) + residual))
+    return stacked(found)
+
+
+def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array]:
+    """Return regressors, shape (m, R), and residual of the rows that are alone in a bin."""
+    assert question.edges is not None
+    weight, first = scores[..., 0], scores[..., 1]
+    is_told = (weight > _NEAR) & (weight < 1.0 + _NEAR) & (np.abs(first) > _LEAST)
+    values = scores[..., 2:] / np.where(is_told, first, 1.0)[..., None]
+    is_told &= ((values > -_NEAR) & (values < 1.0 + _NEAR)).all(axis=-1)
+    for place, feature in enumerate(question.features):
+        if feature in question.regressors:
+            own, edges = values[:, place, :, question.regressors.index(feature)], question.edges[feature]
+            is_told[:, place] &= (own > edges[:-1] - _NEAR) & (own < edges[1:] + _NEAR)
+    # Squared weights times [1, x] are told of four bins together: they must be those of the rows taken to be alone.
+    made = np.where(is_told, weight * weight, 0.0)[..., None] * np.concatenate(
+        [np.ones_like(values[..., :1]), values], -1
+    )
+    made = made.reshape(*means.shape[:3], GROUP, means.shape[3]).sum(axis=3)
+    is_right = (np.abs(made - means) < _NEAR).all(axis=-1)
+    is_told &= np.repeat(is_right, GROUP, axis=-1) | (weight == 1.0)
+    return values[is_told], (first / np.where(is_told, weight, 1.0))[is_told]
+
+
+def _forecast(question: Question, inputs: Array) -> Array:
+    """Return what the question's model says of rows, shape (m,); NaN where it asks for an input that is not told."""
+    assert question.coefficients is not None
+    scaled = np.full((question.n_features, len(inputs)), np.nan)
+    scaled[list(question.regressors)] = inputs.T
+    reached = degrees(question.tree, scaled)
+    lines = zip(question.tree.leaves, question.coefficients, strict=True)
+    told: Array = sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
+    return told
+
+
+def _rows(question: Question, inputs: Array, target: Array) -> Rows:
+    """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
+    found = np.full((len(inputs), question.n_features + 1), np.nan)
+    found[:, [*question.regressors, question.n_features]] = np.column_stack([inputs, target])
+    return found[~((target < -_NEAR) | (target > 1.0 + _NEAR))]
+
+
+# --- spans ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Sums over some rows of the products of [1, x], shape (k, k), and of these with target or residual, shape (k,)."""
+
+    question: Question
+    gram: Array
+    right: Array | None = None
+    of_residual: bool = False
+
+    def target(self, row: Array) -> float:
+        """Return the target of one of the rows, shape (k,), that the sums are of."""
+        assert self.right is not None
+        direction = np.linalg.pinv(self.gram, rcond=1e-9, hermitian=True) @ row
+        weight = 1.0 / float(row @ direction)
+        value = float(weight * direction @ self.right) / float(np.sqrt(max(weight, 1e-12)))
+        return value + float(_forecast(self.question, row[None, 1:])[0]) if self.of_residual else value
+
+
+def spans(*seen: View) -> Rows:
+    """Return the row of each group of one row, and of each two groups of few rows whose spans meet in one line."""
+    few: dict[bytes, tuple[_Group, Array]] = {}
+    lines = []
+    for group in (each for view in seen for each in _groups(view)):
+        values, vectors = np.linalg.eigh(group.gram)
+        kept = values > max(len(values) * 2.0**-GRID_BITS, 1e-9 * values[-1])
+        if not 0 < kept.sum() < len(values):
+            continue
+        basis = vectors[:, kept]
+        if kept.sum() == 1:
+            lines.append(basis.T)
+        if len(few) < MOST_GROUPS * len(seen):
+            few.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), (group, basis))
+    bases = [basis for _, basis in few.values() if basis.shape[1] > 1]
+    found = np.concatenate([*lines, *([meeting(bases)] if bases else [])]) if few else np.empty((0, 1))
+    found = found[np.abs(found[:, 0]) > 1e-6]
+    found /= found[:, :1]
+    told = sorted((each for each in few.values() if each[0].right is not None), key=lambda each: each[1].shape[1])
+    rows = []
+    for row in found[((found > -_NEAR) & (found < 1.0 + _NEAR)).all(axis=1)]:
+        for group, basis in told:
+            if np.abs(row - basis @ (basis.T @ row)).max() < _NEAR:
+                rows.append(_rows(group.question, row[None, 1:], np.array([group.target(row)])))
+                break
+    return stacked(rows)
+
+
+def _groups(view: View) -> Iterator[_Group]:
+    """Yield the groups that the questions of a view are about, and those that follow."""
+    for question, memory, sums in _replayed(view):
+        yield from _joint(question, memory) if question.kind == "bins" else _sides(question, memory, sums)
+
+
+def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
+    """Yield the questions after the first, what is known of the joint fit then, as the server keeps it, and answers."""
+    scan: Sums = {}
+    memory: dict[str, Any] = {}
+    for task, sums in view:
+        if task.kind == SUPPORT:
+            continue
+        question = read_task(task)
+        if question.kind == "scan":
+            scan, memory = sums, {}
+            continue
+        if not scan:
+            continue
+        if not memory:
+            columns = [0, *(feature + 1 for feature in question.regressors)]
+            full = unpack_symmetric(scan["gram"], question.n_features + 2)
+            memory = {
+                "leaves": [0],
+                "pairs": np.zeros((1, 2), dtype=np.int64),
+                "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
+                "target": full[:, [*columns, question.n_features + 1], question.n_features + 1][:, None],
+            }
+        if question.latest:
+            memory = taken_in(question, memory, dict(sums))
+        yield question, memory, sums
+
+
+def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[_Group]:
+    """Yield training rows and those held out of each pair of leaves, with the target where both are the same."""
+    grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
+    rights = memory["target"][:, :, : question.columns].astype(np.float64) * SCALE
+    place = {leaf: at for at, leaf in enumerate(memory["leaves"])}
+    for part in (0, 1):
+        for (i, j), gram in zip(memory["pairs"].tolist(), grams[part], strict=True):
+            yield _Group(question, gram, rights[part, place[i]] if i == j else None)
+
+
+def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterator[_Group]:
+    """Yield both sides of each ramp."""
+    squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
+    scores = sums["scores"][:, : question.columns].astype(np.float64) * SCALE
+    pairs = memory["pairs"].tolist()
+    for (leaf, _), (lower, both), right in zip(question.candidates, squares, scores, strict=True):
+        yield _Group(question, lower, right, of_residual=True)
+        if [leaf, leaf] in pairs:
+            own = memory["gram"][0, pairs.index([leaf, leaf])].astype(np.float64) * SCALE
+            yield _Group(question, unpack_symmetric(own, question.columns) - 2.0 * both - lower)
+
+
+# --- trees ----------------------------------------------------------------------------------------------------------
+
+
+def leaf_means(view: View) -> Rows:
+    """Return the mean row of each leaf, once for each row that it holds by weight; see `trees`."""
+    found: Rows = np.empty((0, 0))
+    for question, memory, _ in _replayed(view):
+        grams = unpack_symmetric(memory["gram"][0].astype(np.float64) * SCALE, question.columns)
+        pairs, rows = memory["pairs"].tolist(), []
+        for place, leaf in enumerate(memory["leaves"]):
+            weight = sum(gram[0, 0] for pair, gram in zip(pairs, grams, strict=True) if leaf in pair)
+            own = grams[pairs.index([leaf, leaf])][0]
+            if own[0] > 2.0**-GRID_BITS:
+                target = float(memory["target"][0, place, 0]) * SCALE / weight
+                row = _rows(question, own[None, 1:] / own[0], np.array([target]))
+                rows.append(np.repeat(row, max(1, round(weight)), axis=0))
+        found = np.concatenate(rows) if rows else found
+    return found
