@@ -57,6 +57,7 @@ class RunOptions(CoordinatorOptions):
     gather_agents: int
     gather_timeout: float
     without: tuple[str, ...]
+    readmit: tuple[str, ...]
     max_rows_each: int | None
     features: str | None
     target: str | None
@@ -101,6 +102,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "seed": options.seed,
         "max_rows_each": options.max_rows_each,
         "without": list(options.without),
+        "readmit": list(options.readmit),
     }
     terms = {
         name: given for name, given in (("floor", options.floor), ("company", options.company)) if given is not None

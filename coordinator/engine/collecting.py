@@ -25,6 +25,19 @@ MASKED = "masked"
 """Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
 
 
+class ImpossibleSumError(RunFailedError):
+    """The answers of one group do not add up to what vehicles can have.
+
+    Attributes
+    ----------
+    group : int
+    """
+
+    def __init__(self, group: int, detail: str) -> None:
+        super().__init__(f"impossible-sum: {detail}")
+        self.group = group
+
+
 class Collecting(Protocol):
     """What `learning` needs to know about answers."""
 
@@ -93,8 +106,9 @@ class Privately:
 
         Raises
         ------
+        ImpossibleSumError
         RunFailedError
-            ``impossible-sum``, ``no-rows`` or ``too-many-rows``, with the group.
+            ``no-rows`` or ``too-many-rows``.
         """
         layout = self.layout(task)
         sums = []
@@ -106,10 +120,11 @@ class Privately:
                 self._check_rows(total.rows)
                 self.server.check(task, total)
             except (PrivacyError, ContributionError) as fault:
-                raise RunFailedError(
-                    f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
-                    f"can have ({fault}): one of them is false or of other software"
-                ) from fault
+                detail = (
+                    f"the {len(words)} answers of group {edition.group} do not add up to what vehicles can have "
+                    f"({fault}): one of them is false or of other software"
+                )
+                raise ImpossibleSumError(edition.group, detail) from fault
             sums.append(replace(total, agent=f"group-{edition.group}"))
         rows = sum(each.rows for each in sums)
         if not rows:
