@@ -1,4 +1,4 @@
-"""`run start --wait` of a private run whose model stayed a candidate: no vehicle tried it, and it fails as others do."""
+"""`run start --wait` of a private run whose model stayed a candidate, which no vehicle tried: it fails as others do."""
 
 from __future__ import annotations
 
