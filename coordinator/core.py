@@ -53,6 +53,7 @@ from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
 from coordinator.runs.directory import Runs
+from coordinator.runs.earlier import former, quarantined
 from coordinator.runs.effects import EffectHandler
 from coordinator.runs.observer import Observer, place
 from coordinator.runs.outages import Outages
@@ -265,13 +266,24 @@ class Coordinator:
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         if spec.private is not None:
-            start = replace(start, champion=self.models.champion(spec.model), former=self.runs.former())
+            start = self._private_start(start)
         self._apply([(spec.run, start)])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
         _log.info("run-started", run=spec.run, scheme=spec.scheme, participation=spec.participation, **where)
         self.metrics["runs.started"] += 1
         return spec.run
+
+    def _private_start(self, start: Start) -> Start:
+        """Return the start of a private run, with what earlier ones mean for it."""
+        spec, documents = start.spec, self.runs.private_past()
+        without = tuple(sorted({*spec.without, *quarantined(documents, spec.readmit)}))
+        return replace(
+            start,
+            spec=spec.model_copy(update={"without": without}),
+            champion=self.models.champion(spec.model),
+            former=former(documents),
+        )
 
     def cancel(self, run: str, reason: str = "cancelled by an operator") -> None:
         """End a live run; a run that has ended stays as it is. Raises NotFoundError when there is no such run."""

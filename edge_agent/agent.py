@@ -59,7 +59,7 @@ from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.private.chain import SCORES_SCHEME
+from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME
 from schemas import codec
 from schemas.errors import WireError
 from schemas.messages import ModelPointer, Trial
@@ -208,7 +208,7 @@ class Agent:
         self._online = False
         self.session = SessionState(
             agent=config.id,
-            schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, SCORES_SCHEME}),
+            schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, PAIRS_SCHEME, SCORES_SCHEME}),
             timing=config.timing,
             seed=int.from_bytes(codec.digest_of(self._identity.own).encode()[:8], "big"),
             now=clock(),

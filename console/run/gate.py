@@ -43,6 +43,20 @@ def after_gate(api: Coordinator, model: dict[str, Any], *, as_json: bool, patien
     return follow_rollout(api, model["name"], trial["rollout"], as_json=as_json, patience=patience)
 
 
+def refused_from_sums(api: Coordinator, model: dict[str, Any], patience: float) -> str:
+    """Return why the model of a private run stayed a candidate, in one line; empty: it did not.
+
+    No vehicle tries it: the run's summed scores decide as it ends.
+    """
+    name, version = model["name"], model["version"]
+    with progress("asking what became of the model") as work:
+        history = patiently(api, lambda: api.get(f"/api/models/{name}/history"), patience, work)
+    if (history["candidate"] or {}).get("version") != version:
+        return ""
+    reasons = [each.get("reason", "") for each in history["decisions"] if each.get("version") == version]
+    return _stayed(name, version, reasons[-1] if reasons else "")
+
+
 def is_waiting(trial: dict[str, Any] | None) -> bool:
     """Whether a version did not pass the gate, and waits for an operator."""
     return trial is not None and bool(trial["plan"].get("gate")) and trial["phase"] in {"rolled-back", "stopped"}
@@ -60,14 +74,18 @@ def in_words(trial: dict[str, Any]) -> str:
     if trial["phase"] == "promoted":
         return f"{label} is current: {reason}"
     if is_waiting(trial):
-        rows = "Rows for scoring: a column split with train and test. " if "no test rows" in reason else ""
-        return (
-            f"{label} did not pass the gate, it stayed a candidate: {reason}. {rows}Make it current all the same: "
-            f"glassfleet model promote {name} {version} --reason TEXT"
-        )
+        return _stayed(name, version, reason)
     if trial["phase"] not in ROLLOUT_ENDED:
         return f"{label} is being tried: glassfleet rollout status {name} --wait"
     return f"{label} is not current: {trial['phase']}" + (f" ({reason})" if reason else "")
+
+
+def _stayed(name: str, version: int, reason: str) -> str:
+    rows = "Rows for scoring: a column split with train and test. " if "no test rows" in reason else ""
+    return (
+        f"{name} v{version} did not pass the gate, it stayed a candidate: {reason}. {rows}Make it current all the "
+        f"same: glassfleet model promote {name} {version} --reason TEXT"
+    )
 
 
 def rollout_lines(trial: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from console.run.follow import (
     posted,
     private_lines,
 )
-from console.run.gate import after_gate, in_words, is_waiting, rollout_of
+from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.tables import printable
@@ -97,6 +97,10 @@ def run() -> None:
 @click.option(
     "--without", multiple=True, metavar="ID", help="Never ask this vehicle; repeatable. The model's record says so."
 )
+@click.option(
+    "--readmit", multiple=True, metavar="ID",
+    help="With --private: let this vehicle take part again, which gave false answers in an earlier run; repeatable.",
+)  # fmt: skip
 @click.option(
     "--max-rows-each", type=click.IntRange(min=1), metavar="N",
     help="At most so many rows of each vehicle count. Default: five times the median, from five vehicles on.",
@@ -249,13 +253,21 @@ def _finish(api: Coordinator, run_id: str, *, as_json: bool, patience: float) ->
         print_json({**status, "rollout": result})
     elif result is not None and not is_waiting(result):
         click.echo(in_words(result))
-    name, outcome = status.get("run"), status.get("outcome")
-    if outcome == "finished" and status.get("model") is None:
+    _check_end(api, status, result, patience)
+
+
+def _check_end(api: Coordinator, status: dict[str, Any], result: dict[str, Any] | None, patience: float) -> None:
+    """Raise RunFailedError unless the run brought a model that did not stay a candidate."""
+    name, outcome, model = status.get("run"), status.get("outcome"), status.get("model")
+    if outcome == "finished" and model is None:
         raise RunFailedError(f"run {name} finished, but its model is not published: see the coordinator's log")
     if outcome != "finished":
         raise RunFailedError(f"run {name} {outcome}: {status.get('reason') or 'no reason given'}")
     if result is not None and is_waiting(result):
         raise RunFailedError(in_words(result))
+    is_private = (status.get("spec") or {}).get("private") is not None
+    if is_private and model is not None and (why := refused_from_sums(api, model, patience)):
+        raise RunFailedError(why)
 
 
 def _tell_notes(status: dict[str, Any], before: dict[str, Any] | None = None) -> None:

@@ -58,6 +58,7 @@ class RunOptions(CoordinatorOptions):
     gather_agents: int
     gather_timeout: float
     without: tuple[str, ...]
+    readmit: tuple[str, ...]
     max_rows_each: int | None
     features: str | None
     target: str | None
@@ -102,6 +103,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "seed": options.seed,
         "max_rows_each": options.max_rows_each,
         "without": list(options.without),
+        "readmit": list(options.readmit),
     }
     asked = {"floor": options.floor, "company": options.company, "support": options.support}
     terms = {name: given for name, given in asked.items() if given is not None}

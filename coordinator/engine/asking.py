@@ -55,6 +55,8 @@ def wanted(state: RunState) -> int:
 
 def quorum(state: RunState, current: Round) -> int:
     """Return how many answers the open round needs."""
+    if state.phase == "checking":
+        return 1
     return learning.share(state.spec.policy.min_agents, state.founders if state.is_fixed else len(current.asked))
 
 

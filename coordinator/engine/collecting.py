@@ -7,6 +7,7 @@ edition add up to the sum of what they hide; that sum is what the server half ge
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -23,6 +24,19 @@ from schemas.errors import RunFailedError
 
 MASKED = "masked"
 """Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
+
+
+class ImpossibleSumError(RunFailedError):
+    """The answers of one group do not add up to what vehicles can have.
+
+    Attributes
+    ----------
+    group : int
+    """
+
+    def __init__(self, group: int, detail: str) -> None:
+        super().__init__(f"impossible-sum: {detail}")
+        self.group = group
 
 
 class Collecting(Protocol):
@@ -96,8 +110,9 @@ class Privately:
 
         Raises
         ------
+        ImpossibleSumError
         RunFailedError
-            ``impossible-sum``, ``no-rows`` or ``too-many-rows``, with the group.
+            ``no-rows`` or ``too-many-rows``.
         """
         layout = self.layout(task)
         sums = []
@@ -109,10 +124,11 @@ class Privately:
                 self._check_rows(total.rows)
                 self.server.check(task, total)
             except (PrivacyError, ContributionError) as fault:
-                raise RunFailedError(
-                    f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
-                    f"can have ({fault}): one of them is false or of other software"
-                ) from fault
+                detail = (
+                    f"the {len(words)} answers of group {edition.group} do not add up to what vehicles can have "
+                    f"({fault}): one of them is false or of other software"
+                )
+                raise ImpossibleSumError(edition.group, detail) from fault
             former = tuple(
                 told for (group, number, _), told in self.counted_rows.items()
                 if group == edition.group and number < edition.number
@@ -180,10 +196,11 @@ def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> Cou
     for level in levels:
         answers = store.get(level.digest, {}) if level.task.kind == SUPPORT else {}
         for edition in collecting.editions:
-            if answers and all(member in answers for member in edition.members):
-                (told,) = replace(collecting, editions=(edition,), counted_rows={}).collect(
-                    level.task, edition.members, answers
-                )
+            if not answers or not all(member in answers for member in edition.members):
+                continue
+            alone = replace(collecting, editions=(edition,), counted_rows={})
+            with suppress(ImpossibleSumError):  # a false answer hides the others as a mask does
+                (told,) = alone.collect(level.task, edition.members, answers)
                 found[edition.group, edition.number, level.task.digest] = (level.task, told)
     return found
 

@@ -72,7 +72,7 @@ class Draft:
         if self.state.open is not None:
             self.record(())
         reason = f"{cause}: {detail}" if phase == "failed" else detail
-        if self.state.phase == "scoring":
+        if self.state.phase in ("checking", "scoring"):
             self.update(levels=self.state.levels[:-1])
             if phase == "finished" and not self.state.scores:
                 self.update(scores={"missing": f"{cause}: {detail}"[:400]})
@@ -144,7 +144,7 @@ def groups_of(state: RunState) -> tuple[Group, ...]:
     """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
     return tuple(
         Group(edition, question, tuple(state.sealed[each.agent] for each in edition.roster.founders))
-        for edition, question in zip(state.editions, state.levels[-1].questions, strict=False)
+        for edition, question in zip(state.asked_editions, state.levels[-1].questions, strict=False)
     )
 
 

@@ -30,11 +30,14 @@ class SchemeFaultError(Exception):
     ----------
     cause : str
         The named end: one of ``table.SCHEME_ENDS``.
+    group : int or None
+        Private runs: whose answers do not add up.
     """
 
-    def __init__(self, detail: str, cause: str = "scheme-error") -> None:
+    def __init__(self, detail: str, cause: str = "scheme-error", group: int | None = None) -> None:
         super().__init__(detail)
         self.cause = cause
+        self.group = group
 
 
 class Learner(Protocol):
@@ -193,5 +196,5 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
     # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.
     cause, _, detail = str(fault).partition(":")
     if cause in SCHEME_ENDS:
-        return SchemeFaultError(detail.strip()[:400], cause)
+        return SchemeFaultError(detail.strip()[:400], cause, getattr(fault, "group", None))
     return SchemeFaultError(str(fault)[:400], "no-model")

@@ -17,8 +17,9 @@ until it returns a model. Four ideas keep that simple when agents vanish, lag, r
 
 Phases: `gathering` agents, finding the `domain`, `recruiting` (cohort participation's first statistics round, which
 fixes the cohort), `learning`; then `finished`, `failed` or `cancelled`. A private run begins with `pairing`, which
-fixes the cohort, and ends with `scoring`: the model is learned, and its scores are asked for. `table.TABLE` lists every
-move between them.
+fixes the cohort, and ends with `scoring`: the model is learned, and its scores are asked for. Where a group's answers
+do not add up, it is in `checking`: the group is asked whose masks fit whose. `table.TABLE` lists every move between
+them.
 
 Rounds come in two sorts. *Open to all* (domain, recruiting, elastic learning without a sample): every agent that can
 answer may, agents that come up while it is open are waited for too, and agents that missed their last deadline and have
@@ -51,7 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -66,6 +67,7 @@ from coordinator.specification.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DISCOVERY
 from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.pairs import PAIRS
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Server, private_parameters
 from schemas.errors import UsageError
@@ -167,6 +169,8 @@ class Engine:
             return server, parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             return SCORES.server, scoring.asked(state)
+        if state.phase == "checking":
+            return cast("Server", PAIRS), None  # of its server half only `layout` is used
         return scheme.server, state.parameters
 
     def terms(self, state: RunState) -> Terms:
@@ -188,11 +192,11 @@ class Engine:
         if not state.editions:
             return Openly()
         server, parameters = self.server(state)
-        special: Mapping[str, Any] = {"domain": DISCOVERY, "scoring": SCORES}
+        special: Mapping[str, Any] = {"domain": DISCOVERY, "checking": PAIRS, "scoring": SCORES}
         scheme: Any = special.get(state.phase) or self.lookup(state.spec.scheme)
         limit = getattr(server, "max_rows", None)
         most = None if limit is None else int(limit(parameters))
-        return Privately(state.editions, scheme, server, most, state.counted_rows)
+        return Privately(state.asked_editions, scheme, server, most, state.counted_rows)
 
 
 def _take(draft: Draft, event: events.Event) -> None:

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from coordinator.engine import asking, learning, pairing, scoring
-from coordinator.engine.collecting import Privately, carried, counted, shrink
+from coordinator.engine.collecting import MASKED, Privately, carried, counted, shrink
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import Restarted
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
+from glassfleet.private import pairs
 from glassfleet.private.groups import Edition, next_edition
+from glassfleet.private.layout import layout_of
+from glassfleet.private.masks import question_digest
 from glassfleet.scheme import Server
 
 REFUSED = "refused: "
@@ -164,7 +167,40 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
             return
         _count_round(draft, server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
     except SchemeFaultError as fault:
-        draft.move(fault.cause, str(fault))
+        if fault.group is None or draft.state.phase == "scoring":
+            draft.move(fault.cause, str(fault))
+        else:
+            _ask_pairs(draft, fault.group, str(fault))
+
+
+def _ask_pairs(draft: Draft, group: int, why: str) -> None:
+    """Ask the members of a group whose answers do not add up whose masks fit whose."""
+    draft.move("does-not-add-up")
+    levels = draft.state.levels
+    edition = next(each for each in draft.state.editions if each.group == group)
+    task = pairs.task_of(edition)
+    question = question_digest(edition, task.digest, layout_of(pairs.PAIRS, task).digest)
+    draft.update(levels=(*levels, Level(len(levels) + 1, {"why": why}, task, question, (question,))))
+    _open(draft)
+
+
+def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]) -> None:
+    """Go on without those whose masks fit nobody's; if there are none, without the group."""
+    state, level = draft.state, draft.state.levels[-1]
+    [edition] = state.asked_editions
+    answers = {agent: stored.contribution for agent, stored in state.store[level.digest].items()}
+    words = {agent: given.sums[MASKED] for agent, given in answers.items() if given is not None}
+    found = pairs.judged(edition, words)
+    draft.move("checked")
+    draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *found.false))
+    why = str(level.state["why"])
+    lost = {agent: dropped.get(agent, "deadline") for agent in edition.members if agent not in members}
+    lost |= dict.fromkeys(found.false, f"{pairs.FALSE}: its masks fit nobody's")
+    if not lost:
+        unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in found.unclear[:3])
+        why += f"; {unclear or 'all of them answer a check of pairs rightly'}"
+        lost = dict.fromkeys(edition.members, f"impossible-sum: the answers of group {edition.group} do not add up")
+    _go_on_without(draft, lost, ("impossible-sum", why))
 
 
 def _paired(draft: Draft, members: tuple[str, ...]) -> None:
@@ -227,6 +263,8 @@ def _count_round(draft: Draft, server: Server, members: tuple[str, ...], dropped
         draft.move("cohort-fixed")
         draft.update(cohort=members, founders=len(members))
         _grown(draft, learning.grow(server, state.levels, members, state.store, draft.collecting(state)), "counted")
+    elif state.phase == "checking":
+        _count_pairs(draft, members, dropped)
     elif state.phase == "scoring":
         _count_scores(draft, server, members, dropped)
     elif state.is_fixed:
@@ -270,30 +308,49 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
     """Count a round of a fixed cohort; who did not answer is lost, and the run is evaluated without it."""
     state = draft.state
     lost = {agent: dropped.get(agent, "deadline") for agent in state.cohort if agent not in members}
+    if lost:
+        _go_on_without(draft, lost)
+    else:
+        growth = learning.grow(server, state.levels, members, state.store, draft.collecting(state))
+        _grown(draft, growth, "counted")
+
+
+def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | None = None) -> None:
+    """Take members of a fixed cohort out, and in private runs those who must go with them; evaluate the run again.
+
+    Parameters
+    ----------
+    draft : Draft
+    lost : dict of str to str
+        Why, by agent.
+    end : tuple of (str, str) or None
+        Cause and detail of the end if too few are left; None: what is missing says it.
+    """
+    state = draft.state
     collecting = draft.collecting(state)
-    if not lost:
-        _grown(draft, learning.grow(server, state.levels, members, state.store, collecting), "counted")
-        return
+    server, _ = draft.server(state)
     if isinstance(collecting, Privately):
         hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
         lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
         editions, lost = shrink(state.editions, lost, _away(state), state.held)
-        members = tuple(member for member in members if member not in lost)
         draft.update(counted_rows=counted(collecting, state.levels, state.store))
         _regroup(draft, editions)
         if not editions:
             detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"
-            draft.move("too-few-for-privacy", detail + asking.why_not(lost))
+            cause, detail = end or ("too-few-for-privacy", detail)
+            draft.move(cause, detail + asking.why_not(lost))
             return
         after = draft.collecting(draft.state)
         assert isinstance(after, Privately)
         draft.update(store=carried(collecting, after, [level.task for level in state.levels], state.store))
         collecting = after
+    members = tuple(member for member in state.cohort if member not in lost)
     draft.update(cohort=members, lost={**state.lost, **lost})
     quorum = learning.share(state.spec.policy.min_agents, state.founders)
     if len(members) < quorum:  # some went as company
         detail = f"{len(members)} members are left of the {quorum} that must answer"
-        draft.move("quorum-not-met", detail + asking.why_not(lost))
+        cause, detail = end or ("quorum-not-met", detail)
+        draft.move(cause, detail + asking.why_not(lost))
         return
     growth = learning.grow(server, learning.root(state.levels, collecting), members, draft.state.store, collecting)
     course = [level.digest for level in growth.levels]

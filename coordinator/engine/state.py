@@ -14,7 +14,16 @@ from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
 Phase = Literal[
-    "gathering", "pairing", "domain", "recruiting", "learning", "scoring", "finished", "failed", "cancelled"
+    "gathering",
+    "pairing",
+    "domain",
+    "recruiting",
+    "learning",
+    "checking",
+    "scoring",
+    "finished",
+    "failed",
+    "cancelled",
 ]
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
@@ -256,6 +265,8 @@ class RunState:
         Private runs: what protected the answers that the model rests on, see `rounds`; empty before it is learned.
     scores : Mapping
         Private runs: the fleet's test scores (`glassfleet.private.scores`), or ``missing``: why there are none.
+    false_answers : tuple of str
+        Private runs: vehicles whose answers fitted with nobody's, see `glassfleet.private.pairs`.
     silent : frozenset of str
         Agents that missed their last deadline and have not been heard since: rounds do not wait for them.
     open : Round or None
@@ -301,6 +312,7 @@ class RunState:
     champion: Mapping[str, Any] | None = None
     private: Mapping[str, Value] = field(default_factory=dict)
     scores: Mapping[str, Value] = field(default_factory=dict)
+    false_answers: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     open: Round | None = None
     without_broker: float = 0.0
@@ -321,15 +333,22 @@ class RunState:
     def is_fixed(self) -> bool:
         """Whether a cohort is fixed: only its members count from here on."""
         if self.spec.private is not None:
-            return self.phase in ("domain", "learning", "scoring")
+            return self.phase in ("domain", "learning", "checking", "scoring")
         return self.phase == "learning" and self.spec.participation == "cohort"
 
     @property
     def waited_for(self) -> tuple[str, ...]:
-        """The fixed cohort; when a private run is scored, those of it who still take part, in the order of id."""
-        if self.phase != "scoring":
+        """The fixed cohort; while a private run is scored or checked, those of it who are asked, in the order of id."""
+        if self.phase not in ("scoring", "checking"):
             return self.cohort
-        return tuple(sorted(agent for edition in self.editions for agent in edition.members))
+        return tuple(sorted(agent for edition in self.asked_editions for agent in edition.members))
+
+    @property
+    def asked_editions(self) -> tuple[Edition, ...]:
+        """Private runs: the groups that are asked now; one alone while its pairs are checked."""
+        if self.phase != "checking":
+            return self.editions
+        return tuple(each for each in self.editions if each.group == self.levels[-1].task.body["group"])
 
     @property
     def run(self) -> str:

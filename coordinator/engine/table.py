@@ -14,7 +14,7 @@ SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",
     "too-many-rows": "more rows than the exact sums are good for",
     "no-classes": "a class target of which no vehicle could tell a label",
-    "impossible-sum": "private runs: the answers of a group do not add up to what vehicles can have",
+    "impossible-sum": "private runs: the answers of a group do not add up to what vehicles can have, and without it too few are left",
     "no-model": "the scheme says that a model cannot be learned from these answers",
     "scheme-error": "the scheme's server half raised or repeated a task",
 }
@@ -40,6 +40,10 @@ def _searches_privately(state: RunState) -> bool:
 
 def _cohort(state: RunState) -> bool:
     return state.spec.participation == "cohort"
+
+
+def _has_no_domain(state: RunState) -> bool:
+    return state.domain is None
 
 
 def _recruits(state: RunState) -> bool:
@@ -68,13 +72,19 @@ TABLE = Table(
     Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently", "Restarted, " + _OPEN),
     Transition("learning", "model-done", "scoring", "the scheme returned its model; private run", _OPEN, _private),
     Transition("learning", "model-done", "finished", "the scheme returned its model", _PUBLISH),
+    *(
+        Transition(source, "does-not-add-up", "checking", "private run: the answers of a group cannot be true; it is asked whose masks fit whose", _OPEN)
+        for source in ("domain", "learning")
+    ),
+    Transition("checking", "checked", "domain", "it goes on without those whose masks fit nobody's, or without the group; the domain was being found", _OPEN + ", or an end", _has_no_domain),
+    Transition("checking", "checked", "learning", "the same; while it learned", _OPEN + ", or an end"),
     Transition("scoring", "replayed", "scoring", "members were lost, the first time: the smaller groups are asked", _OPEN),
     Transition("scoring", "scored", "finished", "the groups' scores are there", _PUBLISH),
     Transition("scoring", "lost-again", "finished", "members were lost once more: the model has no scores", _PUBLISH),
     Transition("learning", "too-many-restarts", "failed", "more than `max_restarts` replays changed the course", _END),
     *(
         transition
-        for source in ("pairing", "domain", "recruiting", "learning")
+        for source in ("pairing", "domain", "recruiting", "learning", "checking")
         for transition in (
             Transition(source, "extended", source, "deadline without quorum, extensions left", "OpenRound (next attempt)"),
             Transition(source, "quorum-not-met", "failed", "deadline without quorum, or nobody is left to wait for, or everybody who could answer refuses", _END),
@@ -103,6 +113,6 @@ TABLE = Table(
     ),
     *(
         Transition(source, "cancelled", "cancelled", "an operator cancels", _END)
-        for source in ("gathering", "pairing", "domain", "recruiting", "learning", "scoring")
+        for source in ("gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring")
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from coordinator.engine import Engine, Former, Offer, RunState, Waiting, gives_up_at, waiting
+from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
 from coordinator.engine.counters import Counters
 from coordinator.journal.port import Entry, Journal
 from coordinator.runs.observer import place
@@ -31,12 +31,8 @@ _log = structlog.get_logger("coordinator")
 T = TypeVar("T")
 
 
-FORMER_RUNS = 16
-"""So many earlier private runs are looked at when vehicles are paired. A vehicle joins four over the same rows, unless
-its owner allows more."""
-
 LOOKED_BACK = 200
-"""Among so many runs that ended: each one's document is read."""
+"""Among so many ended runs earlier private ones are looked for: each one's document is read."""
 
 
 @dataclass(frozen=True)
@@ -250,15 +246,10 @@ class Runs:
             raise NotFoundError(f"no run {run!r}")
         return document
 
-    def former(self) -> tuple[Former, ...]:
-        """Return the newest private runs that have ended, the newest first: their vehicles remember them."""
-        found = []
-        for run in islice(reversed(self.past), LOOKED_BACK):
-            document = self.document(run)
-            if document.get("editions"):
-                editions = tuple(frozenset(members) for members in document["editions"])
-                found.append(Former(document["spec"]["nonce"], editions))
-        return tuple(found[:FORMER_RUNS])
+    def private_past(self) -> list[dict[str, Any]]:
+        """Return the documents of private runs among the last `LOOKED_BACK` that have ended, the newest first."""
+        documents = [self.document(run) for run in islice(reversed(self.past), LOOKED_BACK)]
+        return [document for document in documents if document["spec"].get("private") is not None]
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
         started = known.started.get(state.run, self.wall())

@@ -55,7 +55,7 @@ def run_document(
         "nullified": state.nullified,
         "joined_bins": state.joined_bins,
         "max_rows_each": state.max_rows_each or None,
-        "notes": in_words(state.guard, state.max_rows_each),
+        "notes": [*in_words(state.guard, state.max_rows_each), *map(_quarantine, state.false_answers)],
         "rows": {agent: rows for agent, (rows, _) in sorted(state.frozen.items())},
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],
@@ -65,6 +65,7 @@ def run_document(
         "summary": plain(state.summary),
         "private": plain(state.private),
         "editions": [list(members) for members in state.summed],
+        "false_answers": list(state.false_answers),
         "scores": plain(state.scores),
         "agents": _agents(state),
     }
@@ -112,6 +113,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "summary": {},
         "private": {},
         "editions": [],
+        "false_answers": [],
         "scores": {},
         "agents": {},
     }
@@ -155,6 +157,13 @@ def time_in_words(time: float, now: float) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == today.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _quarantine(agent: str) -> str:
+    return (
+        f"{agent} gave false answers, its masks fit nobody's: later private runs leave it out, until one is started "
+        f"with --readmit {agent}"
+    )
+
+
 def _iso(time: float) -> str:
     return datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="milliseconds")
 
@@ -186,8 +195,9 @@ def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
     if not state.levels:
         return {}
     try:
-        if state.phase == "scoring":  # the model is learned: it is what has grown
-            state = replace(state, phase="learning", levels=state.levels[:-1])
+        if state.phase in ("checking", "scoring"):  # what was learned before is what has grown
+            is_searching = state.domain is None
+            state = replace(state, phase="domain" if is_searching else "learning", levels=state.levels[:-1])
         server, _ = engine.server(state)
         progress = getattr(server, "progress", None)
         return {} if progress is None else dict(plain(dict(progress(state.levels[-1].state))))

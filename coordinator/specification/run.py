@@ -190,6 +190,8 @@ class RunSpec(BaseModel):
         five times the median, from five vehicles on.
     without : tuple of str
         Vehicles that are never asked.
+    readmit : tuple of str
+        Vehicles that gave false answers in an earlier private run and may take part again.
     seed : int
         For everything random on the server side (sampling, the scheme's own), 0 to 2^32 - 1.
     nonce : str
@@ -220,6 +222,7 @@ class RunSpec(BaseModel):
     memory: Memory | None = None
     max_rows_each: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     without: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
+    readmit: Annotated[tuple[Id, ...], Field(max_length=10_000)] = ()
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     guarded: bool = False
     nonce: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
@@ -267,6 +270,10 @@ class RunSpec(BaseModel):
                 "the model of a private run is not tried in stages, as no vehicle tells its own scores: leave rollout "
                 "out; the fleet's summed scores decide"
             )
+        if self.private is None and self.readmit:
+            raise ValueError("readmit is for private runs: others leave nobody out by themselves")
+        if both := sorted(set(self.readmit) & set(self.without)):
+            raise ValueError(f"{both[0]!r} cannot be both in readmit and in without")
         if self.private is not None and (self.policy.sample is not None or self.max_rows_each is not None):
             raise ValueError("a private run takes no sample, and cannot limit the rows of a vehicle")
         if self.parameters.get("support"):

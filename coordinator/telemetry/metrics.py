@@ -305,7 +305,7 @@ class Metrics(Observer, Collector):
         tallies = dict(core.metrics)
         messages, size, dropped = self._queue()
         runs = {
-            **dict.fromkeys(("gathering", "pairing", "domain", "recruiting", "learning", "scoring"), 0),
+            **dict.fromkeys(("gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring"), 0),
             **core.runs.phases(),
         }
         agents = {"up": 0, "down": 0, **core.fleet.counts()}

@@ -20,6 +20,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
+from glassfleet.private.pairs import PAIRS
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Client, Contribution, Task, cost_of
 from schemas.envelope import Envelope
@@ -110,7 +111,7 @@ class Answerer:
         TaskError
             The task cannot be read, or takes longer than this vehicle allows, however fast it computes.
         """
-        if task.scheme == PRIVATE:
+        if task.scheme in {PRIVATE, PAIRS.name}:
             return True
         if task.scheme == SCORES.name:
             return snapshot.data.X.size <= LIGHT_CELLS
@@ -131,6 +132,8 @@ class Answerer:
         task, digest = Task.from_value(request.task), request.task_digest
         if task.scheme == PRIVATE:
             return self._private.announce(run, digest, task, snapshot)
+        if task.scheme == PAIRS.name and request.private is not None:
+            return self._private.masked(run, request, snapshot, None)
         if task.scheme == SCORES.name:
             given = self._score(task, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
             return self.body(run, request, snapshot, {"rows": given.rows, "contribution": given.to_value()})

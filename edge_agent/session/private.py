@@ -25,6 +25,7 @@ from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.pairs import PAIRS
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
@@ -167,8 +168,18 @@ class PrivateRuns:
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
         )
 
-    def masked(self, run: str, request: Request, snapshot: Snapshot, contribution: Contribution) -> ContributionBody:
+    def masked(
+        self, run: str, request: Request, snapshot: Snapshot, contribution: Contribution | None
+    ) -> ContributionBody:
         """Return what leaves the vehicle in place of its answer, once chain and ledger are on the disk.
+
+        Parameters
+        ----------
+        run : str
+        request : Request
+        snapshot : Snapshot
+        contribution : Contribution or None
+            None: the question is not about its rows, see `glassfleet.private.pairs`.
 
         Raises
         ------
@@ -176,18 +187,15 @@ class PrivateRuns:
             It is not answered.
         StorageError
         """
-        from glassfleet.private.answering import reply  # noqa: PLC0415 - it needs the cryptography
+        from glassfleet.private.answering import no_rows, reply  # noqa: PLC0415 - it needs the cryptography
 
         assert request.private is not None
         task = Task.from_value(request.task)
         asked = self._accept(run, request.private, task, snapshot)
-        if task.scheme != SCORES.name and contribution.rows < self._limits.least_rows:
-            # The rows that a task leaves out are the coordinator's choice.
-            raise TaskError(f"{contribution.rows} rows: too few to be company for others")
-        try:
-            self._scheme(task).server.check(task, contribution)
-        except ContributionError as fault:  # nobody else can see it any more
-            raise TaskError(f"this vehicle's own answer cannot be true: {fault}") from fault
+        if contribution is None:
+            contribution = no_rows(asked)
+        else:
+            self._check_own(task, contribution)
         chain, words = reply(asked, contribution, self._shared(run, asked.chain.roster))
         met = self._met(run)
         assert met is not None
@@ -197,6 +205,15 @@ class PrivateRuns:
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
         )
+
+    def _check_own(self, task: Task, contribution: Contribution) -> None:
+        if task.scheme != SCORES.name and contribution.rows < self._limits.least_rows:
+            # The rows that a task leaves out are the coordinator's choice.
+            raise TaskError(f"{contribution.rows} rows: too few to be company for others")
+        try:
+            self._scheme(task).server.check(task, contribution)
+        except ContributionError as fault:  # nobody else can see it any more
+            raise TaskError(f"this vehicle's own answer cannot be true: {fault}") from fault
 
     def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
         """Return the floor and the company of a run, None for a plain one, and over whom an answer is summed."""
@@ -299,7 +316,8 @@ class PrivateRuns:
             from glassfleet.discovery import DISCOVERY  # noqa: PLC0415 - as in `answers`
 
             return DISCOVERY
-        return SCORES if task.scheme == SCORES.name else catalogue.load(task.scheme)
+        special: dict[str, Any] = {SCORES.name: SCORES, PAIRS.name: PAIRS}
+        return special.get(task.scheme) or catalogue.load(task.scheme)
 
     def _shared(self, run: str, roster: Roster) -> dict[str, bytes]:
         from glassfleet.private.masks import pair_keys  # noqa: PLC0415 - it needs the cryptography

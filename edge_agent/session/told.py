@@ -73,7 +73,7 @@ class Told:
         Parameters
         ----------
         run, scheme : str
-            `scheme`: of its first answer that is neither keys nor domain discovery, as far as there is one.
+            `scheme`: of its first answer that is about learning or scores, as far as there is one.
         numbers : int
             How many leave with it.
         protection : Mapping or None
@@ -86,7 +86,7 @@ class Told:
             self._database.execute(
                 "INSERT INTO told VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
                 "last = excluded.last, answers = answers + 1, numbers = numbers + excluded.numbers, "
-                "scheme = CASE WHEN scheme IN ('private', 'domain') THEN excluded.scheme ELSE scheme END, "
+                "scheme = CASE WHEN scheme IN ('private', 'domain', 'pairs') THEN excluded.scheme ELSE scheme END, "
                 "members = CASE WHEN excluded.members = '[]' THEN members ELSE excluded.members END",
                 (run, scheme, now, now, numbers, said, json.dumps(list(members))),
             )

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from glassfleet.errors import PrivacyError, TaskError
-from glassfleet.private.chain import Chain, admit, answered, follow
+from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, answered, follow
 from glassfleet.private.groups import Edition
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import Words, mask, question_digest
+from glassfleet.private.pairs import HEAD
 from glassfleet.scheme import Contribution, Task, private_parameters
 from schemas.errors import UsageError
 
@@ -99,8 +101,32 @@ def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) 
         ``other-layout``, ``other-answer``.
     """
     vector = asked.layout.flatten(contribution)
-    words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
+    if asked.task.scheme == PAIRS_SCHEME:
+        words = _words_of_pairs(asked, pairs)
+    else:
+        words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
     return answered(asked.chain, asked.question, words), words
+
+
+def no_rows(asked: Asked) -> Contribution:
+    """Return what stands for a vehicle's own answer where the question is not about its rows."""
+    return Contribution(asked.task.kind, 0, {name: np.zeros(shape, np.int64) for name, shape in asked.layout.shapes})
+
+
+def _words_of_pairs(asked: Asked, pairs: Mapping[str, bytes]) -> Words:
+    """Return a 1 for each other member, masked for the two alone; see `glassfleet.private.pairs`.
+
+    No edition that is answered has two members, so these streams mask nothing else.
+    """
+    agent, edition = asked.chain.agent, asked.edition
+    if asked.layout.size != HEAD + len(edition.members):
+        raise PrivacyError("other-layout", "a check of pairs that is not about this edition")
+    words = np.zeros(asked.layout.size, dtype=np.uint64)
+    for place, other in enumerate(edition.members, HEAD):
+        if other != agent:
+            both = Edition(edition.roster, edition.number, (min(agent, other), max(agent, other)))
+            words[place] = mask(np.ones(1, dtype=np.int64), agent, both, pairs, asked.task.digest)[0]
+    return words
 
 
 def _check_parameters(scheme: Any, task: Task) -> None:

@@ -31,6 +31,10 @@ SCORES_SCHEME = "scores"
 """Scheme of the task that asks for summed errors of the finished model."""
 
 
+PAIRS_SCHEME = "pairs"
+"""Scheme of the task that asks whose masks fit whose: its answers hold nothing of a vehicle's rows."""
+
+
 @dataclass(frozen=True)
 class Chain:
     """What one vehicle has seen and answered of one private run.
@@ -177,11 +181,21 @@ def admit(chain: Chain, task: Task) -> Chain:
     TaskError
         The task is malformed.
     """
-    digest = task.digest
     if chain.has_left:
         raise PrivacyError("run-left", "this vehicle could not answer another task of the run")
-    if digest in chain.tasks:
+    if task.digest in chain.tasks:
         return chain
+    if task.nonce != chain.roster.terms.nonce:
+        raise PrivacyError("not-private", "the task has another nonce than the run")
+    # A check of pairs may come in any part of a run: it is not about rows.
+    after = chain if task.scheme == PAIRS_SCHEME else _in_its_part(chain, task)
+    if len(chain.tasks) >= chain.roster.terms.max_questions:
+        raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
+    return replace(after, tasks=chain.tasks | {task.digest})
+
+
+def _in_its_part(chain: Chain, task: Task) -> Chain:
+    """Return the chain with part, domain and lagged features of `task`; raises PrivacyError as `admit`."""
     part = _part(chain, task)
     domain, memory = chain.domain, chain.memory
     if part == LEARNING:
@@ -194,9 +208,7 @@ def admit(chain: Chain, task: Task) -> Chain:
             raise PrivacyError("other-domain", "the run has asked with other lagged features before")
     if part == SCORES == chain.part:
         raise PrivacyError("too-many-questions", "the run has asked for scores before")
-    if len(chain.tasks) >= chain.roster.terms.max_questions:
-        raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
-    return replace(chain, part=part, domain=domain, memory=memory, tasks=chain.tasks | {digest})
+    return replace(chain, part=part, domain=domain, memory=memory)
 
 
 def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
@@ -220,8 +232,6 @@ def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
 def _part(chain: Chain, task: Task) -> int:
     """Return the part of the run that a task belongs to; raises PrivacyError ``not-private`` where it has none."""
     terms = chain.roster.terms
-    if task.nonce != terms.nonce:
-        raise PrivacyError("not-private", "the task has another nonce than the run")
     part = {"domain": DOMAIN, terms.scheme: LEARNING, SCORES_SCHEME: SCORES}.get(task.scheme)
     if part is None or part < chain.part:
         raise PrivacyError("not-private", f"a task of {task.scheme!r} does not belong here")

@@ -11,6 +11,7 @@ WHY_NO_VEHICLES = "no vehicle tells its own scores in a private run; these are s
 
 _QUESTIONS = {
     "keys": "keys: who takes part, and its public key",
+    "pairs": "pairs: whose masks fit whose, as answers did not add up",
     "scores": "scores: test errors, summed over the fleet",
 }
 

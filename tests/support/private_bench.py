@@ -36,10 +36,11 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY
 from glassfleet.errors import PrivacyError
 from glassfleet.local import central
-from glassfleet.private.answering import accept, reply
+from glassfleet.private.answering import accept, no_rows, reply
 from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Terms
 from glassfleet.private.masks import RunKey, pair_keys
+from glassfleet.private.pairs import PAIRS
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
 from schemas import codec
@@ -71,6 +72,8 @@ def scheme_of(task: Task) -> Any:
     if task.scheme == SCORES.name:  # every vehicle tests with the rows that it learns from
         client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, data))
         return SimpleNamespace(layout=SCORES.layout, server=SCORES.server, client=client)
+    if task.scheme == PAIRS.name:
+        return PAIRS
     return DISCOVERY if task.scheme == "domain" else catalogue.load(task.scheme)
 
 
@@ -82,6 +85,8 @@ class Vehicle:
     vectors : list of bytes
         What it masked: nobody else may ever have these bytes.
     refused : list of PrivacyError
+    lies : bool
+        Whether it answers noise in place of masked vectors.
 
     Parameters
     ----------
@@ -97,6 +102,7 @@ class Vehicle:
         self.own = Announcement(agent, _key_of(agent).public, hashlib.sha256(agent.encode()).hexdigest())
         self.vectors: list[bytes] = []
         self.refused: list[PrivacyError] = []
+        self.lies = False
 
     def answer(self, at: float, request: OpenRound, **changes: Any) -> Answer | None:
         """Return the answer to a request; None: it is not asked, or refuses."""
@@ -125,11 +131,16 @@ class Vehicle:
             sets = [members for run in self.former for members in run.editions if self.agent in members]
             self.chain = meet(self.own, edition.roster.terms, edition.roster, sets)
         asked = accept(self.chain, scheme, request.task, edition.number, edition.members, group.question)
-        given = scheme.client.contribute(request.task, rows_of(self.agent), np.random.default_rng(0))
-        scheme.server.check(request.task, given)
+        if scheme is PAIRS:
+            given = no_rows(asked)
+        else:
+            given = scheme.client.contribute(request.task, rows_of(self.agent), np.random.default_rng(0))
+            scheme.server.check(request.task, given)
         self.chain, words = reply(asked, given, _pairs_of(self.agent, edition.roster.first()))
         self.vectors.append(asked.layout.flatten(given).tobytes())
         words = words + changes.pop("noise", np.uint64(0))
+        if self.lies:
+            words = np.random.default_rng(len(self.vectors)).integers(0, 2**64, words.size, dtype=np.uint64)
         said = Contribution(request.task.kind, 0, sums={"masked": words.view(np.int64)})
         return self._event(at, request.task_digest, said, **changes)
 

@@ -162,7 +162,7 @@ class HostileCoordinator(RuleBasedStateMachine):
         """Ask some vehicles a task of some kind in some edition."""
         roster = data.draw(st.sampled_from(self.rosters[-3:]))
         members = tuple(data.draw(st.sets(st.sampled_from(sorted(roster.by_id)), min_size=1)))
-        name = data.draw(st.sampled_from(["frt", "domain", "scores", "fmt"]))
+        name = data.draw(st.sampled_from(["frt", "domain", "scores", "fmt", "pairs"]))
         body = {
             **BODY,
             "level": data.draw(st.integers(0, 2)),

@@ -6,7 +6,7 @@ The vehicles really mask, under their own rules; an honest coordinator must neve
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -125,8 +125,11 @@ def check(
     leaves: dict[int, int],
     *,
     former: Sequence[Former] = (),
+    liars: Collection[int] = (),
 ) -> None:
     stage = PrivateStage(agents, former=former, **choice)
+    for number in liars:
+        stage.vehicles[agents[number % len(agents)]].lies = True
     for _ in range(first):
         stage.answer(*agents)
     for what, number in actions:
@@ -134,6 +137,7 @@ def check(
     # From here some vehicles go on, and some are lost one after the other; time does the rest.
     stage.finish(*agents, leaves={agents[number % len(agents)]: rounds for number, rounds in leaves.items()})
     stage.check_end()
+    assert set(stage.state.false_answers) <= {agents[number % len(agents)] for number in liars}, "nobody else is named"
     for vehicle in stage.vehicles.values():
         assert not vehicle.refused, f"{vehicle.agent} refused what an honest coordinator asked: {vehicle.refused}"
 
@@ -161,6 +165,14 @@ def test_private_run_after_others_over_the_same_rows_meets_no_vehicle_that_refus
     choice: dict[str, Any], vehicles: int, former: list[Former], actions: list[tuple[str, int]], leaves: dict[int, int]
 ) -> None:
     check(choice, AGENTS[:vehicles], 0, actions, leaves, former=former)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SPECS, st.integers(12, 14), st.lists(ACTION, max_size=8), LEAVES, st.sets(AGENT, min_size=1, max_size=2))
+def test_private_run_with_vehicles_that_answer_noise_names_nobody_else_and_ends_as_all_others(
+    choice: dict[str, Any], vehicles: int, actions: list[tuple[str, int]], leaves: dict[int, int], liars: set[int]
+) -> None:
+    check(choice, AGENTS[:vehicles], 0, actions, leaves, liars=liars)
 
 
 @settings(max_examples=30, deadline=None)

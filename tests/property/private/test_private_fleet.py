@@ -17,6 +17,7 @@ from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
 from coordinator.messages.publisher import Publisher
 from coordinator.specification.run import RunSpec
+from edge_agent.session.private import PrivateRuns
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from glassfleet.private.layout import layout_of
@@ -218,6 +219,49 @@ def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out
         simulation.start_agent(name)
     simulation.advance(1.0)
     assert learn("r4")["cohort"] == list(NAMES), "two more have come, and v05 is back"
+
+
+def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = Simulation(SOURCES, tmp_path)
+    simulation.start_coordinator()
+    for name in NAMES[:12]:
+        simulation.start_agent(name)
+    simulation.advance(1.0)
+    masked, rng = PrivateRuns.masked, np.random.default_rng(1)
+
+    def noise(self: PrivateRuns, run: str, *rest: Any) -> ContributionBody:
+        body = masked(self, run, *rest)
+        if self._agent != "v04" or run == "r3":
+            return body
+        said = Contribution.from_value(body.contribution)
+        words = rng.integers(-(2**63), 2**63, said.sums["masked"].size)
+        return body.model_copy(update={"contribution": replace(said, sums={"masked": words}).to_value()})
+
+    monkeypatch.setattr(PrivateRuns, "masked", noise)
+
+    def learn(run: str, **changes: Any) -> dict[str, Any]:
+        simulation.start_run(spec(run, policy={"deadline": 5, "gather_agents": 11, "max_restarts": 20}, **changes))
+        document = simulation.run_until_ended(run, within=100)
+        record = simulation.record("m")
+        assert document["outcome"] == "finished", document["reason"]
+        assert record is not None
+        assert record.run == run
+        assert record.digest == central_digest(record, SOURCES)
+        return document
+
+    document = learn("r1")
+    assert document["false_answers"] == ["v04"]
+    assert document["agents"]["v04"]["reason"] == "false answers: its masks fit nobody's"
+    assert any("v04 gave false answers" in note for note in document["notes"])
+    assert len(document["cohort"]) == 9
+    again = learn("r2")
+    assert again["spec"]["without"] == ["v04"]
+    assert again["false_answers"] == []
+    assert again["cohort"] == document["cohort"]
+    assert not any(each["kind"] == "pairs" for each in again["rounds"])
+    assert learn("r3", readmit=["v04"])["cohort"] == list(NAMES[:12])
 
 
 def reasons(document: dict[str, Any]) -> dict[str, str]:

@@ -181,12 +181,72 @@ def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_t
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_false_vector_ends_the_run_by_name(rounds: int) -> None:
+def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
+    stage = paired(rounds=rounds)
+    stage.vehicles["v07"].lies = True
+    stage.answer(*AGENTS)
+    assert stage.phase == "checking"
+    stage.restart()
+    stage.finish(*AGENTS)
+    assert stage.phase == "finished"
+    assert stage.state.false_answers == ("v07",)
+    assert stage.state.lost["v07"] == "false answers: its masks fit nobody's"
+    assert len(stage.state.cohort) == 12
+    stage.check_end()
+
+
+def test_two_vehicles_that_answer_noise_are_both_named() -> None:
+    stage = paired(rounds=2)
+    stage.vehicles["v03"].lies = stage.vehicles["v09"].lies = True
+    stage.finish(*AGENTS)
+    assert stage.phase == "finished"
+    assert stage.state.false_answers == ("v03", "v09")
+    stage.check_end()
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_by_name(rounds: int) -> None:
     stage = paired(rounds=rounds)
     stage.answer("v00", noise=np.uint64(2**63 + 12345))
     stage.answer(*AGENTS[1:])
+    assert stage.phase == "checking"
+    stage.answer(*AGENTS)
     assert stage.reason.startswith("impossible-sum: the 15 answers of group 0 do not add up")
+    assert "all of them answer a check of pairs rightly" in stage.reason
+    assert stage.state.false_answers == ()
     stage.check_end()
+
+
+def test_vehicle_that_does_not_answer_the_check_leaves_with_company() -> None:
+    stage = paired(rounds=2)
+    stage.vehicles["v07"].lies = True
+    stage.answer(*AGENTS)
+    stage.finish(*(agent for agent in AGENTS if agent != "v07"))
+    assert stage.phase == "finished"
+    assert stage.state.false_answers == ()
+    assert stage.state.lost["v07"] == "deadline"
+    stage.check_end()
+
+
+@pytest.mark.parametrize("min_agents", [1, 20])
+def test_group_with_false_answers_is_dissolved_when_the_others_are_a_quorum(min_agents: int) -> None:
+    agents = [f"v{number:02d}" for number in range(24)]
+    with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
+        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10, "min_agents": min_agents})
+        stage.answer(*agents)
+        first, second = (each.members for each in stage.state.editions)
+        stage.answer(first[0], noise=np.uint64(2**63 + 12345))
+        stage.answer(*agents)
+        assert stage.phase == "checking"
+        assert set(stage.state.waited_for) == set(first)
+        stage.finish(*agents)
+        if min_agents == 1:
+            assert stage.phase == "finished"
+            assert stage.state.cohort == second
+            assert stage.state.lost[first[1]] == "impossible-sum: the answers of group 0 do not add up"
+        else:
+            assert stage.reason.startswith("impossible-sum: the 12 answers of group 0 do not add up")
+        stage.check_end()
 
 
 def test_run_ends_by_name_when_its_course_changed_too_often() -> None:

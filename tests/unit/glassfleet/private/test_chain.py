@@ -100,6 +100,15 @@ def test_only_tasks_of_the_announced_run_are_admitted() -> None:
         admit(chain, task(2))
 
 
+def test_check_of_pairs_is_admitted_in_any_part_of_its_run_and_counts_as_a_task() -> None:
+    chain = admit(begun(), task(scheme="pairs"))
+    chain = admit(admit(chain, task()), task(1, scheme="pairs"))
+    with refused("not-private"):
+        admit(chain, task(2, scheme="pairs", nonce="older"))
+    with refused("too-many-questions"):
+        admit(chain, task(2, scheme="pairs"))
+
+
 def test_scores_are_told_once() -> None:
     chain = admit(begun(), task(scheme="scores"))
     with refused("too-many-questions"):
