@@ -109,7 +109,7 @@ class Privately:
                     f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
                     f"can have ({fault}): one of them is false or of other software"
                 ) from fault
-            sums.append(replace(total, agent=f"group-{edition.group}"))
+            sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed))
         rows = sum(each.rows for each in sums)
         if not rows:
             raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no training rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -208,8 +208,10 @@ def _count_round(draft: Draft, server: Server, members: tuple[str, ...], dropped
         _grown(draft, learning.grow(server, state.levels, members, state.store, draft.collecting(state)), "counted")
     elif state.phase == "scoring":
         _count_scores(draft, server, members, dropped)
-    elif state.is_fixed:
+    elif state.is_fixed and (state.phase == "domain" or state.spec.participation == "cohort"):
         _count_fixed(draft, server, members, dropped)
+    elif state.is_fixed:
+        _count_present(draft, server, members, dropped)
     else:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         _forget(draft, state.levels[-1])
@@ -254,19 +256,11 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
         _grown(draft, learning.grow(server, state.levels, members, state.store, collecting), "counted")
         return
     if isinstance(collecting, Privately):
-        hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
-        lacking = min(next_edition(edition, lost).lacking for edition in hurt)
-        editions, lost = shrink(state.editions, lost, _away(state))
-        members = tuple(member for member in members if member not in lost)
-        draft.update(editions=editions)
-        if not editions:
-            detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"
-            draft.move("too-few-for-privacy", detail + asking.why_not(lost))
+        lost = _shrink(draft, lost, state.levels)
+        if draft.state.is_ended:
             return
-        after = draft.collecting(draft.state)
-        assert isinstance(after, Privately)
-        draft.update(store=carried(collecting, after, [level.task for level in state.levels], state.store))
-        collecting = after
+        members = tuple(member for member in members if member not in lost)
+        collecting = draft.collecting(draft.state)
     draft.update(cohort=members, lost={**state.lost, **lost})
     quorum = learning.share(state.spec.policy.min_agents, state.founders)
     if len(members) < quorum:  # some went as company
@@ -287,6 +281,63 @@ def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped
     _grown(draft, growth, "replayed")
 
 
+def _shrink(draft: Draft, lost: Mapping[str, str], levels: Sequence[Level]) -> dict[str, str]:
+    """Go on in groups without `lost`; return who is out and why, company too. Ends the phase when no group is left.
+
+    Answers to `levels` of groups that lost nobody count on.
+    """
+    state, before = draft.state, draft.collecting(draft.state)
+    assert isinstance(before, Privately)
+    hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
+    lacking = min(next_edition(edition, lost).lacking for edition in hurt)
+    editions, out = shrink(state.editions, lost, _away(state))
+    if not editions:
+        detail = f"{lacking} vehicles more would have had to stay; {len(out)} were lost or went with them"
+        draft.move("too-few-for-privacy", detail + asking.why_not(out))
+        return out
+    draft.update(editions=editions)
+    after = draft.collecting(draft.state)
+    assert isinstance(after, Privately)
+    draft.update(store=carried(before, after, [level.task for level in levels], state.store))
+    return out
+
+
+def _ask_smaller(draft: Draft) -> None:
+    """Ask the open question again, of the groups as they are now; what was summed before stands."""
+    levels = draft.state.levels
+    draft.update(levels=(*levels[:-1], *learning.root(levels[-1:], draft.collecting(draft.state))))
+    draft.move("replayed")
+    _open(draft)
+
+
+def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
+    """Count a round of a private run of elastic participation: it is over who answered, and no former one is replayed.
+
+    The sums of a round need all members of a group, so a group that lost some is asked once more without them.
+    """
+    state = draft.state
+    lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
+    if not lost:
+        growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
+        draft.update(cohort=tuple(sorted({*state.cohort, *members})))
+        _grown(draft, growth, "counted")
+        return
+    out = _shrink(draft, lost, state.levels[-1:])
+    if draft.state.is_ended:
+        return
+    counted = {agent for level in state.levels for agent in level.members}
+    left = draft.state.waited_for
+    draft.update(cohort=tuple(sorted({*counted, *left})), lost={**state.lost, **out}, restarts=state.restarts + 1)
+    quorum = learning.share(state.spec.policy.min_agents, state.founders)
+    if len(left) < quorum:
+        detail = f"{len(left)} members are left of the {quorum} that must answer"
+        draft.move("quorum-not-met", detail + asking.why_not(out))
+    elif draft.state.restarts > state.spec.policy.max_restarts:
+        draft.move("too-many-restarts", f"members were lost in {draft.state.restarts} rounds")
+    else:
+        _ask_smaller(draft)
+
+
 def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
     """Count the round of scores. The model is learned: who is lost now changes neither it nor its cohort.
 
@@ -294,9 +345,8 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     """
     state = draft.state
     lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
-    collecting = draft.collecting(state)
     if not lost:
-        growth = learning.advance(server, state.levels, members, state.store, collecting)
+        growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         assert growth.done is not None
         draft.update(scores=dict(growth.done.summary))
         draft.move("scored")
@@ -304,20 +354,9 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
         draft.move("lost-again", asking.named(lost))
         return
-    editions, out = shrink(state.editions, lost, _away(state))
-    if not editions:
-        draft.move("too-few-for-privacy", asking.named(out))
-        return
-    draft.update(editions=editions)
-    after = draft.collecting(draft.state)
-    assert isinstance(collecting, Privately)
-    assert isinstance(after, Privately)
-    draft.update(
-        store=carried(collecting, after, [state.levels[-1].task], state.store),
-        levels=(*state.levels[:-1], *learning.root(state.levels[-1:], after)),
-    )
-    draft.move("replayed")
-    _open(draft)
+    _shrink(draft, lost, state.levels[-1:])
+    if not draft.state.is_ended:
+        _ask_smaller(draft)
 
 
 def _forget(draft: Draft, level: Level) -> None:

@@ -286,8 +286,8 @@ class RunState:
 
     @property
     def waited_for(self) -> tuple[str, ...]:
-        """The fixed cohort; when a private run is scored, those of it who still take part, in the order of id."""
-        if self.phase != "scoring":
+        """The fixed cohort; in a private run those of it who still take part, in the order of id."""
+        if not self.editions:
             return self.cohort
         return tuple(sorted(agent for edition in self.editions for agent in edition.members))
 

@@ -30,6 +30,8 @@ DOMAIN, LEARNING, SCORES = range(3)
 SCORES_SCHEME = "scores"
 """Scheme of the task that asks for summed errors of the finished model."""
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -55,6 +57,8 @@ class Chain:
         Digests of all tasks that were answered.
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
+    spent : float
+        Of the run's privacy budget (epsilon), by all answers; 0 where the scheme adds no noise.
     former : tuple of frozenset of str
         Sets that were answered in earlier runs over some of the same rows.
     has_left : bool
@@ -70,6 +74,7 @@ class Chain:
     memory: str = ""
     tasks: frozenset[str] = frozenset()
     answers: Mapping[str, str] = field(default_factory=dict)
+    spent: float = 0.0
     former: tuple[frozenset[str], ...] = ()
     has_left: bool = False
 
@@ -84,6 +89,7 @@ class Chain:
             "memory": self.memory,
             "tasks": sorted(self.tasks),
             "answers": dict(self.answers),
+            "spent": self.spent,
             "former": [sorted(each) for each in self.former],
             "has_left": self.has_left,
         }
@@ -95,7 +101,7 @@ class Chain:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
             former = tuple(frozenset(each) for each in value["former"])
-            rest = {name: value[name] for name in ("agent", "part", "domain", "memory", "answers", "has_left")}
+            rest = {name: value[name] for name in ("agent", "part", "domain", "memory", "answers", "spent", "has_left")}
             return cls(roster=roster, editions=editions, tasks=frozenset(value["tasks"]), former=former, **rest)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"chain: {fault}"[:200]) from fault
@@ -199,8 +205,25 @@ def admit(chain: Chain, task: Task) -> Chain:
     return replace(chain, part=part, domain=domain, memory=memory, tasks=chain.tasks | {digest})
 
 
-def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
+def afford(chain: Chain, question: str, cost: float, budget: float) -> None:
+    """Raise PrivacyError ``budget-spent`` unless the run's `budget` has `cost` left, in epsilon, for `question`.
+
+    The answer to a question that was answered before is the same, noise included, and costs nothing more.
+    """
+    if question not in chain.answers and chain.spent + cost > budget * (1.0 + _ROUNDING):
+        raise PrivacyError("budget-spent", f"epsilon {chain.spent:g} of {budget:g} is spent; this costs {cost:g}")
+
+
+def answered(chain: Chain, question: str, words: NDArray[Any], cost: float = 0.0) -> Chain:
     """Return the chain with the masked answer to `question` noted; to be synced before the answer leaves.
+
+    Parameters
+    ----------
+    chain : Chain
+    question : str
+    words : ndarray of uint64
+    cost : float
+        Of the privacy budget, epsilon.
 
     Raises
     ------
@@ -214,7 +237,7 @@ def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
         return chain
     if known is not None:
         raise PrivacyError("other-answer", "the same question was answered with other numbers before")
-    return replace(chain, answers={**chain.answers, question: digest})
+    return replace(chain, answers={**chain.answers, question: digest}, spent=chain.spent + cost)
 
 
 def _part(chain: Chain, task: Task) -> int:
