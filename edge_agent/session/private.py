@@ -133,6 +133,8 @@ class PrivateRuns:
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
         assert met is not None
+        if met.chain is None:
+            self._save_ledger(self._ledger().asked(asked.chain, self._hashes(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
         if task.scheme == "domain":

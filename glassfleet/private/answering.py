@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from glassfleet.errors import PrivacyError, TaskError
-from glassfleet.private.chain import Chain, admit, afford, answered, follow
+from glassfleet.private.chain import Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import Words, mask, question_digest
@@ -77,6 +77,7 @@ def accept(  # noqa: PLR0917 - one call
     if task.scheme == chain.roster.terms.scheme:
         _check_parameters(scheme, task)
     layout = layout_of(scheme, task)
+    chain = lay_out(chain, task.digest, layout.digest)
     if question_digest(edition, task.digest, layout.digest) != question:
         raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
     among, spent = getattr(scheme, "among", None), getattr(scheme, "spent", None)

@@ -53,8 +53,8 @@ class Chain:
     memory : str
         Digest of the lagged features that all tasks declare, empty ones included; empty before the first task. Rows
         that have no past are left out, so two declarations are two sets of rows.
-    tasks : frozenset of str
-        Digests of all tasks that were answered.
+    tasks : Mapping of str to str
+        Digest of the layout of each task that was asked, by the task's digest; empty before it is known.
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
     spent : float
@@ -72,7 +72,7 @@ class Chain:
     part: int = DOMAIN
     domain: str = ""
     memory: str = ""
-    tasks: frozenset[str] = frozenset()
+    tasks: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
     spent: float = 0.0
     former: tuple[frozenset[str], ...] = ()
@@ -87,7 +87,7 @@ class Chain:
             "part": self.part,
             "domain": self.domain,
             "memory": self.memory,
-            "tasks": sorted(self.tasks),
+            "tasks": dict(self.tasks),
             "answers": dict(self.answers),
             "spent": self.spent,
             "former": [sorted(each) for each in self.former],
@@ -101,8 +101,11 @@ class Chain:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
             former = tuple(frozenset(each) for each in value["former"])
-            rest = {name: value[name] for name in ("agent", "part", "domain", "memory", "answers", "spent", "has_left")}
-            return cls(roster=roster, editions=editions, tasks=frozenset(value["tasks"]), former=former, **rest)
+            rest = {
+                name: value[name]
+                for name in ("agent", "tasks", "part", "domain", "memory", "answers", "spent", "has_left")
+            }
+            return cls(roster=roster, editions=editions, former=former, **rest)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"chain: {fault}"[:200]) from fault
 
@@ -202,7 +205,24 @@ def admit(chain: Chain, task: Task) -> Chain:
         raise PrivacyError("too-many-questions", "the run has asked for scores before")
     if len(chain.tasks) >= chain.roster.terms.max_questions:
         raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
-    return replace(chain, part=part, domain=domain, memory=memory, tasks=chain.tasks | {digest})
+    return replace(chain, part=part, domain=domain, memory=memory, tasks={**chain.tasks, digest: ""})
+
+
+def lay_out(chain: Chain, task_digest: str, layout_digest: str) -> Chain:
+    """Return the chain with the layout of an admitted task noted.
+
+    Raises
+    ------
+    PrivacyError
+        ``other-layout``: this vehicle's software had another one before. The masks of a task are the same in any layout,
+        so the difference of the two answers would be that of two unmasked vectors.
+    """
+    known = chain.tasks[task_digest]
+    if known == layout_digest:
+        return chain
+    if known:
+        raise PrivacyError("other-layout", "this task was laid out otherwise before: by other software")
+    return replace(chain, tasks={**chain.tasks, task_digest: layout_digest})
 
 
 def afford(chain: Chain, question: str, cost: float, budget: float) -> None:
