@@ -214,7 +214,7 @@ def lay_out(chain: Chain, task_digest: str, layout_digest: str) -> Chain:
     Raises
     ------
     PrivacyError
-        ``other-layout``: this vehicle's software had another one before. The masks of a task are the same in any layout,
+        ``other-layout``: this vehicle's software had another one before. A task has the same masks in any layout,
         so the difference of the two answers would be that of two unmasked vectors.
     """
     known = chain.tasks[task_digest]
