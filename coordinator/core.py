@@ -254,7 +254,7 @@ class Coordinator:
         check_not_reserved(spec.run, spec.model)
         if spec.run in self.runs:
             raise UsageError(f"run {spec.run!r} exists already; leave the id out to have one made up")
-        self.engine.parameters(spec)
+        self.engine.check_start(spec)
         others = [run for run, state in self.runs.live.items() if state.spec.private is not None]
         if spec.private is not None and others:
             raise UsageError(

@@ -204,7 +204,7 @@ class Effects:
                     raise TaskError(f"over-budget: {WAITING} long answers wait here already")
                 self._waiting[run, digest] = job
                 return None
-            self._long = _Long(job, snapshot, began, self._answerer.start(run, digest, task))
+            self._long = _Long(job, snapshot, began, self._answerer.start(run, job.request, snapshot))
             self._log.info("answering-apart", run=run, round=job.round, kind=task.kind, task=digest[:8])
             return None
 

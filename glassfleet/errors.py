@@ -30,6 +30,7 @@ class PrivacyError(ValueError):
 
 REFUSALS = {
     "bad-member": "an announcement of the group cannot be used: a key or an id twice, or a weak key",
+    "budget-spent": "the run's privacy budget (epsilon) is spent: another answer would tell more than was agreed",
     "company-too-small": "the run lets fewer vehicles leave together than this vehicle asks for",
     "damaged": "this vehicle's key or its record of the run, or of earlier runs, is lost or damaged",
     "impossible-sum": "a group's sum cannot be true: one of its members added something else than its sums",
@@ -44,6 +45,7 @@ REFUSALS = {
     "run-left": "this vehicle could not answer another task of the run, and answers nothing more in it",
     "run-over": "the run ended here before",
     "single-out": "the difference to a set that was answered before would tell of too few vehicles",
+    "text-column": "a column holds text here, and the run declares none: declare its categories or classes in a domain",
     "too-few": "fewer members than this vehicle speaks in",
     "too-many-questions": "the run has asked as often as was announced",
     "too-many-runs": "another private run over the same rows is open, or there were too many",

@@ -99,6 +99,25 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """Over whom a sum of a private run is.
+
+    Attributes
+    ----------
+    group : int
+        Number of the group.
+    edition : int
+        How often the group has become smaller.
+    honest : int
+        So many of its members do not work together against the others, where no more do than the run's company is for.
+    """
+
+    group: int
+    edition: int
+    honest: int
+
+
+@dataclass(frozen=True)
 class Contribution:
     """An agent's answer to a task.
 
@@ -121,6 +140,8 @@ class Contribution:
     vehicles : int or None
         None: one vehicle's own answer. In a private run: the sums of a whole group, so many of whose vehicles have
         rows, and `rows` those of all. Does not travel: who opens a group's sum notes it.
+    summed : Summed or None
+        In a private run: over whom the sums are. Does not travel.
     former : tuple of (Task, Contribution)
         In a private run: what was opened of the group's earlier editions about questions of :data:`SUPPORT`, in the
         order of editions. Does not travel. With it a scheme sees on how many rows a difference of editions rests.
@@ -135,6 +156,7 @@ class Contribution:
     nullified: int = 0
     agent: str = ""
     vehicles: int | None = None
+    summed: Summed | None = None
     former: tuple[tuple[Task, Contribution], ...] = ()
     decided: NDArray[np.bool_] | None = None
 
@@ -314,6 +336,13 @@ class Scheme(Protocol):
       fewer rows (:mod:`glassfleet.private.support`), and its summary has the record ``withheld``.
     - ``layout(task) -> Mapping[str, tuple of int]``: names and shapes of all sums of an answer to `task`, a function of
       the task alone; raises :class:`TaskError` for a task whose answers are no sums. With ``private``.
+    - ``openly(parameters) -> None``: raises ``UsageError`` with the reason where `parameters` promise what only a
+      private run keeps.
+    - ``among(task, honest) -> Task``: the task as the members of a group answer it, of whom at least so many are
+      honest (:class:`Summed`). For noise of which each adds a share: no coordinator is believed about how large.
+    - ``spent(task) -> (float, float)``: of schemes with noise, what an answer to `task` spends of the run's privacy
+      budget (epsilon), and the whole budget, the same for all tasks with the same parameters. In a private run a
+      vehicle answers no more than the budget has.
     """
 
     name: str
@@ -356,6 +385,11 @@ def promises_central(scheme: Scheme, parameters: Any) -> bool:
         return False
     hook = getattr(scheme, "equals_central_with", None)
     return hook is None or bool(hook(exact))
+
+
+def is_label_scheme(scheme: object) -> bool:
+    """Return whether a scheme's target is a class, always."""
+    return getattr(scheme, "purpose", None) == {"classification"}
 
 
 def input_quantiles_of(scheme: object) -> tuple[float, float]:

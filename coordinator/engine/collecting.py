@@ -133,7 +133,7 @@ class Privately:
                 told for (group, number, _), told in self.counted_rows.items()
                 if group == edition.group and number < edition.number
             )  # fmt: skip
-            sums.append(replace(total, agent=f"group-{edition.group}", former=former))
+            sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))
         rows = sum(each.rows for each in sums)
         if not rows:
             raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no training rows")

@@ -11,7 +11,8 @@ until it returns a model. Four ideas keep that simple when agents vanish, lag, r
    duplicate; another one is a conflict. Nothing is ever added up on arrival.
 3. *The state of learning is a function* of who counts and of the stored answers (`learning.grow`). When a member of the
    cohort is lost, its name is removed and the function is evaluated again. Levels that come out as before are already
-   answered; the first that differs is the open round. There is no other replay code.
+   answered; the first that differs is the open round. There is no other replay code. In elastic participation nothing
+   is replayed: sums stand, and a private run asks the open round again, of smaller groups.
 4. *Time is an event.* Nothing here reads a clock. Every open round has a deadline, every deadline leads to a closed
    round, a bounded number of extensions or a named end; so every run ends.
 
@@ -65,11 +66,11 @@ from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import RunSpec
 from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DISCOVERY
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
 from glassfleet.private.scores import SCORES
-from glassfleet.scheme import Server, private_parameters
+from glassfleet.scheme import Server, is_label_scheme, private_parameters
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -154,6 +155,23 @@ class Engine:
         if spec.private is None:
             return parameters
         return private_parameters(scheme, parameters, spec.private.support)
+
+    def check_start(self, spec: RunSpec) -> None:
+        """Check a spec before it becomes a run: as `parameters`, and what a run that has begun is not asked again.
+
+        Raises
+        ------
+        UsageError
+            Also for parameters that promise what only a private run keeps, and for a private run that would have to
+            ask vehicles for texts of their own.
+        NotFoundError
+        """
+        parameters, scheme = self.parameters(spec), self.lookup(spec.scheme)
+        openly = getattr(scheme, "openly", None)
+        if spec.private is None and openly is not None:
+            openly(parameters)
+        elif spec.private is not None and spec.domain is None and is_label_scheme(scheme):
+            raise UsageError(DECLARE_TEXTS)
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""

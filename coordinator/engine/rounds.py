@@ -200,7 +200,8 @@ def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]
         unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in found.unclear[:3])
         why += f"; {unclear or 'all of them answer a check of pairs rightly'}"
         lost = dict.fromkeys(edition.members, f"impossible-sum: the answers of group {edition.group} do not add up")
-    _go_on_without(draft, lost, ("impossible-sum", why))
+    go_on = _go_on_without if _is_replayed(draft.state) else _ask_those_left
+    go_on(draft, lost, ("impossible-sum", why))
 
 
 def _paired(draft: Draft, members: tuple[str, ...]) -> None:
@@ -267,8 +268,10 @@ def _count_round(draft: Draft, server: Server, members: tuple[str, ...], dropped
         _count_pairs(draft, members, dropped)
     elif state.phase == "scoring":
         _count_scores(draft, server, members, dropped)
-    elif state.is_fixed:
+    elif state.is_fixed and _is_replayed(state):
         _count_fixed(draft, server, members, dropped)
+    elif state.is_fixed:
+        _count_present(draft, server, members, dropped)
     else:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         _forget(draft, state.levels[-1])
@@ -330,20 +333,10 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
     collecting = draft.collecting(state)
     server, _ = draft.server(state)
     if isinstance(collecting, Privately):
-        hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
-        lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
-        editions, lost = shrink(state.editions, lost, _away(state), state.held)
-        draft.update(counted_rows=counted(collecting, state.levels, state.store))
-        _regroup(draft, editions)
-        if not editions:
-            detail = f"{lacking} vehicles more would have had to stay; {len(lost)} were lost or went with them"
-            cause, detail = end or ("too-few-for-privacy", detail)
-            draft.move(cause, detail + asking.why_not(lost))
+        lost = _shrink(draft, lost, state.levels, end)
+        if draft.state.is_ended:
             return
-        after = draft.collecting(draft.state)
-        assert isinstance(after, Privately)
-        draft.update(store=carried(collecting, after, [level.task for level in state.levels], state.store))
-        collecting = after
+        collecting = draft.collecting(draft.state)
     members = tuple(member for member in state.cohort if member not in lost)
     draft.update(cohort=members, lost={**state.lost, **lost})
     quorum = learning.share(state.spec.policy.min_agents, state.founders)
@@ -366,9 +359,82 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
     _grown(draft, growth, "replayed")
 
 
-def _regroup(draft: Draft, editions: tuple[Edition, ...]) -> None:
-    new = tuple(each.members for each in editions if each not in draft.state.editions)
-    draft.update(editions=editions, summed=(*draft.state.summed, *new))
+def _shrink(
+    draft: Draft, lost: Mapping[str, str], levels: Sequence[Level], end: tuple[str, str] | None = None
+) -> dict[str, str]:
+    """Go on in groups without `lost`; return who is out and why, company too. Ends the phase when no group is left.
+
+    Answers to `levels` of groups that lost nobody count on. `end` as for `_go_on_without`.
+    """
+    state, before = draft.state, draft.collecting(draft.state)
+    assert isinstance(before, Privately)
+    hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
+    lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
+    editions, out = shrink(state.editions, lost, _away(state), state.held)
+    new = tuple(each.members for each in editions if each not in state.editions)
+    draft.update(
+        editions=editions,
+        summed=(*state.summed, *new),
+        counted_rows=counted(before, levels, state.store),
+    )
+    if not editions:
+        detail = f"{lacking} vehicles more would have had to stay; {len(out)} were lost or went with them"
+        cause, detail = end or ("too-few-for-privacy", detail)
+        draft.move(cause, detail + asking.why_not(out))
+        return out
+    after = draft.collecting(draft.state)
+    assert isinstance(after, Privately)
+    draft.update(store=carried(before, after, [level.task for level in levels], state.store))
+    return out
+
+
+def _ask_smaller(draft: Draft) -> None:
+    """Ask the open question again, of the groups as they are now; what was summed before stands."""
+    levels = draft.state.levels
+    draft.update(levels=(*levels[:-1], *learning.root(levels[-1:], draft.collecting(draft.state))))
+    draft.move("replayed")
+    _open(draft)
+
+
+def _is_replayed(state: RunState) -> bool:
+    """Whether the phase is over one set of vehicles, and evaluated again when some of it are lost."""
+    return state.phase == "domain" or state.spec.participation == "cohort"
+
+
+def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
+    """Count a round of a private run of elastic participation: it is over who answered, and no former one is replayed.
+
+    The sums of a round need all members of a group, so a group that lost some is asked once more without them.
+    """
+    state = draft.state
+    lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
+    if lost:
+        _ask_those_left(draft, lost)
+        return
+    growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
+    draft.update(cohort=tuple(sorted({*state.cohort, *members})))
+    _grown(draft, growth, "counted")
+
+
+def _ask_those_left(draft: Draft, lost: Mapping[str, str], end: tuple[str, str] | None = None) -> None:
+    """Take members out, and those who must go with them; ask the others the open question again. `_go_on_without`'s."""
+    state = draft.state
+    out = _shrink(draft, lost, state.levels[-1:], end)
+    if draft.state.is_ended:
+        return
+    counted_before = {agent for level in state.levels for agent in level.members}
+    left = draft.state.waited_for
+    draft.update(
+        cohort=tuple(sorted({*counted_before, *left})), lost={**state.lost, **out}, restarts=state.restarts + 1
+    )
+    quorum = learning.share(state.spec.policy.min_agents, state.founders)
+    if len(left) < quorum:
+        cause, detail = end or ("quorum-not-met", f"{len(left)} members are left of the {quorum} that must answer")
+        draft.move(cause, detail + asking.why_not(out))
+    elif draft.state.restarts > state.spec.policy.max_restarts:
+        draft.move("too-many-restarts", f"members were lost in {draft.state.restarts} rounds")
+    else:
+        _ask_smaller(draft)
 
 
 def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
@@ -378,9 +444,8 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     """
     state = draft.state
     lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
-    collecting = draft.collecting(state)
     if not lost:
-        growth = learning.advance(server, state.levels, members, state.store, collecting)
+        growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         assert growth.done is not None
         draft.update(scores=dict(growth.done.summary))
         draft.move("scored")
@@ -388,20 +453,9 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
         draft.move("lost-again", asking.named(lost))
         return
-    editions, out = shrink(state.editions, lost, _away(state), state.held)
-    if not editions:
-        draft.move("too-few-for-privacy", asking.named(out))
-        return
-    _regroup(draft, editions)
-    after = draft.collecting(draft.state)
-    assert isinstance(collecting, Privately)
-    assert isinstance(after, Privately)
-    draft.update(
-        store=carried(collecting, after, [state.levels[-1].task], state.store),
-        levels=(*state.levels[:-1], *learning.root(state.levels[-1:], after)),
-    )
-    draft.move("replayed")
-    _open(draft)
+    _shrink(draft, lost, state.levels[-1:])
+    if not draft.state.is_ended:
+        _ask_smaller(draft)
 
 
 def _forget(draft: Draft, level: Level) -> None:

@@ -27,17 +27,17 @@ def protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
 
     ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none; how many
     ``groups``, in how many ``editions`` in all (one for each group, and one more for each time that it shrank), of how
-    many ``vehicles`` in the end, and their ``rows``.
+    many ``vehicles`` in the end, and their ``rows``: those of the last sums.
     """
-    private, first = state.spec.private, state.levels[0]
+    private, last = state.spec.private, state.levels[-1]
     assert private is not None
-    sums = collecting.collect(first.task, first.members, state.store[first.digest])
+    sums = collecting.collect(last.task, last.members, state.store[last.digest])
     return {
         "floor": private.floor,
         "company": private.company,
         "support": getattr(state.parameters, "support", 0),
         "groups": len(state.editions),
         "editions": sum(1 + edition.number for edition in state.editions),
-        "vehicles": len(state.cohort),
+        "vehicles": len(state.waited_for),
         "rows": sum(each.rows for each in sums),
     }

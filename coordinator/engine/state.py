@@ -338,8 +338,8 @@ class RunState:
 
     @property
     def waited_for(self) -> tuple[str, ...]:
-        """The fixed cohort; while a private run is scored or checked, those of it who are asked, in the order of id."""
-        if self.phase not in ("scoring", "checking"):
+        """The fixed cohort; in a private run those of it who take part in what is asked now, in the order of id."""
+        if not self.editions:
             return self.cohort
         return tuple(sorted(agent for edition in self.asked_editions for agent in edition.members))
 

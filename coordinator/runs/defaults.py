@@ -10,7 +10,7 @@ from coordinator.engine.learning import Learner
 from coordinator.specification.run import Bounds, limits_of
 from glassfleet import catalogue
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
-from glassfleet.scheme import Server, input_quantiles_of
+from glassfleet.scheme import Server, input_quantiles_of, is_label_scheme
 
 
 def discover(
@@ -29,7 +29,7 @@ def discover(
         input_quantiles=input_quantiles_of(scheme),
         units={column: known.unit for column, known in words.items() if known.unit},
         terms={column: known.terms for column, known in words.items() if known.terms},
-        labels=purposes == {"classification"},
+        labels=is_label_scheme(scheme),
         either=purposes == {"classification", "regression"},
         categories=getattr(scheme, "categorical", False) is True,
         guarded=False,  # the engine says whether: runs that a former version began go on as they were

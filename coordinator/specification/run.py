@@ -170,7 +170,8 @@ class RunSpec(BaseModel):
     parameters : dict
         Of the scheme; left out: its defaults.
     participation : "cohort" or "elastic"
-        One set of vehicles for the whole model, or whoever answers each round.
+        One set of vehicles for the whole model, or whoever answers each round. Private runs begin with one set in
+        either case; elastic ones learn on without those who are lost, and ask no former round again.
     policy : RoundPolicy
     model : str
         Name under which the model is published.
@@ -263,8 +264,6 @@ class RunSpec(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_private(self) -> RunSpec:
-        if self.private is not None and self.participation != "cohort":
-            raise ValueError("a private run has one cohort: use cohort participation")
         if self.private is not None and self.rollout is not None:
             raise ValueError(
                 "the model of a private run is not tried in stages, as no vehicle tells its own scores: leave rollout "

@@ -129,26 +129,37 @@ class Answerer:
         TaskError
             It cannot be answered here; the text says why.
         """
-        task, digest = Task.from_value(request.task), request.task_digest
+        task = Task.from_value(request.task)
         if task.scheme == PRIVATE:
-            return self._private.announce(run, digest, task, snapshot)
+            return self._private.announce(run, request.task_digest, task, snapshot)
         if task.scheme == PAIRS.name and request.private is not None:
             return self._private.masked(run, request, snapshot, None)
         if task.scheme == SCORES.name:
             given = self._score(task, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
             return self.body(run, request, snapshot, {"rows": given.rows, "contribution": given.to_value()})
         data = replace(snapshot.data, key=condense_key(self._secret))
-        return self.body(run, request, snapshot, answer(task, data, noise_key(self._secret, run, digest)))
+        posed, noise = self._posed(run, request, snapshot)
+        return self.body(run, request, snapshot, answer(posed, data, noise))
 
-    def start(self, run: str, digest: str, task: Task) -> Work:
+    def start(self, run: str, request: Request, snapshot: Snapshot) -> Work:
         """Begin to answer a task in a process of its own, from the snapshot of `run`; raises StorageError."""
-        keys = {"noise": noise_key(self._secret, run, digest), "condense": condense_key(self._secret)}
-        asked = {"task": task.to_value(), **keys}
+        task, noise = self._posed(run, request, snapshot)
+        asked = {"task": task.to_value(), "noise": noise, "condense": condense_key(self._secret)}
         rows = [self._snapshots.path(run)]
         if task.scheme == SCORES.name:
             self._snapshots.tests_of_run(run, self._tests())
             rows.append(self._snapshots.test_path(run))
         return Work(self._budget, "answer", rows, asked, most_bytes=self._most_bytes)
+
+    def _posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, bytes]:
+        """Return what the client is given, and the key of its noise: of a private run the question's, not the task's.
+
+        Were it the task's, the difference of two editions' sums would have the noise of those who left, and no other.
+        """
+        task, digest = Task.from_value(request.task), request.task_digest
+        if request.private is not None:
+            task, digest = self._private.posed(run, request, snapshot)
+        return task, noise_key(self._secret, run, digest)
 
     def body(self, run: str, request: Request, snapshot: Snapshot, answered: dict[str, Any]) -> ContributionBody:
         """Return what is sent, from what `answer` returned; raises PrivacyError, TaskError and StorageError."""

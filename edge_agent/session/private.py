@@ -135,8 +135,12 @@ class PrivateRuns:
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
         assert met is not None
+        if met.chain is None:
+            self._save_ledger(self._ledger().asked(asked.chain, self._hashes(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
+        if task.scheme == "domain":
+            _refuse_text(task, snapshot.data)
 
     def announce(self, run: str, digest: str, task: Task, snapshot: Snapshot) -> ContributionBody:
         """Return the announcement for a run, the same whenever it is asked; raises PrivacyError and TaskError."""
@@ -167,6 +171,12 @@ class PrivateRuns:
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
         )
+
+    def posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, str]:
+        """Return what the scheme's client is given, and the identity of the question; as `check`, after it."""
+        assert request.private is not None
+        asked = self._accept(run, request.private, Task.from_value(request.task), snapshot)
+        return asked.posed, asked.question
 
     def masked(
         self, run: str, request: Request, snapshot: Snapshot, contribution: Contribution | None
@@ -411,6 +421,14 @@ class PrivateRuns:
 def _keys_task(terms: Terms) -> Task:
     """Return the one task that asks for keys under `terms`."""
     return Task(PRIVATE, "keys", terms.to_value(), terms.nonce)
+
+
+def _refuse_text(task: Task, data: Dataset) -> None:
+    """Raise PrivacyError where limits are asked of a column that holds text: a domain can declare it."""
+    is_class = data.y.dtype.kind != "f"
+    for name in task.body.get("columns") or ():
+        if name in data.categories or (is_class and name == data.target):
+            raise PrivacyError("text-column", f"column {name!r} holds text here; the run's domain declares none")
 
 
 def _damaged(path: Path, fault: Exception) -> PrivacyError:

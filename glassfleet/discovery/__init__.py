@@ -61,6 +61,7 @@ from schemas.errors import UsageError
 
 __all__ = [
     "COARSE_BINS",
+    "DECLARE_TEXTS",
     "DISCOVERY",
     "RESOLUTION",
     "Discovery",
@@ -69,6 +70,12 @@ __all__ = [
     "DiscoveryServer",
     "discover",
 ]
+
+
+DECLARE_TEXTS: Final = (
+    "a private run finds no classes and no categories, as vehicles would tell texts of their own: declare them, with "
+    "the limits of all columns, in the run's domain (`--domain FILE`)"
+)
 
 
 class Discovery:
@@ -90,16 +97,17 @@ class Discovery:
         """Return the parameters of a private run, in which vehicles withhold no small counts.
 
         What a vehicle alone must not decide is known from sums over vehicles, as in other runs; but nobody can weigh
-        down one vehicle's counts, or name a vehicle that is far out.
+        down one vehicle's counts, or name a vehicle that is far out. All columns are numbers: vehicles would tell texts
+        of their own, and one that has text there does not answer.
 
         Raises
         ------
         UsageError
-            Labels or categories are to be found: vehicles would tell texts of their own.
+            The target is a class whose labels are to be found.
         """
-        if parameters.categories or ((parameters.labels or parameters.either) and not parameters.classes):
-            raise UsageError("a private run needs its classes and categories declared: vehicles' own texts are no sums")
-        return parameters.model_copy(update={"min_count": 0})
+        if parameters.labels and not parameters.classes:
+            raise UsageError(DECLARE_TEXTS)
+        return parameters.model_copy(update={"min_count": 0, "categories": False, "either": False})
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`; raises TaskError where it asks for texts."""

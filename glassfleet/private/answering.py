@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from glassfleet.errors import PrivacyError, TaskError
-from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, answered, follow
+from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import Words, mask, question_digest
@@ -31,7 +31,11 @@ class Asked:
     task : Task
     layout : Layout
     question : str
-        Digest of the three, hex.
+        Digest of the three, hex. The vehicle's noise is drawn by it.
+    posed : Task
+        What the client is given: `task`, for so many members.
+    cost : float
+        What the answer spends of the run's privacy budget, epsilon.
     """
 
     chain: Chain
@@ -39,6 +43,8 @@ class Asked:
     task: Task
     layout: Layout
     question: str
+    posed: Task
+    cost: float
 
 
 def accept(  # noqa: PLR0917 - one call
@@ -64,7 +70,7 @@ def accept(  # noqa: PLR0917 - one call
     ------
     PrivacyError
         As :func:`~glassfleet.private.chain.follow` and :func:`~glassfleet.private.chain.admit` say; ``other-layout``;
-        ``not-private``: with parameters of the scheme's other runs.
+        ``not-private``: with parameters of the scheme's other runs; ``budget-spent``.
     TaskError
         The task is malformed, or its answers are no sums.
     """
@@ -73,10 +79,15 @@ def accept(  # noqa: PLR0917 - one call
     if task.scheme == chain.roster.terms.scheme:
         _check_parameters(scheme, task)
     layout = layout_of(scheme, task)
-    asked = Asked(chain, edition, task, layout, question_digest(edition, task.digest, layout.digest))
-    if asked.question != question:
+    chain = lay_out(chain, task.digest, layout.digest)
+    if question_digest(edition, task.digest, layout.digest) != question:
         raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
-    return asked
+    among, spent = getattr(scheme, "among", None), getattr(scheme, "spent", None)
+    cost, budget = (0.0, 0.0) if spent is None else spent(task)
+    afford(chain, question, cost, budget)
+    return Asked(
+        chain, edition, task, layout, question, task if among is None else among(task, edition.summed.honest), cost
+    )
 
 
 def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) -> tuple[Chain, Words]:
@@ -105,7 +116,7 @@ def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) 
         words = _words_of_pairs(asked, pairs)
     else:
         words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
-    return answered(asked.chain, asked.question, words), words
+    return answered(asked.chain, asked.question, words, asked.cost), words
 
 
 def no_rows(asked: Asked) -> Contribution:

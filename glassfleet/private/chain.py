@@ -30,6 +30,8 @@ DOMAIN, LEARNING, SCORES = range(3)
 SCORES_SCHEME = "scores"
 """Scheme of the task that asks for summed errors of the finished model."""
 
+_ROUNDING = 1e-9
+
 
 PAIRS_SCHEME = "pairs"
 """Scheme of the task that asks whose masks fit whose: its answers hold nothing of a vehicle's rows."""
@@ -55,10 +57,12 @@ class Chain:
     memory : str
         Digest of the lagged features that all tasks declare, empty ones included; empty before the first task. Rows
         that have no past are left out, so two declarations are two sets of rows.
-    tasks : frozenset of str
-        Digests of all tasks that were answered.
+    tasks : Mapping of str to str
+        Digest of the layout of each task that was asked, by the task's digest; empty before it is known.
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
+    spent : float
+        Of the run's privacy budget (epsilon), by all answers; 0 where the scheme adds no noise.
     former : tuple of frozenset of str
         Sets that were answered in earlier runs over some of the same rows.
     has_left : bool
@@ -72,8 +76,9 @@ class Chain:
     part: int = DOMAIN
     domain: str = ""
     memory: str = ""
-    tasks: frozenset[str] = frozenset()
+    tasks: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
+    spent: float = 0.0
     former: tuple[frozenset[str], ...] = ()
     has_left: bool = False
 
@@ -86,8 +91,9 @@ class Chain:
             "part": self.part,
             "domain": self.domain,
             "memory": self.memory,
-            "tasks": sorted(self.tasks),
+            "tasks": dict(self.tasks),
             "answers": dict(self.answers),
+            "spent": self.spent,
             "former": [sorted(each) for each in self.former],
             "has_left": self.has_left,
         }
@@ -99,8 +105,11 @@ class Chain:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
             former = tuple(frozenset(each) for each in value["former"])
-            rest = {name: value[name] for name in ("agent", "part", "domain", "memory", "answers", "has_left")}
-            return cls(roster=roster, editions=editions, tasks=frozenset(value["tasks"]), former=former, **rest)
+            rest = {
+                name: value[name]
+                for name in ("agent", "tasks", "part", "domain", "memory", "answers", "spent", "has_left")
+            }
+            return cls(roster=roster, editions=editions, former=former, **rest)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"chain: {fault}"[:200]) from fault
 
@@ -191,7 +200,7 @@ def admit(chain: Chain, task: Task) -> Chain:
     after = chain if task.scheme == PAIRS_SCHEME else _in_its_part(chain, task)
     if len(chain.tasks) >= chain.roster.terms.max_questions:
         raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
-    return replace(after, tasks=chain.tasks | {task.digest})
+    return replace(after, tasks={**chain.tasks, task.digest: ""})
 
 
 def _in_its_part(chain: Chain, task: Task) -> Chain:
@@ -211,8 +220,42 @@ def _in_its_part(chain: Chain, task: Task) -> Chain:
     return replace(chain, part=part, domain=domain, memory=memory)
 
 
-def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
+def lay_out(chain: Chain, task_digest: str, layout_digest: str) -> Chain:
+    """Return the chain with the layout of an admitted task noted.
+
+    Raises
+    ------
+    PrivacyError
+        ``other-layout``: this vehicle's software had another one before. A task has the same masks in any layout,
+        so the difference of the two answers would be that of two unmasked vectors.
+    """
+    known = chain.tasks[task_digest]
+    if known == layout_digest:
+        return chain
+    if known:
+        raise PrivacyError("other-layout", "this task was laid out otherwise before: by other software")
+    return replace(chain, tasks={**chain.tasks, task_digest: layout_digest})
+
+
+def afford(chain: Chain, question: str, cost: float, budget: float) -> None:
+    """Raise PrivacyError ``budget-spent`` unless the run's `budget` has `cost` left, in epsilon, for `question`.
+
+    The answer to a question that was answered before is the same, noise included, and costs nothing more.
+    """
+    if question not in chain.answers and chain.spent + cost > budget * (1.0 + _ROUNDING):
+        raise PrivacyError("budget-spent", f"epsilon {chain.spent:g} of {budget:g} is spent; this costs {cost:g}")
+
+
+def answered(chain: Chain, question: str, words: NDArray[Any], cost: float = 0.0) -> Chain:
     """Return the chain with the masked answer to `question` noted; to be synced before the answer leaves.
+
+    Parameters
+    ----------
+    chain : Chain
+    question : str
+    words : ndarray of uint64
+    cost : float
+        Of the privacy budget, epsilon.
 
     Raises
     ------
@@ -226,7 +269,7 @@ def answered(chain: Chain, question: str, words: NDArray[Any]) -> Chain:
         return chain
     if known is not None:
         raise PrivacyError("other-answer", "the same question was answered with other numbers before")
-    return replace(chain, answers={**chain.answers, question: digest})
+    return replace(chain, answers={**chain.answers, question: digest}, spent=chain.spent + cost)
 
 
 def _part(chain: Chain, task: Task) -> int:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from glassfleet.errors import PrivacyError
 from glassfleet.private.between import Held, apart
+from glassfleet.scheme import Summed
 from schemas.codec import Value, digest_of, encode
 from schemas.errors import WireError
 
@@ -239,6 +240,11 @@ class Edition:
     def group(self) -> int:
         """Number of the group."""
         return self.roster.group
+
+    @property
+    def summed(self) -> Summed:
+        """What a scheme is told of whose sum it gets. Company is for at most company - 2 who work together."""
+        return Summed(self.group, self.number, len(self.members) - (self.roster.terms.company - 2))
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answered:
-    """One private run that a vehicle answered.
+    """One private run that a vehicle answered, or was asked in.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Answered:
     founders : int
         Of its group.
     editions : tuple of frozenset of str
-        In which it answered.
+        In which it answered; none where it was asked alone.
     """
 
     nonce: str
@@ -148,10 +148,19 @@ class Ledger:
         met = max((each.founders for each in self._overlapping(rows)), default=0)
         return min(LEAST_GROUP, -(-3 * met // 4))
 
+    def asked(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
+        """Return the ledger with the run noted, before anything of it is answered: it counts as one over `rows`.
+
+        What a vehicle cannot answer may depend on its rows, so that one is told of these by a run without answers, too.
+        """
+        return self._noted(chain, rows, ())
+
     def note(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
         """Return the ledger with the editions in `chain` noted; from the first answer on, synced with the chain."""
+        return self._noted(chain, rows, tuple(frozenset(each.members) for each in chain.editions))
+
+    def _noted(self, chain: Chain, rows: NDArray[np.uint64], editions: tuple[frozenset[str], ...]) -> Ledger:
         nonce = chain.roster.terms.nonce
-        editions = tuple(frozenset(each.members) for each in chain.editions)
         own = Answered(nonce, rows, len(chain.roster.founders), editions)
         return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), own))
 

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.layout import Layout
@@ -38,6 +41,7 @@ def computed() -> dict[str, Any]:
         "terms_digest": terms.digest.hex(),
         "secrets": {agent: secret.hex() for agent, secret in secrets.items()},
         "public_keys": {agent: key.public.hex() for agent, key in keys.items()},
+        "founder": {"data_digest": "cd" * 32, "floor": 8, "group": 0, "edition": 0},
         "roster_digest": roster.digest.hex(),
         "edition_digest": edition.digest.hex(),
         "task_digest": TASK,
@@ -50,6 +54,14 @@ def computed() -> dict[str, Any]:
         "answers": {agent: [str(word) for word in words] for agent, words in answers.items()},
         "sum": add(answers.values()).tolist(),
     }
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_masks_can_be_made_from_the_protocol_page_in_another_language() -> None:
+    program = VECTORS.with_suffix(".mjs")
+    done = subprocess.run(["node", program, VECTORS], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "all equal\n"
 
 
 def test_masks_are_those_of_the_vectors() -> None:

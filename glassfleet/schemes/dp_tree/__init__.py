@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,36 @@ class DifferentiallyPrivateTree:
         tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
         return TreeModel(NAME, parameters, domain, tree)
 
-    def private(self, parameters: DpTreeParameters) -> DpTreeParameters:  # noqa: ARG002 - whatever they are
-        """Raise UsageError: a vehicle's noise is drawn once for a task."""
-        raise UsageError(
-            "dp_tree has no private runs: a vehicle's noise is drawn once for a task, and two editions of a group "
-            "would tell it"
-        )
+    def private(self, parameters: DpTreeParameters) -> DpTreeParameters:
+        """Return the parameters of a private run; raises UsageError for noise of which nobody knows what it hides."""
+        if parameters.noise == "paper":
+            raise UsageError(
+                'a private run of dp_tree needs noise="aggregate" or "local": what the paper\'s hides is not known'
+            )
+        losses = 3 if parameters.losses is None else parameters.losses
+        return parameters.model_copy(update={"losses": losses})
+
+    def openly(self, parameters: DpTreeParameters) -> None:
+        """Raise UsageError for noise that only a sum has: in a run that is not private each answer is seen."""
+        if parameters.noise == "aggregate":
+            raise UsageError(
+                'noise="aggregate" hides rows in the sum of all answers alone, and in this run each answer is seen by '
+                'itself: make it a private run, or use noise="local"'
+            )
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return read_task(task).shapes()
+
+    def among(self, task: Task, honest: int) -> Task:
+        """Return `task` for a group: the shares of those of it who are honest are the whole noise."""
+        question = read_task(task)
+        return task if question.kind == "hello" else replace(question, agents=honest + 1).to_task()
+
+    def spent(self, task: Task) -> tuple[float, float]:
+        """Return what an answer spends of the run's epsilon, and the epsilon."""
+        question = read_task(task)
+        return (0.0 if question.parameters.noise == "none" else question.cost), question.parameters.epsilon
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: each row is counted once for each input, and each sum gets its noise."""

@@ -167,6 +167,11 @@ class Question:
         spent = {"nodes": parameters.node_epsilon(last=self.last)}
         return spent if self.last else spent | {"cells": parameters.cell_epsilon(features)}
 
+    @property
+    def cost(self) -> float:
+        """What one answer spends of the budget: a row is in one cell of each sum, or of each input's part of it."""
+        return sum(epsilon * (1 if name == "nodes" else self.n_features) for name, epsilon in self.epsilons().items())
+
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body = task_head(self.parameters, self.domain)

@@ -48,9 +48,19 @@ def draw(
     return (first - second).astype(np.int64)
 
 
-def deviation(epsilon: float, mode: Noise, agents: int) -> float:
-    """Return the standard deviation of the noise in the sum of all agents' counts."""
-    others = max(1, agents - 1)
+def deviation(epsilon: float, mode: Noise, agents: int, shares: int | None = None) -> float:
+    """Return the standard deviation of the noise in the sum of all agents' counts.
+
+    Parameters
+    ----------
+    epsilon, mode
+        As in :func:`draw`.
+    agents : int
+        Whose counts are added, >= 1.
+    shares : int or None
+        How many shares of ``aggregate`` are the whole noise; None: those of all agents but one.
+    """
+    others = max(1, agents - 1) if shares is None else shares
     if mode == "none":
         return 0.0
     scale = epsilon * (others if mode == "paper" else 1)

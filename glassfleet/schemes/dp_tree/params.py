@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Noise = Literal["local", "aggregate", "paper", "none"]
 
@@ -19,7 +19,7 @@ class Parameters(BaseModel):
         counts where numbers of rows are known, as they are here.
     noise : {"local", "aggregate", "paper", "none"}
         Whose noise gives the guarantee. ``local``: every answer is private by itself. ``aggregate``: only the sum of
-        all answers is; a trusted party or secure aggregation must add them. ``paper``: noise divided by t - 1, as
+        all answers is; for private runs, in which nobody sees anything else. ``paper``: noise divided by t - 1, as
         printed; **not private** to any useful degree. ``none``: no noise, for comparisons.
     max_depth : int
         Deepest level of a leaf.
@@ -27,6 +27,9 @@ class Parameters(BaseModel):
         Bins per input, with about equal shares of the rows; splits are at their edges.
     edge_share : float
         Share of the budget that finds the edges; the tree has the rest.
+    losses : int or None
+        So many questions of a private run can be asked again after vehicles were lost; the budget is divided among
+        these as well. None: 3 in a private run; others ask nothing again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -36,15 +39,30 @@ class Parameters(BaseModel):
     max_depth: int = Field(default=6, ge=1, le=12)
     n_bins: int = Field(default=5, ge=2, le=32)
     edge_share: float = Field(default=0.1, gt=0.0, lt=1.0)
+    losses: int | None = Field(default=None, ge=0, le=100)
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what plain runs do not use: their models keep their digests."""
+        values: dict[str, Any] = write(self)
+        if self.losses is None:
+            values.pop("losses", None)
+        return values
+
+    @property
+    def once(self) -> float:
+        """Budget of asking every question once; the rest is for the dearest one, `losses` times more."""
+        dearest = max(self.edge_share, (1.0 - self.edge_share) / (self.max_depth + 1))
+        return self.epsilon / (1.0 + (self.losses or 0) * dearest)
 
     def edge_epsilon(self, features: int) -> float:
         """Return the budget of one input's histogram; every row is in one bin of each input."""
-        return self.epsilon * self.edge_share / features
+        return self.once * self.edge_share / features
 
     @property
     def level_epsilon(self) -> float:
         """Budget of one of the two questions of a level: e1 = epsilon_tree / (2 (d + 1))."""
-        return self.epsilon * (1.0 - self.edge_share) / (2 * (self.max_depth + 1))
+        return self.once * (1.0 - self.edge_share) / (2 * (self.max_depth + 1))
 
     def node_epsilon(self, *, last: bool) -> float:
         """Return the budget of the class counts of a level's nodes; the last level asks nothing else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,7 +34,7 @@ class DpTreeServer:
             check_classes(domain, NAME, MAX_CLASSES)
         except ValueError as fault:
             raise UsageError(str(fault)) from fault
-        return _ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": ""})
+        return _ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": "", "spent": []})
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -48,7 +49,8 @@ class DpTreeServer:
             if counts.shape != shape:
                 raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
             noisy = rows > 0 and question.parameters.noise != "none"
-            slack = int(SLACK / question.epsilons()[name]) + 1 if noisy else 0
+            each = int(SLACK / question.epsilons()[name]) + 1 if noisy else 0
+            slack = each * (contribution.vehicles or 1)
             if bool(((counts < -slack) | (counts > rows + slack)).any()):
                 raise ContributionError(f"{name} is farther from [0, {rows}] than noise can be")
 
@@ -62,12 +64,15 @@ class DpTreeServer:
             agents are missing that the noise of the others is too small; the sum is not used.
         """
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        present = sum(contribution.rows > 0 for contribution in contributions)
+        present = sum(each.rows > 0 if each.vehicles is None else each.vehicles for each in contributions)
         if not present:
             raise RunFailedError("no-rows: no agent that answered has any rows")
+        state = {**state, "spent": _spent(question, state, contributions)}
         if question.kind == "hello":
-            return _ask(replace(question, kind="edges", agents=present), dict(state))
-        if question.parameters.noise == "aggregate" and present < question.agents - 1:
+            return _ask(replace(question, kind="edges", agents=present), state)
+        # In a private run each vehicle looks itself how many share the noise with it.
+        is_private = contributions[0].summed is not None
+        if question.parameters.noise == "aggregate" and not is_private and present < question.agents - 1:
             raise RunFailedError(
                 f"too-few-shares: {present} of {question.agents} agents answered; their noise does not keep the "
                 "promised epsilon. Ask for a larger quorum, or use noise=local"
@@ -82,8 +87,10 @@ class DpTreeServer:
                 growth=Growth.root(),
                 nodes=np.zeros(1, dtype=np.intp),
             )
-            return _ask(asked, {"counts": np.zeros((1, question.n_classes), dtype=np.int64), "sums_digest": digest})
-        return _grow(question, state, sums, digest)
+            counts = np.zeros((1, question.n_classes), dtype=np.int64)
+            return _ask(asked, {"counts": counts, "sums_digest": digest, "spent": state["spent"]})
+        noise = 0.0 if question.last else _noise(question, contributions)
+        return _grow(question, state, sums, digest, noise)
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
@@ -93,6 +100,32 @@ class DpTreeServer:
 def _ask(question: Question, memory: Mapping[str, Value]) -> Next:
     task = question.to_task()
     return Next({**memory, "kind": task.kind, "body": task.body}, task)
+
+
+def _spent(question: Question, state: State, contributions: Sequence[Contribution]) -> list[Value]:
+    """Return what each group's answers have spent so far: its number, that of its edition, and epsilon.
+
+    A group that shrank since its last answer was asked again, and who answered has spent that twice. A plain run is one
+    group that does not shrink.
+    """
+    known = {group: (edition, spent) for group, edition, spent in state["spent"]}
+    for each in contributions:
+        group, edition = (0, 0) if each.summed is None else (each.summed.group, each.summed.edition)
+        before, spent = known.get(group, (edition, 0.0))
+        known[group] = (edition, spent + (1 + edition - before) * question.cost)
+    return [[group, edition, spent] for group, (edition, spent) in sorted(known.items())]
+
+
+def _noise(question: Question, contributions: Sequence[Contribution]) -> float:
+    """Return the standard deviation of the noise in one cell of a level's sums."""
+    parameters = question.parameters
+    epsilon, mode = parameters.cell_epsilon(question.n_features), parameters.noise
+    groups = [
+        deviation(epsilon, mode, each.vehicles or 1, each.summed.honest)
+        for each in contributions
+        if each.summed is not None
+    ]
+    return math.hypot(*groups) if groups else deviation(epsilon, mode, question.agents)
 
 
 def _edges(question: Question, histogram: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -106,7 +139,7 @@ def _edges(question: Question, histogram: NDArray[np.int64]) -> NDArray[np.float
     return edges
 
 
-def _grow(question: Question, state: State, sums: Sums, digest: str) -> Next | Done:
+def _grow(question: Question, state: State, sums: Sums, digest: str, noise: float) -> Next | Done:
     """Split the open nodes that hold enough rows, and make leaves of the others."""
     parameters = question.parameters
     assert question.growth is not None
@@ -116,7 +149,6 @@ def _grow(question: Question, state: State, sums: Sums, digest: str) -> Next | D
     chosen: dict[int, tuple[int, int]] = {}
     if not question.last:
         # Friedman and Schuster: splitting needs on average more rows in a cell than noise.
-        noise = deviation(parameters.cell_epsilon(question.n_features), parameters.noise, question.agents)
         for line, node in enumerate(question.nodes):
             held = np.maximum(sums["nodes"][line], 0)
             enough = held.sum() > noise * parameters.n_bins * question.n_classes
@@ -125,11 +157,14 @@ def _grow(question: Question, state: State, sums: Sums, digest: str) -> Next | D
                 if cut is not None:
                     chosen[int(node)] = cut
     growth = _with_splits(question.growth, chosen)
-    memory = {"counts": np.concatenate([counts, np.zeros((2 * len(chosen), question.n_classes), dtype=np.int64)])}
+    memory: dict[str, Value] = {
+        "counts": np.concatenate([counts, np.zeros((2 * len(chosen), question.n_classes), dtype=np.int64)])
+    }
     if not chosen:
-        return _finish(question, memory["counts"], digest)
+        return _finish(question, state, counts, digest)
     nodes = np.arange(question.growth.size, growth.size)
-    return _ask(replace(question, growth=growth, nodes=nodes), {**memory, "sums_digest": digest})
+    memory |= {"sums_digest": digest, "spent": state["spent"]}
+    return _ask(replace(question, growth=growth, nodes=nodes), memory)
 
 
 def _best_cut(cells: NDArray[np.float64]) -> tuple[int, int] | None:
@@ -164,7 +199,7 @@ def _with_splits(growth: Growth, chosen: Mapping[int, tuple[int, int]]) -> Growt
     return Growth(feature, cut, left, level)
 
 
-def _finish(question: Question, counts: NDArray[np.int64], digest: str) -> Done:
+def _finish(question: Question, state: State, counts: NDArray[np.int64], digest: str) -> Done:
     assert question.growth is not None
     assert question.edges is not None
     parameters = question.parameters
@@ -176,6 +211,7 @@ def _finish(question: Question, counts: NDArray[np.int64], digest: str) -> Done:
         "noise": parameters.noise,
         "epsilon_nominal": parameters.epsilon,
         "epsilon_sum": kept,
+        "epsilon_spent": None if kept is None else max(spent for _, _, spent in state["spent"]),
         "epsilon_answer": parameters.epsilon if parameters.noise == "local" else None,
         "private": kept is not None,
         **model.complexity(),

@@ -255,6 +255,20 @@ def test_who_could_not_answer_a_task_answers_no_other_one(victim: Victim) -> Non
         victim.restart()
 
 
+def test_runs_that_a_vehicle_could_not_answer_count_as_well(victim: Victim) -> None:
+    """Whether it can may depend on its rows: else run after run would ask for one bit of them each."""
+    for number in range(Limits().runs):
+        terms = terms_of(f"r{number}", f"n{number}")
+        founders = victim.founders(terms, victim.announce(terms))
+        request = victim.request(terms, founders, first_task(terms))
+        victim.private.check(terms.run, request, victim.snapshots.of_run(terms.run, victim.data), victim.data)
+        victim.private.leave(terms.run)
+        victim.end(terms.run)
+        victim.restart()
+    with refused("too-many-runs"):
+        victim.announce(terms_of("next", "next"))
+
+
 def test_what_is_asked_counts_before_it_is_answered(victim: Victim) -> None:
     terms = replace(terms_of(), max_questions=1)
     founders = victim.founders(terms, victim.announce(terms))

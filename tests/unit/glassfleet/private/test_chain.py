@@ -10,7 +10,7 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import REFUSALS, PrivacyError
-from glassfleet.private.chain import Chain, admit, answered, follow, meet, same_roster
+from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.scheme import Task
@@ -121,6 +121,14 @@ def test_a_question_is_answered_with_the_same_words_or_not_again() -> None:
     assert answered(chain, "question", words.copy()) is chain
     with refused("other-answer"):
         answered(chain, "question", words + np.uint64(1))
+
+
+def test_a_task_keeps_its_layout_for_the_masks_do_not_know_it() -> None:
+    asked = admit(begun(), task())
+    chain = lay_out(asked, task().digest, "layout")
+    assert lay_out(chain, task().digest, "layout") is chain
+    with refused("other-layout"):
+        lay_out(chain, task().digest, "other")
 
 
 def test_a_chain_is_the_same_after_a_restart() -> None:
