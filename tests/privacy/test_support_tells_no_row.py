@@ -1,0 +1,69 @@
+"""The sums that a private run with support opens give no whole row away, where those of one without do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassfleet import catalogue
+from glassfleet.audit.report import truth
+from glassfleet.audit.sums import bands, covariances, remainders, spans
+from glassfleet.audit.transcript import Opened, differences, views
+from glassfleet.data.dataset import pool
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.layout import layout_of
+from glassfleet.private.masks import RunKey, Words, add
+from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
+from glassfleet.scheme import private_parameters
+from tests.privacy.transcripts import Count, Fleet, count, domain_of, qoe, table, total
+
+SETS: dict[str, Any] = {"weather_izmir": lambda folder: table(folder, "weather_izmir", 15), "qoe": lambda f: qoe(f, 15)}
+ATTACKS: dict[str, Any] = {"fmt": (bands, spans, covariances), "frt": (spans, covariances, remainders)}
+"""Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells."""
+
+
+def opened(name: str, fleet: Fleet, support: int, left: dict[str, int]) -> tuple[list[Opened], Any]:
+    """Return the sums that a private run opens, as the coordinator computes them from masked answers."""
+    scheme, domain, heard = catalogue.load(name), domain_of(fleet, name), list[Heard]()
+    parameters = private_parameters(scheme, scheme.Parameters(), support)
+    terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
+    vehicles = [Vehicle(agent, data, RunKey.generate(), left.get(agent)) for agent, data in fleet.items()]
+    PrivateFleet(terms, vehicles, watch=heard.append).learn(scheme, parameters, domain)
+    words: dict[Any, list[Words]] = defaultdict(list)
+    for each in heard:
+        words[each.edition.members, each.task.digest].append(each.words)
+    tasks = {each.task.digest: each.task for each in heard}
+    found = []
+    for (members, digest), answers in words.items():
+        if len(answers) == len(members):
+            sums = layout_of(scheme, tasks[digest]).read(add(answers), len(members)).sums
+            found.append(Opened(tasks[digest], frozenset(members), sums))
+    return found, domain
+
+
+def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int]) -> Count:
+    """Return what all attacks together read, of each edition and of those who left."""
+    some, domain = opened(name, fleet, support, left)
+    counts = []
+    for part in (some, differences(some)):
+        for members, view in views(part).items():
+            rows = truth(domain, pool([fleet[agent] for agent in members]))
+            counts += [count(attack(view), rows) for attack in ATTACKS[name]]
+    return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
+
+
+@pytest.mark.parametrize("left", [{}, {"v03": 9}], ids=["all stay", "three leave"])
+@pytest.mark.parametrize(("name", "data"), [(name, data) for name in ATTACKS for data in SETS])
+def test_no_row_is_read_from_the_sums_of_a_private_run(
+    name: str, data: str, left: dict[str, int], glassfleet_data: Path
+) -> None:
+    found = attacked(name, SETS[data](glassfleet_data), 3, left)
+    assert found.read == 0, found
+
+
+def test_without_support_rows_are_read(glassfleet_data: Path) -> None:
+    found = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {})
+    assert found.read > 0.05 * found.rows, found

@@ -1,0 +1,246 @@
+"""With `support` nothing that fmt, tsk or frbc open rests on few rows, whatever is added and subtracted.
+
+The oracle asks each row by itself what it would answer: a sum rests on the rows whose own answers to it are not zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassfleet import catalogue
+from glassfleet.audit.sums import fmt_triangles
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.discovery.params import RESOLUTION
+from glassfleet.local import central
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.masks import RunKey
+from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
+from glassfleet.scheme import Task, private_parameters
+from glassfleet.schemes.fmt.messages import read_task as read_fmt
+from glassfleet.schemes.fmt.partition import positions
+from glassfleet.schemes.fmt.tree import degrees
+from schemas.documents import document_digest
+from schemas.errors import RunFailedError
+
+Parts = dict[str, Dataset]
+
+PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "fmt": {
+        "n_sets": st.integers(2, 6),
+        "partition": st.sampled_from(["mixed", "uniform"]),
+        "max_rules": st.sampled_from([4, 8]),
+        "min_weight_fraction": st.sampled_from([0.0, 0.01]),
+        "holdout": st.sampled_from([0.0, 0.2]),
+    },
+    "tsk": {
+        "n_sets": st.integers(2, 4),
+        "n_clusters": st.integers(4, 12),
+        "max_rounds": st.integers(1, 6),
+        "prune": st.sampled_from([0.0, 0.5]),
+    },
+    "frbc": {"n_sets": st.integers(2, 5), "fraction_bits": st.sampled_from([48, 80])},
+}
+
+
+@st.composite
+def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, f, agents = draw(st.integers(120, 400)), draw(st.integers(1, 3)), draw(st.integers(12, 24))
+    X = rng.normal(0.5, draw(st.sampled_from([0.1, 0.3])), (n, f))
+    if draw(st.booleans()):
+        X = np.round(X * 6) / 6
+    y: Any = np.clip(np.sin(5 * X[:, 0]) * X[:, -1] + 0.05 * rng.normal(size=n), -1.0, 1.0)
+    names = tuple(f"x{i}" for i in range(f))
+    features = tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
+    domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=1.0))
+    if name == "frbc":
+        domain = Domain(features=features, label="y", classes=("high", "low", "odd"))
+        y = np.where(rng.random(n) < 0.02, "odd", np.where(y > 0.2, "high", "low"))
+    owner = np.sort(rng.integers(0, agents, n)) if draw(st.booleans()) else rng.integers(0, agents, n)
+    order = np.argsort(y, kind="stable")
+    parts = {f"v{i:02d}": Dataset(names, "y", X[order][owner == i], y[order][owner == i]) for i in range(agents)}
+    scheme = catalogue.load(name)
+    chosen = scheme.Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
+    return domain, parts, private_parameters(scheme, chosen, draw(st.sampled_from([1, 3, 8])))
+
+
+def met(name: str, parameters: Any, parts: Parts, left: dict[str, int], group: int, heard: list[Heard]) -> PrivateFleet:  # noqa: PLR0917
+    terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
+    vehicles = [Vehicle(agent, rows, RunKey.generate(), left.get(agent)) for agent, rows in parts.items()]
+    return PrivateFleet(terms, vehicles, group=group, watch=heard.append)
+
+
+def opened(heard: list[Heard]) -> dict[int, dict[frozenset[str], list[Task]]]:
+    """Return what was opened: by group and members, the tasks in order."""
+    spoke: dict[Any, set[str]] = defaultdict(set)
+    found: dict[int, dict[frozenset[str], list[Task]]] = defaultdict(lambda: defaultdict(list))
+    for each in heard:
+        key = each.edition.group, frozenset(each.edition.members), each.task.digest
+        spoke[key].add(each.agent)
+        if spoke[key] == set(each.edition.members):
+            found[key[0]][key[1]].append(each.task)
+    return found
+
+
+class Oracle:
+    """Says on how many rows what follows from some answers rests."""
+
+    def __init__(self, name: str, parts: Parts) -> None:
+        self.scheme: Any = catalogue.load(name)
+        self.rows = {
+            agent: [Dataset(data.features, "y", data.X[i : i + 1], data.y[i : i + 1]) for i in range(data.rows)]
+            for agent, data in parts.items()
+        }
+        self.known: dict[Any, Any] = {}
+
+    def answer(self, agent: str, number: int, task: Task) -> dict[str, Any]:
+        key = agent, number, task.digest
+        if key not in self.known:
+            given = self.scheme.client.contribute(task, self.rows[agent][number], np.random.default_rng(0))
+            self.known[key] = given.sums
+        return self.known[key]
+
+    def counts(self, agents: frozenset[str], tasks: list[Task]) -> np.ndarray[Any, Any]:
+        """Return the rows behind each sum that follows from the answers of `agents` to `tasks`."""
+        total: Any = 0
+        for agent in agents:
+            for number in range(len(self.rows[agent])):
+                view = [(task, self.answer(agent, number, task)) for task in tasks]
+                total = total + np.array(getattr(self, self.scheme.name)(view), dtype=np.int64)
+        return np.atleast_1d(total)
+
+    @staticmethod
+    def fmt(view: Any) -> list[bool]:
+        return [bool(line[0]) for _, triangles, _ in fmt_triangles(view) for line in triangles]
+
+    @staticmethod
+    def tsk(view: Any) -> list[bool]:
+        return [bool(one) for task, sums in view if task.kind == "sums" for one in sums["count"]]
+
+    def frbc(self, view: Any) -> list[bool]:
+        found: list[bool] = []
+        for task, sums in view:
+            if task.kind == "strengths":
+                rules = self.scheme_question(task).rules
+                num = sums["num_high"].astype(object) * 2**60 + sums["num_low"]
+                den = sums["den_high"].astype(object) * 2**60 + sums["den_low"]
+                rest = den.copy()
+                np.subtract.at(rest, rules.antecedent_of, num)
+                found += [bool(one) for one in (*num, *den, *rest)]
+        return found
+
+    @staticmethod
+    def scheme_question(task: Task) -> Any:
+        from glassfleet.schemes.frbc.messages import Question
+
+        return Question.from_task(task)
+
+
+def columns_of(name: str, domain: Domain) -> int:
+    return 0 if name == "frbc" else len(domain.features) + 2
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@settings(max_examples=8)
+@given(st.data())
+def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under_the_record(
+    name: str, data: st.DataObject
+) -> None:
+    domain, parts, parameters = data.draw(fleets(name))
+    lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
+    heard: list[Heard] = []
+    left = {agent: data.draw(st.integers(0, 12)) for agent in lost}
+    fleet = met(name, parameters, parts, left, data.draw(st.integers(8, 12)), heard)
+    scheme = catalogue.load(name)
+    try:
+        outcome = fleet.learn(scheme, parameters, domain)
+    except RunFailedError as fault:
+        assert "too-few-for-privacy" in str(fault) or "no rule is left" in str(fault)  # noqa: PT017
+    else:
+        record = json.loads(json.dumps(outcome.summary.get("withheld", [])))
+        alone = central(scheme, parameters, domain, pool([parts[agent] for agent in outcome.cohort]), withheld=record)
+        assert document_digest(outcome.model.to_document()) == document_digest(alone.model.to_document())
+        assert outcome.summary["sums_digest"] == alone.summary["sums_digest"]
+
+    oracle, least = Oracle(name, parts), max(parameters.support, columns_of(name, domain))
+    for editions in opened(heard).values():
+        views = [(members, tasks) for members, tasks in editions.items()]
+        for (larger, before), (smaller, after) in combinations(
+            sorted(editions.items(), key=lambda one: -len(one[0])), 2
+        ):
+            asked = {task.digest for task in after}
+            views.append((larger - smaller, [task for task in before if task.digest in asked]))
+        for agents, tasks in views:
+            counts = oracle.counts(agents, tasks)
+            assert ((counts == 0) | (counts >= least)).all(), counts
+            if name == "fmt":
+                check_sizes(parts, agents, tasks, parameters.support)
+
+
+def check_sizes(parts: Parts, agents: frozenset[str], tasks: list[Task], support: int) -> None:
+    """The errors of two sizes differ in the rows of a node that is split: none of them or enough are held out."""
+    from glassfleet.data.holdout import is_held_out
+
+    rows = pool([parts[agent] for agent in agents])
+    for task in tasks:
+        if task.kind == "sizes":
+            question = read_fmt(task)
+            target = question.domain.scale_target(rows.y)
+            scaled = np.ascontiguousarray(question.domain.scale_inputs(rows.X).T)
+            held = is_held_out(scaled, target, question.parameters.holdout)
+            nodes = [split.node for split in question.tree.splits]
+            reached = degrees(question.tree, positions(scaled[:, held], question.knots), nodes)
+            counts = np.array([np.count_nonzero(reached[node] > 2.0**-20) for node in nodes])
+            assert ((counts == 0) | (counts >= support)).all()
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@settings(max_examples=5)
+@given(st.data())
+def test_one_group_without_losses_learns_what_pooled_rows_would(name: str, data: st.DataObject) -> None:
+    domain, parts, parameters = data.draw(fleets(name))
+    scheme = catalogue.load(name)
+    try:
+        outcome = met(name, parameters, parts, {}, 32, []).learn(scheme, parameters, domain)
+    except RunFailedError as fault:
+        assert "no rule is left" in str(fault)  # noqa: PT017
+        return
+    alone = central(scheme, parameters, domain, pool(list(parts.values())))
+    assert document_digest(outcome.model.to_document()) == document_digest(alone.model.to_document())
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: st.DataObject) -> None:
+    _, parts, _ = data.draw(fleets("fmt"))
+    support = data.draw(st.sampled_from([0, 1, 3, 20]))
+    names = next(iter(parts.values())).features
+    wanted = DiscoveryParameters(features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999))
+    asked = private_parameters(DISCOVERY, wanted, support)
+    lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
+    fleet = met("fmt", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
+    try:
+        found = fleet.learn(DISCOVERY, asked, None)
+    except RunFailedError as fault:
+        assert "too-few-for-privacy" in str(fault)  # noqa: PT017
+        return
+    cohort = [parts[agent] for agent in found.cohort]
+    assert found.model == discover(asked, cohort)
+    rows = pool(cohort)
+    least = min(max(support, 1), (rows.rows + 1) // 2)
+    for variable, column in zip((*found.model.features, found.model.target), (*rows.X.T, rows.y), strict=True):
+        if variable.high > variable.low:
+            ranked, bin_width = np.sort(column), (variable.high - variable.low) / RESOLUTION
+            assert ranked[least - 1] <= variable.low + bin_width or variable is not found.model.target
+            assert (column <= variable.low + bin_width).sum() >= least
+            assert (column >= variable.high - bin_width).sum() >= least
