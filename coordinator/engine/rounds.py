@@ -14,7 +14,7 @@ from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
-from glassfleet.private.groups import Edition, next_edition
+from glassfleet.private.groups import next_edition
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import question_digest
 from glassfleet.scheme import Server
