@@ -18,6 +18,7 @@ BENCHMARKS = {
     "wire": "wire:wire",
     "looks": "looks:looks",
     "private": "private:private",
+    "support": "support:support",
 }
 """Module and function; imported when called, as the last two need the extras broker and coordinator."""
 

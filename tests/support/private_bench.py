@@ -290,7 +290,10 @@ class PrivateStage:
         assert state.domain is not None
         rows = pool([rows_of(agent) for agent in state.cohort])
         scheme = catalogue.load(state.spec.scheme)
-        return document_digest(central(scheme, state.parameters, state.domain, rows).model.to_document())
+        withheld = state.summary.get("withheld", ())
+        return document_digest(
+            central(scheme, state.parameters, state.domain, rows, withheld=withheld).model.to_document()
+        )
 
     def _note(self) -> None:
         request = self.request

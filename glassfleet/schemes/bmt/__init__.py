@@ -16,6 +16,7 @@ from glassfleet.schemes.bmt.params import Parameters as BmtParameters
 from glassfleet.schemes.bmt.server import BmtServer
 from glassfleet.schemes.bmt.tables import tables_of
 from glassfleet.tables import RuleTables
+from schemas.errors import UsageError
 
 
 class FederatedBlendedTree:
@@ -38,6 +39,10 @@ class FederatedBlendedTree:
     def exact(self, parameters: BmtParameters) -> BmtParameters:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
+
+    def private(self, parameters: BmtParameters) -> BmtParameters:  # noqa: ARG002 - whatever they are
+        """Raise UsageError: a private run would open sums over the few rows that two rules share."""
+        raise UsageError("bmt has no private runs: its sums over pairs of rules rest on the few rows that two share")
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""

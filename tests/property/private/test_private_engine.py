@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.groups import cut_groups
+from glassfleet.schemes.frt.support import answer_support
 from tests.support.private_bench import OFFER, PrivateStage
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
@@ -48,7 +49,9 @@ ACTION = st.one_of(
 SPECS = st.fixed_dictionaries(
     {
         "domain": st.sampled_from([None, DOMAIN.to_document()]),
-        "private": st.fixed_dictionaries({"patience": st.integers(0, 2), "company": st.sampled_from([3, 4])}),
+        "private": st.fixed_dictionaries(
+            {"patience": st.integers(0, 2), "company": st.sampled_from([3, 4]), "support": st.sampled_from([0, 3, 8])}
+        ),
         "policy": st.fixed_dictionaries(
             {
                 "deadline": st.just(10),
@@ -200,3 +203,25 @@ def test_private_run_ends_by_name_or_with_the_central_model_in_many_schedules(
 ) -> None:
     with patch.object(pairing, "cut_groups", partial(cut_groups, size=32 if vehicles < 20 else 10)):
         check(choice, MANY[:vehicles], first, actions, leaves)
+
+
+def test_what_leaves_a_group_counts_towards_support_as_what_stays_does() -> None:
+    stage = PrivateStage(AGENTS, parameters={"max_depth": 2, "n_sets": 3}, private={"support": 8, "patience": 0})
+    heard: list[Any] = []
+
+    def listen(question: Any, kept: Any, contributions: Any) -> Any:
+        heard.append((stage.state.editions[0].number, *contributions))
+        return answer_support(question, kept, contributions)
+
+    with patch("glassfleet.schemes.frt.server.answer_support", listen):
+        stage.finish(*AGENTS, leaves={AGENTS[2]: 6})
+    assert stage.phase == "finished", stage.reason
+    first, second = ([given for number, given in heard if number == edition] for edition in (0, 1))
+    assert first
+    assert second
+    assert not any(given.former for given in first)
+    # The answers of the edition before, once each, whatever of its course is asked again.
+    kinds = [task.kind for task, _ in second[0].former]
+    assert set(kinds) == {"support"}
+    assert all(before.rows > second[0].rows for _, before in second[0].former)
+    stage.check_end()

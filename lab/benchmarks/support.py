@@ -1,0 +1,78 @@
+"""What `support` costs a private run: rounds, bytes and accuracy, beside one that opens whatever it rests on.
+
+One group of fifteen vehicles that loses nobody learns what pooled rows would, so pooled rows are learned from. Test
+rows: of all five folds of the small sets, of one fold of the others, and QoE's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from edge_agent.sources import read_table
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.local import central
+from glassfleet.private.groups import SUPPORT_ROWS
+from glassfleet.scheme import input_quantiles_of, private_parameters
+from lab.benchmarks.measure import data_folder, print_table
+from lab.papers.work import fleet
+from lab.protocols.paper import kfold, rmse
+
+SETS = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california", "qoe")
+SCHEMES = ("fmt", "frt", "tsk")
+VEHICLES, SMALL = 15, 5_000
+
+
+def support() -> None:
+    """Learn each set with each scheme, with support and without."""
+    for name in SCHEMES:
+        rows = []
+        for data in SETS:
+            found = [_learned(name, *fold) for fold in _folds(data)]
+            without, with_support = (
+                [fmean(one[which][number] for one in found) for number in range(4)] for which in (0, 1)
+            )
+            row = [f"{a:.4g} / {b:.4g}" for a, b in zip(without, with_support, strict=True)]
+            rows.append([data, *row, f"{100 * (with_support[3] / without[3] - 1):+.1f} %"])
+        print_table(
+            f"{name}: support 0 / {SUPPORT_ROWS}", ["data", "rounds", "kB per vehicle", "rules", "test RMSE", ""], rows
+        )
+
+
+def _folds(name: str) -> Iterator[tuple[Dataset, Dataset]]:
+    """Yield training and test rows."""
+    if name == "qoe":
+        train, test, _ = fleet(data_folder(), "real")
+        yield pool(list(train.values())), pool(list(test.values()))
+        return
+    table = read_table(data_folder() / f"{name}.csv.gz")
+    *features, target = table.names
+    X, y = table.matrix(features), table.matrix([target])[:, 0]
+    for number, (train_rows, test_rows) in enumerate(kfold(len(y), 5)):
+        if number == 0 or len(y) < SMALL:
+            parts = (Dataset(tuple(features), target, X[some], y[some]) for some in (train_rows, test_rows))
+            yield next(parts), next(parts)
+
+
+def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
+    """Return rounds, kB that a vehicle sends, rules and test RMSE; without support, then with it."""
+    scheme: Any = catalogue.load(name)
+    found = []
+    for least in (0, SUPPORT_ROWS):
+        wanted = DiscoveryParameters(
+            features=train.features, target=train.target, input_quantiles=input_quantiles_of(scheme)
+        )
+        owner = np.arange(train.rows) % VEHICLES
+        parts = [
+            Dataset(train.features, train.target, train.X[owner == i], train.y[owner == i]) for i in range(VEHICLES)
+        ]
+        domain = discover(private_parameters(DISCOVERY, wanted, least), parts)
+        outcome = central(scheme, private_parameters(scheme, scheme.Parameters(), least), domain, train)
+        error = rmse(outcome.model.predict(test.X), test.y)
+        found.append([outcome.rounds, outcome.bytes_up / 1000, len(outcome.model.rules()), error])
+    return found
