@@ -25,7 +25,7 @@ def rows_behind_strengths(view: View) -> Array:
     found = []
     for task, sums in view:
         question = Question.from_task(task)
-        if question.rules is None:
+        if question.rules is None or "num_high" not in sums:  # asked for the rules, or on how many rows they rest
             continue
         antecedents, strengths, rows = _by_class(question, sums)
         for cell, label in np.argwhere(rows == 1):

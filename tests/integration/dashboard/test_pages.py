@@ -23,6 +23,7 @@ PAGES = {
     "fleet": "/",
     "runs": "/runs",
     "run": "/runs/evening",
+    "leakage": "/runs/evening/leakage",
     "models": "/models",
     "model": "/models/video-quality",
     "forecast": "/models/video-quality/2/forecast",
@@ -82,7 +83,7 @@ def test_hostile_texts_stay_texts(there: World, page: Page, name: str) -> None:
     assert page.locator("main script, main img").count() == 0
     assert " style=" not in answer.text
     assert "onclick" not in answer.text
-    if name in ("run", "fleet", "model"):
+    if name in ("run", "leakage", "fleet", "model"):
         expect(page.locator("main")).to_contain_text("<script>document.title=")
 
 
