@@ -335,6 +335,7 @@ def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropp
     elif draft.state.restarts > state.spec.policy.max_restarts:
         draft.move("too-many-restarts", f"members were lost in {draft.state.restarts} rounds")
     else:
+        draft.effects.append(Restarted(state.run, state.levels[-1].number, tuple(sorted(out))))
         _ask_smaller(draft)
 
 
