@@ -171,7 +171,7 @@ class Engine:
             return
         if spec.domain is None and is_label_scheme(scheme):
             raise UsageError(DECLARE_TEXTS)
-        if spec.participation == "elastic" and getattr(parameters, "support", 0):
+        if spec.participation == "elastic" and getattr(parameters, "support", 0) > 0:
             # What rests on enough rows was counted over vehicles of whom some may be lost before the sums are asked.
             raise UsageError("support goes with cohort participation: in an elastic run nothing is counted again")
 
