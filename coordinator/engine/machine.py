@@ -162,16 +162,21 @@ class Engine:
         Raises
         ------
         UsageError
-            Also for parameters that promise what only a private run keeps, and for a private run that would have to
-            ask vehicles for texts of their own.
+            Also for parameters that promise what only a private run keeps, for a private run that would have to ask
+            vehicles for texts of their own, and for support where former rounds are not asked again.
         NotFoundError
         """
         parameters, scheme = self.parameters(spec), self.lookup(spec.scheme)
         openly = getattr(scheme, "openly", None)
         if spec.private is None and openly is not None:
             openly(parameters)
-        elif spec.private is not None and spec.domain is None and is_label_scheme(scheme):
+        if spec.private is None:
+            return
+        if spec.domain is None and is_label_scheme(scheme):
             raise UsageError(DECLARE_TEXTS)
+        if spec.participation == "elastic" and getattr(parameters, "support", 0) > 0:
+            # What rests on enough rows was counted over vehicles of whom some may be lost before the sums are asked.
+            raise UsageError("support goes with cohort participation: in an elastic run nothing is counted again")
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""

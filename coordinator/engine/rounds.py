@@ -434,6 +434,7 @@ def _ask_those_left(draft: Draft, lost: Mapping[str, str], end: tuple[str, str] 
     elif draft.state.restarts > state.spec.policy.max_restarts:
         draft.move("too-many-restarts", f"members were lost in {draft.state.restarts} rounds")
     else:
+        draft.effects.append(Restarted(state.run, state.levels[-1].number, tuple(sorted(out))))
         _ask_smaller(draft)
 
 

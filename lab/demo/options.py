@@ -166,11 +166,14 @@ def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     parameters = checked_parameters(scheme, {**SHOWN.get(scheme.name, {}), **parse_parameters(options.parameters)})
     if options.private and participation != "cohort":
         raise UsageError("--private goes with --participation cohort: one set of vehicles for the whole model")
+    labels = wants_labels or "regression" not in scheme.purpose
+    if options.private and labels:
+        raise UsageError("a private run finds no classes, and the demo declares none: use a scheme for numbers")
     if options.private:
         parameters = private_parameters(scheme, parameters, support)
     elif options.exact:
         parameters = scheme.exact(parameters)
-    return scheme, parameters, participation, wants_labels or "regression" not in scheme.purpose
+    return scheme, parameters, participation, labels
 
 
 def _memory(options: DemoOptions) -> Memory | None:

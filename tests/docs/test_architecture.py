@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.journal.sql import SqlJournal
 from coordinator.specification.run import RoundPolicy, RunSpec
-from deploy.site import architecture
+from deploy.site import architecture, masks
 from edge_agent.sources import read_source
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
@@ -67,6 +67,11 @@ def test_picture_and_rooms_are_those_of_the_import_rules(text: str) -> None:
 
     assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.picture(), again
     assert text == architecture.page(text), again
+
+
+def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:
+    assert masks.PICTURE.read_text(encoding="utf-8") == masks.picture(), "python -m deploy.site.masks"
+    assert sum(map(masks.masked, masks.NUMBERS)) % masks.MODULUS == sum(masks.NUMBERS.values())
 
 
 def test_every_name_in_the_tables_is_in_its_file(text: str) -> None:
