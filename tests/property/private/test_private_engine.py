@@ -143,7 +143,7 @@ def _drawn(seed: int) -> dict[int, int]:
 LEAVES = st.integers(0, 2**32 - 1).map(_drawn)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SPECS, st.integers(8, 14).map(lambda number: 22 - number), FIRST, st.lists(ACTION, max_size=20), LEAVES)
 def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
@@ -151,7 +151,7 @@ def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     check(choice, AGENTS[:vehicles], first, actions, leaves)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SPECS, st.integers(20, 26), FIRST, st.lists(ACTION, max_size=10), LEAVES)
 def test_private_run_of_several_groups_ends_by_name_or_with_the_central_model(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
