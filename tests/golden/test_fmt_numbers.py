@@ -97,12 +97,13 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
 @pytest.mark.parametrize(
     ("settings", "stated"),
     [
-        ({}, 0.2389),
-        ({"inference": "one_rule"}, 0.2404),
-        ({"max_rules": 12, "other_sets": ()}, 0.2437),
-        ({"max_slopes": 64, "size_tolerance": 0.01}, 0.2406),
+        pytest.param({}, 0.2389, id="defaults"),
+        pytest.param({"inference": "one_rule"}, 0.2404, id="one rule answers", marks=pytest.mark.slow),
+        pytest.param({"max_rules": 12, "other_sets": ()}, 0.2437, id="short growth", marks=pytest.mark.slow),
+        pytest.param(
+            {"max_slopes": 64, "size_tolerance": 0.01}, 0.2406, id="accuracy before brevity", marks=pytest.mark.slow
+        ),
     ],
-    ids=["defaults", "one rule answers", "short growth", "accuracy before brevity"],
 )
 def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehicles(
     settings: dict[str, Any], stated: float, glassfleet_data: Path

@@ -79,7 +79,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", DATASETS)
 def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_data: Path, name: str) -> None:
     dataset, scheme = _read(glassfleet_data, name), load("tsk")
     exact = scheme.exact(scheme.Parameters())
@@ -97,7 +97,7 @@ def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_da
     assert round(result["complexity"]["rules"], 2) == rules
 
 
-@pytest.mark.parametrize("consequents", ["pooled", "averaged"])
+@pytest.mark.parametrize("consequents", ["pooled", pytest.param("averaged", marks=pytest.mark.slow)])
 def test_rows_that_no_rule_covers_are_what_makes_the_published_system_poor_on_quality_of_experience(
     glassfleet_data: Path, consequents: str
 ) -> None:

@@ -190,7 +190,7 @@ def fingerprint(state: RunState) -> str:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(choice=SPECS, actions=st.lists(ACTION, max_size=60), helpful=st.sets(AGENT))
 @example(
     choice={

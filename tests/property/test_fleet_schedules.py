@@ -4,7 +4,7 @@ The same coordinator, engine, journal port, agent, session, outbox and frozen ro
 transport and journal are in memory, and the scheme is a tiny one. A failing seed stands in the message and can be
 replayed alone: ``GLASSFLEET_SEED=4711 pytest tests/property/test_fleet_schedules.py``.
 
-``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 100); docs/explanation/failure-model.md says how many a
+``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 50); docs/explanation/failure-model.md says how many a
 minute were measured.
 """
 
@@ -31,9 +31,9 @@ from glassfleet.data.domain import pooled_domain
 from tests.support.schedules import assert_promises, schedule_fault
 from tests.support.simulation import Simulation, empty_like
 
-BATCH = 100
+BATCH = 50
 SEED = os.environ.get("GLASSFLEET_SEED")
-SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "100"))
+SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "50"))
 BATCHES = (
     [range(start, min(start + BATCH, SCHEDULES)) for start in range(0, SCHEDULES, BATCH)]
     if SEED is None
@@ -125,7 +125,7 @@ def play_all(seeds: range, root: Path) -> Counter[str]:
     return total
 
 
-@pytest.mark.timeout(600)  # 40 s on a quiet core
+@pytest.mark.timeout(600)  # 4 s on a quiet core
 @pytest.mark.parametrize("seeds", BATCHES, ids=str)
 def test_fleet_counts_once_and_equals_central_under_seeded_schedules(seeds: range, state_dir: Path) -> None:
     seen = play_all(seeds, state_dir)

@@ -178,7 +178,7 @@ def test_private_run_with_vehicles_that_answer_noise_names_nobody_else_and_ends_
     check(choice, AGENTS[:vehicles], 0, actions, leaves, liars=liars)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SPECS, st.integers(8, 14).map(lambda number: 22 - number), FIRST, st.lists(ACTION, max_size=20), LEAVES)
 def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
@@ -186,7 +186,7 @@ def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     check(choice, AGENTS[:vehicles], first, actions, leaves)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SPECS, st.integers(20, 26), FIRST, st.lists(ACTION, max_size=10), LEAVES)
 def test_private_run_of_several_groups_ends_by_name_or_with_the_central_model(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
