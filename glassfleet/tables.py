@@ -135,20 +135,25 @@ class RuleTables:
 
     Attributes
     ----------
-    evaluator : {"weighted_mean", "maximum_matching", "class_vote"}
-        The mean of what the rules say, weighted by strength; what the strongest rule says; its class.
+    evaluator : {"weighted_mean", "maximum_matching", "class_vote", "highest_score"}
+        The mean of what the rules say, weighted by strength; what the strongest rule says; its class; the class whose
+        score is highest in the rules' mean. Of two classes the second alone has a score, and the first one's is zero.
     conditions : Conditions
         When which rule fires, and how strongly.
     weights : tuple of float
         Of the rules. Of equal ones the highest weight wins, then the first rule.
     constants : tuple of float
-        What each rule says, as the scaled target, where all scaled inputs are 0; empty for classes.
-    slopes : tuple, shape (r, F) or (r, 0)
+        What each rule says, as the scaled target, where all scaled inputs are 0; empty for votes. Of scores the s of
+        the first rule, then those of the next.
+    slopes : tuple, shape (r, F), (r, 0) or (r s, F)
         What each scaled input adds to that.
     votes : tuple of int
         Each rule's class, by its number in the domain; empty for numbers.
     divisors, factors : tuple of float
         By which strengths are divided or multiplied before the strongest is looked for; empty: by nothing.
+    levels : tuple
+        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
+        category; empty lines for numbers. Empty: all inputs are scaled.
     relative : bool
         In a mean the strengths are divided by the highest first: products of many memberships are tiny.
     partition : bool
@@ -159,7 +164,7 @@ class RuleTables:
         The rule that answers when none fires; None: the one that wins among equal ones.
     """
 
-    evaluator: Literal["weighted_mean", "maximum_matching", "class_vote"]
+    evaluator: Literal["weighted_mean", "maximum_matching", "class_vote", "highest_score"]
     conditions: Conditions
     weights: Line
     constants: Line = ()
@@ -167,6 +172,7 @@ class RuleTables:
     votes: Numbers = ()
     divisors: Line = ()
     factors: Line = ()
+    levels: tuple[Line, ...] = ()
     relative: bool = False
     partition: bool = False
     clipped: bool = False

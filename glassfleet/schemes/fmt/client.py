@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +17,17 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.messages import NAME, Cut, Question, read_task
+from glassfleet.schemes.fmt.messages import NAME, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
-from glassfleet.schemes.fmt.tree import crisp, degrees
+from glassfleet.schemes.fmt.tree import Cut, crisp, degrees
 from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Products = Callable[[NDArray[np.intp]], Array]
 
-_GRID = float(1 << GRID_BITS)
+GRID = float(1 << GRID_BITS)
 
 _PRODUCTS = 1 << 20
 """Most products of columns in memory at once (8 MiB)."""
@@ -92,7 +94,7 @@ def _products(rows: _Rows, columns: Sequence[int], chosen: NDArray[np.intp] | sl
         line[place + 1] = rows.inputs[feature][chosen]
     line[-1] = target
     products = np.empty((k * (k + 1) // 2, len(target)))
-    line_grid = line * _GRID
+    line_grid = line * GRID
     start = 0
     for i in range(k):
         np.multiply(line[i], line_grid[i:], out=products[start : start + k - i])
@@ -106,10 +108,22 @@ def _add_products(total: Ints, weights: Array, products: Array) -> None:
     total += (weights @ products.T).astype(np.int64)
 
 
-def _weighted(rows: _Rows, columns: Sequence[int], weight: Array, cuts: Sequence[Cut], position: Array) -> Ints:
-    """Return the sums of a node, and of the lower side of each cut, shape (1 + cuts, pairs)."""
-    k = len(columns) + 2
-    total = np.zeros((1 + len(cuts), k * (k + 1) // 2), dtype=np.int64)
+def weighted(products: Products, width: int, weight: Array, cuts: Sequence[Cut], position: Array) -> Ints:
+    """Return the sums of a node, and of the lower side of each cut, shape (1 + cuts, width).
+
+    Parameters
+    ----------
+    products : callable
+        Returns products of columns of the chosen rows, on the grid, shape (width, n).
+    width : int
+        How many products there are.
+    weight : ndarray of float64, shape (n,)
+        Degrees of the rows in the node.
+    cuts : sequence of Cut
+    position : ndarray of float64, shape (F, n)
+        Where the rows lie between knots.
+    """
+    total = np.zeros((1 + len(cuts), width), dtype=np.int64)
     there = np.flatnonzero(weight)
     by_input: dict[int, list[int]] = {}
     for place, (feature, _) in enumerate(cuts):
@@ -119,15 +133,19 @@ def _weighted(rows: _Rows, columns: Sequence[int], weight: Array, cuts: Sequence
         chosen = there[block]
         w = weight[chosen]
         lines = np.empty((1 + len(cuts), len(chosen)))
-        np.rint(w * _GRID, out=lines[0])
+        np.rint(w * GRID, out=lines[0])
         for feature, places in by_input.items():
             at = np.array([cuts[place][1] for place in places], dtype=np.float64)
             part = up_to(at[:, None], position[feature][chosen])
             part *= w
-            part *= _GRID
+            part *= GRID
             lines[[1 + place for place in places]] = np.rint(part, out=part)
-        _add_products(total, lines, _products(rows, columns, chosen))
+        _add_products(total, lines, products(chosen))
     return total
+
+
+def _node_sums(question: Question, rows: _Rows, weight: Array, cuts: Sequence[Cut], position: Array) -> Ints:
+    return weighted(partial(_products, rows, question.columns), question.width, weight, cuts, position)
 
 
 # --- the four answers -----------------------------------------------------------------------------------------------
@@ -135,7 +153,7 @@ def _weighted(rows: _Rows, columns: Sequence[int], weight: Array, cuts: Sequence
 
 def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
-    gram = _weighted(rows, question.columns, np.ones(rows.training), [], rows.inputs)[0]
+    gram = _node_sums(question, rows, np.ones(rows.training), [], rows.inputs)[0]
     training = np.array([rows.training], dtype=np.int64)
     return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
 
@@ -147,7 +165,7 @@ def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
     whole, lower = [], []
     for node in question.nodes:
         cuts = [question.cuts[place] for place in question.cuts_of[node]]
-        sums = _weighted(rows, question.columns, reached[node], cuts, position)
+        sums = _node_sums(question, rows, reached[node], cuts, position)
         whole.append(sums[0])
         lower.append(sums[1:])
     return {"whole": np.stack(whole), "lower": np.concatenate(lower)}
@@ -157,7 +175,7 @@ def _leaves(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum all rows of the final leaves."""
     position, leaves = rows.positions(question.knots), question.tree.leaves
     reached = degrees(question.tree, position, leaves)
-    return {"gram": np.stack([_weighted(rows, question.columns, reached[leaf], [], position)[0] for leaf in leaves])}
+    return {"gram": np.stack([_node_sums(question, rows, reached[leaf], [], position)[0] for leaf in leaves])}
 
 
 def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
