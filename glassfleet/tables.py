@@ -71,12 +71,16 @@ class CutTree:
         Each rule's node.
     crisp : bool
         A row is at one leaf: at each cut it goes to the side in which its membership is at least a half.
+    levels : tuple, shape (F, 0 or number of categories + 1)
+        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
+        category; empty for numbers. Empty: there are numbers alone.
     """
 
     knots: tuple[Line, ...]
     splits: tuple[Numbers, ...]
     leaves: Numbers
     crisp: bool
+    levels: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,6 @@ class RuleTables:
         Each rule's class, by its number in the domain; empty for numbers.
     divisors, factors : tuple of float
         By which strengths are divided or multiplied before the strongest is looked for; empty: by nothing.
-    levels : tuple
-        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
-        category; empty lines for numbers. Empty: all inputs are scaled.
     relative : bool
         In a mean the strengths are divided by the highest first: products of many memberships are tiny.
     partition : bool
@@ -172,7 +173,6 @@ class RuleTables:
     votes: Numbers = ()
     divisors: Line = ()
     factors: Line = ()
-    levels: tuple[Line, ...] = ()
     relative: bool = False
     partition: bool = False
     clipped: bool = False

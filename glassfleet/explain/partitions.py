@@ -72,6 +72,7 @@ def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
     conditions, count = _conditions(model), len(model.domain.features)
     knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
+    levels = conditions.levels if isinstance(conditions, CutTree) else ()
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
@@ -87,7 +88,7 @@ def partitions(model: Model) -> tuple[Partition, ...]:
             unit=variable.unit,
             low=variable.low,
             high=variable.high,
-            sets=_sets(variable, knots[index]) if knots is not None else (),
+            sets=() if knots is None or (levels and levels[index]) else _sets(variable, knots[index]),
             categories=variable.categories,
             thresholds=tuple(sorted(cuts[index])),
         )

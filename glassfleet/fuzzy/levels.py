@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.rules import Condition
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -142,13 +143,30 @@ def check_levels(levels: Sequence[Sequence[float]], domain: Domain) -> Levels:
     return tuple(tuple(line) for line in levels)
 
 
+def level_condition(variable: Variable, line: Sequence[float], low: float, high: float) -> Condition:
+    """Return that an input of text has a category with a level from `low` to `high`."""
+    codes = [float(code) for code, level in enumerate(line[1:]) if low <= level <= high] or [0.0]
+    return Condition(
+        feature=variable.name,
+        term=group_words(variable, line, low, high),
+        low=codes[0],
+        high=codes[-1],
+        peak=0.5 * (codes[0] + codes[-1]),
+        crisp=True,
+    )
+
+
 def group_words(variable: Variable, line: Sequence[float], low: float, high: float) -> str:
     """Return the categories with levels from `low` to `high` in words.
 
     >>> house = Variable(name="city", low=0, high=2, categories=("Campinas", "Rio", "Santos"))
     >>> group_words(house, (0.5, 0.0, 1.0, 0.0), 0.0, 0.0)
     'one of Campinas, Santos'
+    >>> group_words(house, (0.5, 0.0, 1.0, 0.0), 0.5, 1.0)
+    'none of Campinas, Santos'
     """
-    names = [name for name, level in zip(variable.categories, line[1:], strict=True) if low <= level <= high]
-    names += ["any other"] * (low <= line[0] <= high)
-    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    inside = [low <= level <= high for level in line]
+    told = [name for name, there in zip(variable.categories, inside[1:], strict=True) if there != inside[0]]
+    if inside[0]:  # categories that the run does not know are in it: those are told that are not
+        return f"none of {', '.join(told)}" if told else "anything"
+    return told[0] if len(told) == 1 else f"one of {', '.join(told)}"

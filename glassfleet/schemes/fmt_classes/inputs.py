@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.levels import Levels, group_words, scaled_inputs
+from glassfleet.fuzzy.levels import Levels, level_condition, scaled_inputs
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.partition import Knots, positions
@@ -46,13 +46,4 @@ class Inputs:
         variable, line, own = self.domain.features[feature], self.levels[feature], self.knots[feature]
         if not line:
             return span_condition(variable, own, first, last)
-        low, high = own[first], own[last]
-        codes = [float(code) for code, level in enumerate(line[1:]) if low <= level <= high] or [0.0]
-        return Condition(
-            feature=variable.name,
-            term=group_words(variable, line, low, high),
-            low=codes[0],
-            high=codes[-1],
-            peak=0.5 * (codes[0] + codes[-1]),
-            crisp=True,
-        )
+        return level_condition(variable, line, own[first], own[last])
