@@ -92,7 +92,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     Parameters
     ----------
-    n_sets : int, default 7
+    n_sets : int, default 11
         Most fuzzy sets per input.
     max_rules : int, default 20
         Most rules.
@@ -117,7 +117,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     _scheme_name = "fmt_classes"
 
-    n_sets: int = 7
+    n_sets: int = 11
     max_rules: int = 20
     max_slopes: int = 12
     max_regressors: int = 32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,8 @@ class Partition(View):
     categories : tuple of str
         Of a column of text.
     thresholds : tuple of float
-        Where a crisp tree splits the input, ascending, in its own unit; of a tree of ramps, their middles.
+        Where a crisp tree splits the input, ascending, in its own unit; of a tree of ramps, their middles;
+        between neighbouring categories that a fuzzy tree tells apart.
     """
 
     feature: str
@@ -78,6 +80,8 @@ def partitions(model: Model) -> tuple[Partition, ...]:
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
             if feature >= 0:
                 cuts[feature].add(threshold)
+    for feature, line in enumerate(levels):
+        cuts[feature] |= {code + 0.5 for code, (one, other) in enumerate(pairwise(line[1:])) if one != other}
     if isinstance(conditions, RampTree):
         for (_, feature), (begin, end) in zip(conditions.splits, conditions.ramps, strict=True):
             variable = model.domain.features[feature]

@@ -57,7 +57,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    n_sets: int = Field(default=7, ge=2, le=31)
+    n_sets: int = Field(default=11, ge=2, le=31)
     max_rules: int = Field(default=20, ge=1, le=256)
     max_slopes: int = Field(default=12, ge=0, le=MAX_REGRESSORS)
     max_regressors: int = Field(default=32, ge=1, le=MAX_REGRESSORS)
