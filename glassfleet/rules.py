@@ -65,12 +65,15 @@ class Consequent:
     unit : str
     slopes : tuple of Slope or None
         Those that are not zero, in the order of the inputs. None: the rules of this model say numbers or classes.
+    scores : tuple of Consequent
+        Of a rule whose rows mostly have the class `value`, what it adds to the scores from which probabilities come.
     """
 
     target: str
     value: float | str
     unit: str = ""
     slopes: tuple[Slope, ...] | None = None
+    scores: tuple[Consequent, ...] = ()
 
     def __str__(self) -> str:
         return self.text()
@@ -86,7 +89,8 @@ class Consequent:
         ('frames = 90 %', 'quality is good')
         """
         verb = "is" if isinstance(self.value, str) else "="
-        return f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
+        told = f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
+        return "; ".join([told, *(score.text(keep) for score in self.scores)])
 
     def answer(self, keep: int | None = None) -> str:
         """Return what is said of the target, without its name; see :meth:`text`."""

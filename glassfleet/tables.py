@@ -71,12 +71,16 @@ class CutTree:
         Each rule's node.
     crisp : bool
         A row is at one leaf: at each cut it goes to the side in which its membership is at least a half.
+    levels : tuple, shape (F, 0 or number of categories + 1)
+        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
+        category; empty for numbers. Empty: there are numbers alone.
     """
 
     knots: tuple[Line, ...]
     splits: tuple[Numbers, ...]
     leaves: Numbers
     crisp: bool
+    levels: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,15 +139,17 @@ class RuleTables:
 
     Attributes
     ----------
-    evaluator : {"weighted_mean", "maximum_matching", "class_vote"}
-        The mean of what the rules say, weighted by strength; what the strongest rule says; its class.
+    evaluator : {"weighted_mean", "maximum_matching", "class_vote", "highest_score"}
+        The mean of what the rules say, weighted by strength; what the strongest rule says; its class; the class whose
+        score is highest in the rules' mean. Of two classes the second alone has a score, and the first one's is zero.
     conditions : Conditions
         When which rule fires, and how strongly.
     weights : tuple of float
         Of the rules. Of equal ones the highest weight wins, then the first rule.
     constants : tuple of float
-        What each rule says, as the scaled target, where all scaled inputs are 0; empty for classes.
-    slopes : tuple, shape (r, F) or (r, 0)
+        What each rule says, as the scaled target, where all scaled inputs are 0; empty for votes. Of scores the s of
+        the first rule, then those of the next.
+    slopes : tuple, shape (r, F), (r, 0) or (r s, F)
         What each scaled input adds to that.
     votes : tuple of int
         Each rule's class, by its number in the domain; empty for numbers.
@@ -159,7 +165,7 @@ class RuleTables:
         The rule that answers when none fires; None: the one that wins among equal ones.
     """
 
-    evaluator: Literal["weighted_mean", "maximum_matching", "class_vote"]
+    evaluator: Literal["weighted_mean", "maximum_matching", "class_vote", "highest_score"]
     conditions: Conditions
     weights: Line
     constants: Line = ()

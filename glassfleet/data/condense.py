@@ -19,10 +19,12 @@ processor, the library of linear algebra or the order of rows.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import blocks
@@ -77,19 +79,40 @@ def condensed(data: Dataset, domain: Domain, min_rows: int) -> Dataset:
     """
     if min_rows == 1:
         return data
+    texts = [place for place, variable in enumerate(domain.features) if variable.categories]
+    inputs = _inputs(data, domain, texts)
+    if domain.target is not None:
+        points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows, data.key, texts)
+        X = _in_own_units(points[:, :-1], domain, texts)
+        return Dataset(data.features, data.target, X, domain.unscale_target(points[:, -1]))
+    labels = data.y.astype(np.str_)
+    parts = [condense(inputs[labels == name], min_rows, data.key, texts) for name in domain.classes]
+    names = np.repeat(np.array(domain.classes, dtype=np.str_), [len(part) for part in parts])
+    return Dataset(data.features, data.target, _in_own_units(np.concatenate(parts), domain, texts), names)
+
+
+def _inputs(data: Dataset, domain: Domain, texts: Sequence[int]) -> Array:
+    """Return the inputs in [0, 1], shape (n, F): of a text 0 where the run does not know it, else its number of c."""
+    codes = encode_inputs(data, domain) if texts else data.X
+    inputs = domain.scale_inputs(codes)
+    for column in texts:
+        own = codes[:, column]
+        inputs[:, column] = np.where(own == np.rint(own), own + 1.0, 0.0) / len(domain.features[column].categories)
+    return inputs
+
+
+def _in_own_units(points: Array, domain: Domain, texts: Sequence[int]) -> Array:
+    """Return inputs in the units of the domain; a text that the run does not know as the code -0.5."""
     low = np.array([variable.low for variable in domain.features])
     width = np.array([variable.high for variable in domain.features]) - low
-    inputs = domain.scale_inputs(data.X)
-    if domain.target is not None:
-        points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows, data.key)
-        return Dataset(data.features, data.target, low + points[:, :-1] * width, domain.unscale_target(points[:, -1]))
-    labels = data.y.astype(np.str_)
-    parts = [condense(inputs[labels == name], min_rows, data.key) for name in domain.classes]
-    names = np.repeat(np.array(domain.classes, dtype=np.str_), [len(part) for part in parts])
-    return Dataset(data.features, data.target, low + np.concatenate(parts) * width, names)
+    X: Array = low + points * width
+    for column in texts:
+        number = np.rint(points[:, column] * len(domain.features[column].categories))
+        X[:, column] = np.where(number > 0.0, number - 1.0, -0.5)
+    return X
 
 
-def condense(points: Array, min_rows: int, key: bytes = b"") -> Array:
+def condense(points: Array, min_rows: int, key: bytes = b"", kept: Sequence[int] = ()) -> Array:
     """Return made-up points, drawn with the mean and scatter of each group of `points`.
 
     Parameters
@@ -100,6 +123,9 @@ def condense(points: Array, min_rows: int, key: bytes = b"") -> Array:
         Fewest different points of a group; at least d + 1 are taken.
     key : bytes
         The vehicle's secret. Without it, who guesses all rows of a group can verify the guess.
+    kept : sequence of int
+        Columns of texts: a made-up row has one of the group's own values, each as often as the group has it, and by
+        chance with those of other columns.
 
     Returns
     -------
@@ -120,7 +146,12 @@ def condense(points: Array, min_rows: int, key: bytes = b"") -> Array:
         alike = [groups[place] for place in np.flatnonzero(sizes == size)]
         mean, scatter = _moments(different, count, alike)
         drawn = np.stack([_draw(key, different[group], count[group], int(size)) for group in alike])
-        found.append(_made_up(mean, scatter, drawn))
+        made = _made_up(mean, scatter, drawn)
+        for column in kept:
+            own = [np.repeat(different[group, column], count[group]) for group in alike]
+            order = np.argsort(drawn[:, :, column], axis=1, kind="stable")
+            made[:, column] = np.concatenate([line[place] for line, place in zip(own, order, strict=True)])
+        found.append(made)
     return np.clip(np.concatenate(found) / 2.0**GRID_BITS, 0.0, 1.0)
 
 

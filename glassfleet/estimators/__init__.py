@@ -12,7 +12,7 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
 from glassfleet.estimators.bmt import BlendedModelTree
 from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
-from glassfleet.estimators.fmt import FuzzyModelTree
+from glassfleet.estimators.fmt import FuzzyModelTree, FuzzyModelTreeClassifier
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
 from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
 
@@ -24,6 +24,7 @@ __all__ = [
     "FedGATreeClassifier",
     "FedGATreeRegressor",
     "FuzzyModelTree",
+    "FuzzyModelTreeClassifier",
     "FuzzyRegressionTree",
     "PrivateTreeClassifier",
     "SchemeClassifier",

@@ -1,4 +1,4 @@
-"""The scikit-learn style estimator of the fuzzy model tree. Needs scikit-learn, as :mod:`glassfleet.estimators` does.
+"""The scikit-learn style estimators of the fuzzy model tree, for numbers and for classes. They need scikit-learn.
 
 >>> from glassfleet.estimators.fmt import FuzzyModelTree
 >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]
@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from glassfleet.estimators.base import SchemeRegressor
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from glassfleet.estimators.base import SchemeClassifier, SchemeRegressor
 from glassfleet.schemes.fmt.partition import Kind
 
 
@@ -77,3 +81,55 @@ class FuzzyModelTree(SchemeRegressor):
     size_tolerance: float = 0.03
     min_rows: int = 3
     input_quantiles: tuple[float, float] = (0.001, 0.999)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FuzzyModelTreeClassifier(SchemeClassifier):
+    """Binary fuzzy tree of few rules that tell a probability of each class (scheme ``fmt_classes``).
+
+    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
+    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    n_sets : int, default 11
+        Most fuzzy sets per input.
+    max_rules : int, default 20
+        Most rules.
+    max_slopes : int, default 12
+        Most inputs in a rule's score; held-out rows decide whether fewer are enough.
+    max_regressors : int, default 32
+        Inputs that scores may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
+    size_tolerance : float, default 0.01
+        The simplest tree within this fraction of the best held-out squared error (Brier) is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
+    """
+
+    _scheme_name = "fmt_classes"
+
+    n_sets: int = 11
+    max_rules: int = 20
+    max_slopes: int = 12
+    max_regressors: int = 32
+    max_split_features: int = 8
+    holdout: float = 0.2
+    size_tolerance: float = 0.01
+    min_rows: int = 3
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, in the order of ``classes_``, shape (n, n_classes)."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        chances: NDArray[np.float64] = self.model_.predict_proba(rows)
+        place = {text: index for index, text in enumerate(self.domain_.classes)}
+        return chances[:, [place[str(label)] for label in self.classes_]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,8 @@ class Partition(View):
     categories : tuple of str
         Of a column of text.
     thresholds : tuple of float
-        Where a crisp tree splits the input, ascending, in its own unit; of a tree of ramps, their middles.
+        Where a crisp tree splits the input, ascending, in its own unit; of a tree of ramps, their middles;
+        between neighbouring categories that a fuzzy tree tells apart.
     """
 
     feature: str
@@ -72,11 +74,14 @@ def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
     conditions, count = _conditions(model), len(model.domain.features)
     knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
+    levels = conditions.levels if isinstance(conditions, CutTree) else ()
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
             if feature >= 0:
                 cuts[feature].add(threshold)
+    for feature, line in enumerate(levels):
+        cuts[feature] |= {code + 0.5 for code, (one, other) in enumerate(pairwise(line[1:])) if one != other}
     if isinstance(conditions, RampTree):
         for (_, feature), (begin, end) in zip(conditions.splits, conditions.ramps, strict=True):
             variable = model.domain.features[feature]
@@ -87,7 +92,7 @@ def partitions(model: Model) -> tuple[Partition, ...]:
             unit=variable.unit,
             low=variable.low,
             high=variable.high,
-            sets=_sets(variable, knots[index]) if knots is not None else (),
+            sets=() if knots is None or (levels and levels[index]) else _sets(variable, knots[index]),
             categories=variable.categories,
             thresholds=tuple(sorted(cuts[index])),
         )

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from glassfleet import catalogue
+from glassfleet.data.domain import Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
@@ -29,7 +30,7 @@ from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain, Variable
+    from glassfleet.data.domain import Domain
     from glassfleet.scheme import Model
 
 NAMESPACE: Final = "http://www.ieee1855.org"
@@ -144,6 +145,9 @@ def _standard(model: Model, title: str) -> ET.Element:
     if isinstance(found, NetworkTables):
         raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
     conditions, names = found.conditions, _Names()
+    if isinstance(conditions, CutTree) and conditions.levels:
+        domain = _in_levels(domain)
+    mamdani = bool(domain.classes) and found.evaluator != "highest_score"
     root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
     base = _add(root, "knowledgeBase")
     where = regions(domain, conditions)
@@ -161,7 +165,7 @@ def _standard(model: Model, title: str) -> ET.Element:
     outputs = _output(base, names, domain, found)
     rulebase = _add(
         root,
-        "mamdaniRuleBase" if domain.classes else "tskRuleBase",
+        "mamdaniRuleBase" if mamdani else "tskRuleBase",
         name=names.new("rules"),
         activationMethod="PROD",
         andMethod="PROD",
@@ -171,7 +175,7 @@ def _standard(model: Model, title: str) -> ET.Element:
         weight = found.factors[number] if found.factors else 1.0
         rule = _add(
             rulebase,
-            "rule" if domain.classes else "tskRule",
+            "rule" if mamdani else "tskRule",
             name=names.new(f"rule{number}"),
             andMethod="PROD",
             connector="and",
@@ -179,10 +183,17 @@ def _standard(model: Model, title: str) -> ET.Element:
         )
         clauses = [(inputs[f], terms[f][shape]) for f, shape in region.items()]
         _clauses(_add(rule, "antecedent"), "clause", clauses or [free or ("", "")])
-        kind = "" if domain.classes else "tsk"
+        kind = "" if mamdani else "tsk"
         then = _add(_add(rule, "tskConsequent" if kind else "consequent"), "tskThen" if kind else "then")
-        _clauses(then, "tskClause" if kind else "clause", [outputs[number]])
+        _clauses(then, "tskClause" if kind else "clause", outputs[number])
     return root
+
+
+def _in_levels(domain: Domain) -> Domain:
+    """Return the domain with levels, in [0, 1], in place of categories: FML has numbers alone."""
+    level = {"low": 0.0, "high": 1.0, "unit": "level", "categories": ()}
+    features = tuple(one.model_copy(update=level) if one.categories else one for one in domain.features)
+    return domain.model_copy(update={"features": features})
 
 
 def _sets(variable: Variable, knots: Sequence[float] | None) -> dict[Shape, str]:
@@ -242,8 +253,16 @@ def _anything(
     return inputs[0], _add_anything(first, names)
 
 
-def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) -> list[tuple[str, str]]:
-    """Add the output; return each rule's consequent clause."""
+def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) -> list[list[tuple[str, str]]]:
+    """Add the output; return each rule's consequent clauses."""
+    if found.evaluator == "highest_score":
+        told = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
+        scores = [Variable(name=f"score of {name}", low=0.0, high=1.0) for name in told]
+        each = [
+            _polynomial_output(base, names, score, "WA", _polynomials(domain, score, found, at, len(scores)))
+            for at, score in enumerate(scores)
+        ]
+        return [list(clauses) for clauses in zip(*each, strict=True)]
     if domain.target is None:
         output = names.new(domain.label or "class")
         element = _add(
@@ -261,8 +280,7 @@ def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) 
             labels.append(names.new(f"{output}.{label}"))
             term = _add(element, "fuzzyTerm", name=labels[-1], complement="false")
             _add(term, "singletonShape", param1=repr(float(number)))
-        return [(output, labels[number]) for number in found.votes]
-    output = names.new(domain.target.name)
+        return [[(output, labels[number])] for number in found.votes]
     one_fires = isinstance(found.conditions, SplitTree) or (
         isinstance(found.conditions, CutTree) and found.conditions.crisp
     )
@@ -270,9 +288,17 @@ def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) 
         combination = "WA"
     else:
         combination = f"custom_{found.evaluator}{'_normalised' * bool(found.divisors)}"
-    element = _add(base, "tskVariable", name=output, scale=domain.target.unit, type="output", combination=combination)
-    clauses = []
-    for number, values in enumerate(_polynomials(domain, found)):
+    polynomials = _polynomials(domain, domain.target, found)
+    return [[clause] for clause in _polynomial_output(base, names, domain.target, combination, polynomials)]
+
+
+def _polynomial_output(
+    base: ET.Element, names: _Names, target: Variable, combination: str, polynomials: list[list[float]]
+) -> list[tuple[str, str]]:
+    """Add an output of polynomials; return each rule's consequent clause."""
+    output, clauses = names.new(target.name), []
+    element = _add(base, "tskVariable", name=output, scale=target.unit, type="output", combination=combination)
+    for number, values in enumerate(polynomials):
         name = names.new(f"{output}.{number}")
         term = _add(element, "tskTerm", name=name, order="1" if len(values) > 1 else "0")
         for value in values:
@@ -281,13 +307,16 @@ def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) 
     return clauses
 
 
-def _polynomials(domain: Domain, found: RuleTables) -> list[list[float]]:
-    """Return each rule's output in own units: the constant, then one slope per input; or the constant alone."""
-    target = domain.target
-    assert target is not None
+def _polynomials(
+    domain: Domain, target: Variable, found: RuleTables, start: int = 0, step: int = 1
+) -> list[list[float]]:
+    """Return each rule's output in own units: the constant, then one slope per input; or the constant alone.
+
+    Of rules that have `step` outputs, that numbered `start`.
+    """
     width = target.high - target.low
     polynomials = []
-    for scaled, line in zip(found.constants, found.slopes, strict=True):
+    for scaled, line in zip(found.constants[start::step], found.slopes[start::step], strict=True):
         constant, slopes = target.low + width * scaled, []
         for variable, coefficient in zip(domain.features, line, strict=False):
             span = variable.high - variable.low

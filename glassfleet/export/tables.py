@@ -37,6 +37,7 @@ def table_values(model: Model, found: Tables) -> dict[str, Any]:
     values |= {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     for done in ("evaluator", "conditions", "weights"):
         values.pop(done, None)
+    values["levels"] = values.get("levels") or ((),) * len(domain.features)
     if isinstance(found, RuleTables):
         values["rank"] = found.rank
         values["default"] = found.rank.index(0) if found.default is None else found.default

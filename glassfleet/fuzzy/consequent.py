@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.rules import Consequent, Slope
 
 
@@ -35,10 +35,22 @@ def linear_consequent(domain: Domain, intercept: float, slopes: NDArray[np.float
     """
     target = domain.target
     assert target is not None
+    return _linear(domain, target, intercept, slopes)
+
+
+def linear_score(domain: Domain, name: str, intercept: float, slopes: NDArray[np.float64]) -> Consequent:
+    """Return the score `name`, a polynomial over scaled inputs, over the inputs themselves.
+
+    Of an input of text the slope is what its highest level adds (:mod:`glassfleet.fuzzy.levels`).
+    """
+    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes)
+
+
+def _linear(domain: Domain, target: Variable, intercept: float, slopes: NDArray[np.float64]) -> Consequent:
     width = target.high - target.low
     constant, terms = target.low + width * float(intercept), []
     for variable, coefficient in zip(domain.features, slopes.tolist(), strict=True):
-        span = variable.high - variable.low
+        span = 1.0 if variable.categories else variable.high - variable.low
         if coefficient == 0.0 or span == 0.0:
             continue
         slope = width * coefficient / span

@@ -117,6 +117,12 @@ CASES: list[tuple[str, str, str, Lie, str]] = [
     ("fmt", "scan", "bins that exceed the rows", fullest("histogram", lambda v, n: v + n), "histogram"),
     ("fmt", "scan", "more training rows than rows", put("training", lambda s, n: n + 1), "more rows train"),
     ("fmt", "grow", "one side above the whole", fullest("lower", lambda v, n: v * 4), "exceeds"),
+    ("fmt_classes", "scan", "more weight than rows", fullest("gram", lambda v, n: v * 4), "exceeds the agent|factors"),
+    ("fmt_classes", "grow", "one side above the whole", fullest("lower", lambda v, n: v * 4), "exceeds"),
+    ("fmt_classes", "sizes", "errors above all", put("errors", lambda s, n: 2**50), "exceeds what there can be"),
+    ("fmt_classes", "newton", "a class above its node", fullest("observed", lambda v, n: v * 4), "exceed"),
+    ("fmt_classes", "newton", "chances above the rows", fullest("expected", lambda v, n: v * 4), "exceed"),
+    ("fmt_classes", "newton", "too much curvature", fullest("squares", lambda v, n: v * 8), "curvature|factors"),
     (
         "bmt",
         "scan",

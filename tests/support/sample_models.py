@@ -27,8 +27,8 @@ OTHERS = {
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text")
-"""Models with columns of text, which only trees with crisp splits can have; :func:`trips` are their rows."""
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt_classes-text")
+"""Models with columns of text; :func:`trips` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
     Variable(name="dist", low=0.0, high=250_000.0, unit="m"),
@@ -37,7 +37,7 @@ TRIP = (
 )
 
 KINDS = (
-    *("frt", "frt-other", "fmt", "fmt-other", "bmt", "tsk", "tsk-other", "frbc", "frbc-other"),
+    *("frt", "frt-other", "fmt", "fmt-other", "bmt", "tsk", "tsk-other", "frbc", "frbc-other", "fmt_classes"),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )
 
@@ -71,7 +71,7 @@ def texts(row: NDArray[np.float64]) -> list[str]:
 
 
 def _textual(kind: str) -> Model:
-    """A tree that splits on each of its columns of text."""
+    """A tree that splits on its columns of text."""
     scheme: Any = catalogue.load(kind.partition("-")[0])
     X = trips()
     names = tuple(variable.name for variable in TRIP)
@@ -83,7 +83,9 @@ def _textual(kind: str) -> Model:
         domain = Domain(features=TRIP, label="price", classes=("high", "low", "middle"))
         y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
     parameters = getattr(scheme, "trial", None) or scheme.Parameters()
-    made: Model = scheme.alone(parameters, domain, Dataset(names, "price", X, y))
+    alone = getattr(scheme, "alone", None)
+    data = Dataset(names, "price", X, y)
+    made: Model = alone(parameters, domain, data) if alone else local.central(scheme, parameters, domain, data).model
     return made
 
 

@@ -8,9 +8,13 @@ Fired = list[tuple[int, float]]
 
 
 def scaled(m: Values, row: list[float]) -> list[float]:
-    """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant input becomes 0."""
+    """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant becomes 0, a text its level."""
     found = []
-    for value, low, high in zip(row, m["low"], m["high"], strict=True):
+    for value, low, high, levels in zip(row, m["low"], m["high"], m["levels"], strict=True):
+        if levels:
+            known = 0.0 <= value <= len(levels) - 2 and value == math.floor(value)
+            found.append(levels[int(value) + 1 if known else 0])
+            continue
         width = high - low
         found.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
     return found

@@ -2,6 +2,7 @@ typedef struct {
     const double *z;
     int rule;
     double best, scale, total, terms;
+    double *scores;
 } gf_state;
 
 static inline void gf_match(gf_state *s, int rule, double strength)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
 from glassfleet.export.tables import conditions_of
+from glassfleet.fuzzy.levels import level_condition
 from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
@@ -169,8 +170,12 @@ def _fuzzy_splits(tree: CutTree | RampTree, features: Sequence[Variable]) -> Ite
             yield ramp_condition(variable, None, (begin, end)), ramp_condition(variable, (begin, end), None)
         else:
             _, feature, cut = tree.splits[index]
-            knots = tree.knots[feature]
-            yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
+            knots, line = tree.knots[feature], tree.levels[feature] if tree.levels else ()
+            if line:
+                lower, upper = (knots[0], knots[cut]), (knots[cut + 1], knots[-1])
+                yield level_condition(variable, line, *lower), level_condition(variable, line, *upper)
+            else:
+                yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
         waiting += [2 * index + 2, 2 * index + 1]
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS
@@ -30,15 +31,15 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
         if (sums["histogram"].sum(axis=1) != rows).any():
             raise ContributionError("a histogram does not count every row once")
-        _check_gram(question, sums["gram"][None], rows)
+        check_gram(sums["gram"][None], len(question.columns) + 2, rows)
     elif question.kind == "grow":
-        _check_gram(question, sums["whole"], rows)
-        _check_cuts(question, sums["whole"], sums["lower"])
+        check_gram(sums["whole"], len(question.columns) + 2, rows)
+        check_cuts(question, sums["whole"], sums["lower"])
     elif question.kind == SUPPORT:
         vehicles = 1 if contribution.vehicles is None else contribution.vehicles
         _at_most(sums["rows"], min(rows, question.least_rows * max(1, vehicles)), "more rows than can be told")
     elif question.kind == "leaves":
-        _check_gram(question, sums["gram"], rows)
+        check_gram(sums["gram"], len(question.columns) + 2, rows)
         _at_most(sums["gram"][:, 0].astype(np.float64).sum(keepdims=True), _weight(rows), "the leaves hold too much")
     else:
         _at_most(sums["held_out"], rows, "more rows are held out than there are")
@@ -70,9 +71,8 @@ def _weight(rows: int) -> float:
     return float(rows) * UNIT * 1.001
 
 
-def _check_gram(question: Question, gram: Ints, rows: int) -> None:
-    """Check sums over ``[1, x, y]``, shape (m, p)."""
-    k = len(question.columns) + 2
+def check_gram(gram: Ints, k: int, rows: int) -> None:
+    """Check sums over `k` columns ``[1, x, y]``, shape (m, p)."""
     first, second = triangle(k)
     _at_most(gram[:, 0], rows * UNIT, "a node's weight exceeds the agent's rows")
     # The first k entries are the sums of 1, x and y; no product in [0, 1] exceeds either of its factors.
@@ -85,7 +85,7 @@ def _check_gram(question: Question, gram: Ints, rows: int) -> None:
         raise ContributionError("sums of products are not positive semi-definite")
 
 
-def _check_cuts(question: Question, whole: Ints, lower: Ints) -> None:
+def check_cuts(question: GrowthQuestion, whole: Ints, lower: Ints) -> None:
     """Check that the lower side of a cut holds no more than its node, and no less than that of a lower cut."""
     start = 0
     for line, node in enumerate(question.nodes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,15 @@ from glassfleet.schemes.fmt.messages import NAME, Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.support import count_rows, weights
-from glassfleet.schemes.fmt.tree import crisp, degrees
+from glassfleet.schemes.fmt.tree import Cut, crisp, degrees
 from glassfleet.untrusted import select_numbers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Chosen = NDArray[np.intp]
+Products = Callable[[Chosen], Array]
 
-_GRID = float(1 << GRID_BITS)
+GRID = float(1 << GRID_BITS)
 
 _PRODUCTS = 1 << 20
 """Most products of columns in memory at once (8 MiB)."""
@@ -93,7 +96,7 @@ def _products(rows: _Rows, columns: Sequence[int], chosen: NDArray[np.intp] | sl
         line[place + 1] = rows.inputs[feature][chosen]
     line[-1] = target
     products = np.empty((k * (k + 1) // 2, len(target)))
-    line_grid = line * _GRID
+    line_grid = line * GRID
     start = 0
     for i in range(k):
         np.multiply(line[i], line_grid[i:], out=products[start : start + k - i])
@@ -107,53 +110,76 @@ def _add_products(total: Ints, weights: Array, products: Array) -> None:
     total += (weights @ products.T).astype(np.int64)
 
 
-def _weighted(
-    rows: _Rows, columns: Sequence[int], there: NDArray[np.intp], lines: Callable[[NDArray[np.intp]], Array], n: int
-) -> Ints:
-    """Return the sums of products over the rows `there`, by each of `n` weights that `lines` gives, shape (n, pairs).
+def weighted(products: Products, width: int, there: Chosen, lines: Products, n: int) -> Ints:
+    """Return the sums of products over the rows `there`, by each of `n` weights, shape (n, width).
 
-    Weights are whole numbers, in units of the grid, shape (n, chosen rows).
+    Parameters
+    ----------
+    products : callable
+        Returns products of columns of the chosen rows, on the grid, shape (width, chosen).
+    width : int
+        How many products there are.
+    there : ndarray of int
+    lines : callable
+        Returns the weights of the chosen rows, whole numbers in units of the grid, shape (n, chosen).
+    n : int
     """
-    k = len(columns) + 2
-    total = np.zeros((n, k * (k + 1) // 2), dtype=np.int64)
-    size = min(BLOCK_ROWS, max(_PRODUCTS // total.shape[1], 16))
+    total = np.zeros((n, width), dtype=np.int64)
+    size = min(BLOCK_ROWS, max(_PRODUCTS // width, 16))
     for block in blocks(len(there), size):
         chosen = there[block]
-        _add_products(total, lines(chosen), _products(rows, columns, chosen))
+        _add_products(total, lines(chosen), products(chosen))
     return total
 
 
+def rounded_weights(degree: Array, cuts: Sequence[Cut], position: Array) -> Products:
+    """Return what gives the weights of rows in a node, and on the lower side of each cut: degrees, each rounded.
+
+    Parameters
+    ----------
+    degree : ndarray of float64, shape (n,)
+        To which rows reach the node.
+    cuts : sequence of Cut
+    position : ndarray of float64, shape (F, n)
+        Where the rows lie between knots.
+    """
+    by_input: dict[int, list[int]] = {}
+    for place, (feature, _) in enumerate(cuts):
+        by_input.setdefault(feature, []).append(place)
+    at = np.array([cut for _, cut in cuts], dtype=np.float64)[:, None]
+
+    def lines(chosen: Chosen) -> Array:
+        w = degree[chosen]
+        found = np.empty((1 + len(cuts), len(chosen)))
+        np.rint(w * GRID, out=found[0])
+        for feature, places in by_input.items():
+            part = up_to(at[places], position[feature][chosen])
+            part *= w
+            part *= GRID
+            found[[1 + place for place in places]] = np.rint(part, out=part)
+        return found
+
+    return lines
+
+
 def _node_sums(question: Question, rows: _Rows, node: int, position: Array, degree: Array | None) -> Ints:
-    """Return the sums of a node, and of the lower side of each cut that is asked about, shape (1 + cuts, pairs).
+    """Return the sums of a node, and of the lower side of each cut that is asked about, shape (1 + cuts, width).
 
     `degree`, shape (n,): to which rows reach the node; None in a run with support, whose sums must add up exactly.
     """
     cuts = [question.cuts[place] for place in question.cuts_of.get(node, ())]
+    products = partial(_products, rows, question.columns)
+    if degree is not None:
+        lines = rounded_weights(degree, cuts, position)
+        return weighted(products, question.width, np.flatnonzero(degree), lines, 1 + len(cuts))
     features = np.array([feature for feature, _ in cuts], dtype=np.intp)
     at = np.array([cut for _, cut in cuts], dtype=np.float64)[:, None]
-    if degree is None:
-        whole = weights(question.tree, node, position, features[:0], at[:0])[0]
+    whole = weights(question.tree, node, position, features[:0], at[:0])[0]
 
-        def exactly(chosen: NDArray[np.intp]) -> Array:
-            return weights(question.tree, node, position[:, chosen], features, at)
+    def exactly(chosen: Chosen) -> Array:
+        return weights(question.tree, node, position[:, chosen], features, at)
 
-        return _weighted(rows, question.columns, np.flatnonzero(whole), exactly, 1 + len(cuts))
-    by_input: dict[int, list[int]] = {}
-    for place, (feature, _) in enumerate(cuts):
-        by_input.setdefault(feature, []).append(place)
-
-    def rounded(chosen: NDArray[np.intp]) -> Array:
-        w = degree[chosen]
-        lines = np.empty((1 + len(cuts), len(chosen)))
-        np.rint(w * _GRID, out=lines[0])
-        for feature, places in by_input.items():
-            part = up_to(at[places], position[feature][chosen])
-            part *= w
-            part *= _GRID
-            lines[[1 + place for place in places]] = np.rint(part, out=part)
-        return lines
-
-    return _weighted(rows, question.columns, np.flatnonzero(degree), rounded, 1 + len(cuts))
+    return weighted(products, question.width, np.flatnonzero(whole), exactly, 1 + len(cuts))
 
 
 # --- the answers -----------------------------------------------------------------------------------------------

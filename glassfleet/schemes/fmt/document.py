@@ -19,7 +19,9 @@ SCHEME = "fmt"
 FORMAT = 1
 
 
-class _Split(Strict):
+class SplitLine(Strict):
+    """A split in a document."""
+
     node: int = Field(ge=0)
     feature: int = Field(ge=0)
     cut: int = Field(ge=0)
@@ -27,7 +29,7 @@ class _Split(Strict):
 
 class _Body(Strict):
     knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
-    splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
+    splits: tuple[SplitLine, ...] = Field(max_length=MAX_SPLITS)
     rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt.linear import moments, residual_moments
-from glassfleet.schemes.fmt.messages import Cut
 from glassfleet.schemes.fmt.params import GRID_BITS
-from glassfleet.schemes.fmt.tree import Split, Tree
+from glassfleet.schemes.fmt.tree import Cut, Split, Tree
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

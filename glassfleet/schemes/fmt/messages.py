@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +13,9 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import SUPPORT, Task
+from glassfleet.schemes.fmt.growth import GrowthQuestion, increasing, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
-from glassfleet.schemes.fmt.partition import Knots, check_knots
+from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
 from glassfleet.untrusted import Remembered, read_task_head, task_errors
 from schemas.codec import Value
@@ -27,13 +27,10 @@ KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves", "support")
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
 
-Cut = tuple[int, int]
-"""Input, and the last set of the lower side."""
-
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(GrowthQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.schemes.fmt.growth.GrowthQuestion`.
 
     Attributes
     ----------
@@ -42,16 +39,6 @@ class Question:
         sums of the final leaves over all rows; on how many rows these would rest, of some nodes.
     parameters : Parameters
         The run's parameters.
-    domain : Domain
-        The run's domain.
-    knots : tuple of tuple of float
-        Each input's partition. Empty for ``"scan"``.
-    regressors : tuple of int
-        Inputs of the polynomials, increasing. Empty for ``"scan"``.
-    split_features : tuple of int
-        Inputs that may be split on, increasing. Empty for ``"scan"``.
-    tree : Tree
-        The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree (``"leaves"``).
     nodes : tuple of int
         ``"grow"``: leaves whose cuts are asked about, increasing. ``"support"``: lower sides of splits, each for its
         upper one, too; or the root. ``"leaves"`` of a run with `support`: those of which all rows may be summed.
@@ -63,24 +50,8 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
-    knots: Knots = ()
-    regressors: tuple[int, ...] = ()
-    split_features: tuple[int, ...] = ()
-    tree: Tree = Tree()  # noqa: RUF009 - frozen
-    nodes: tuple[int, ...] = ()
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
-
-    @property
-    def columns(self) -> tuple[int, ...]:
-        """Inputs whose products are summed: all in a scan, else the regressors."""
-        return tuple(range(self.n_features)) if self.kind == "scan" else self.regressors
 
     @property
     def width(self) -> int:
@@ -89,28 +60,12 @@ class Question:
         return k * (k + 1) // 2
 
     @cached_property
-    def n_sets(self) -> tuple[int, ...]:
-        """Sets of each input."""
-        return tuple(len(line) for line in self.knots)
-
-    @cached_property
-    def cuts(self) -> list[Cut]:
-        """All cuts of the inputs that may be split on."""
-        return [(feature, cut) for feature in self.split_features for cut in range(self.n_sets[feature] - 1)]
-
-    @cached_property
     def cuts_of(self) -> dict[int, list[int]]:
-        """For each node asked about, which of :attr:`cuts` would cut it."""
-        found = {}
-        for line, node in enumerate(self.nodes):
-            span = self.tree.span(node, self.n_sets)
-            found[node] = [
-                place
-                for place, (feature, cut) in enumerate(self.cuts)
-                if (feature not in span or span[feature][0] <= cut < span[feature][1])
-                and (self.held is None or not self.held[line, place])
-            ]
-        return found
+        """For each node asked about, which of :attr:`cuts` are asked about."""
+        return {
+            node: [place for place in possible(self, node) if self.held is None or not self.held[line, place]]
+            for line, node in enumerate(self.nodes)
+        }
 
     @property
     def least_rows(self) -> int:
@@ -173,8 +128,8 @@ class Question:
             return cls(kind, parameters, domain)
         f = len(domain.features)
         knots = check_knots(body["knots"], f, parameters.most_knots)
-        regressors = _increasing("regressors", body["regressors"], f)
-        split_features = _increasing("split_features", body["split_features"], f)
+        regressors = increasing("regressors", body["regressors"], f)
+        split_features = increasing("split_features", body["split_features"], f)
         tree = Tree.from_value(body["tree"], knots)
         asked = (kind, parameters, domain, knots, regressors, split_features, tree)
         if kind != "sizes":
@@ -193,23 +148,13 @@ read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
 
 
-def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise TaskError(f"{name} is not a list of integers")
-    if any(not 0 <= number < limit for number in numbers):
-        raise TaskError(f"{name} holds a number outside [0, {limit})")
-    if any(a >= b for a, b in pairwise(numbers)):
-        raise TaskError(f"{name} does not increase")
-    return tuple(numbers)
-
-
 def _nodes(kind: Kind, parameters: Parameters, body: Mapping[str, Any], tree: Tree) -> tuple[int, ...]:
     """Return the nodes asked about; none where all leaves are."""
     if kind == SUPPORT and not parameters.support:
         raise TaskError("a question of runs with support")
     if kind == "leaves" and not parameters.support:
         return ()
-    nodes = _increasing("nodes", body["nodes"], tree.size)
+    nodes = increasing("nodes", body["nodes"], tree.size)
     if not nodes or any(node in tree.split_of for node in nodes):
         raise TaskError("a node asked about is split already, or there is none")
     if parameters.support and kind != "leaves" and any(node and node % 2 == 0 for node in nodes):

@@ -114,7 +114,7 @@ class FuzzyModelTree:
             Activation(
                 self.rules()[rule],
                 strength[rule],
-                tuple(_membership(position[f, 0], span) for f, span in self._spans[rule].items()),
+                tuple(membership(position[f, 0], span) for f, span in self._spans[rule].items()),
             )
             for rule in [decided, *(r for r in others[:RUNNERS_UP] if strength[r] > 0.0)]
         ]
@@ -193,7 +193,7 @@ class FuzzyModelTree:
         return cls(*read_document(document))
 
 
-def _membership(position: float, sets: tuple[int, int]) -> float:
+def membership(position: float, sets: tuple[int, int]) -> float:
     """Return the membership in a run of sets: the part up to its last, without the part below its first."""
     at = np.array([position])
     upper = float(up_to(float(sets[1]), at)[0])

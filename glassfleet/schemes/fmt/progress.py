@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from glassfleet.fuzzy.spans import span_words
 from glassfleet.outline import OutlineNode, outlined
-from glassfleet.schemes.fmt.messages import Question
+from glassfleet.schemes.fmt.growth import GrowthQuestion
 from schemas.codec import Value
 
 
-def progress_of(question: Question) -> dict[str, Value]:
+def progress_of(question: GrowthQuestion) -> dict[str, Value]:
     """Return the stage, the size so far and a drawing, from the question that is open."""
     tree, asked = question.tree, len(question.nodes)
     return {
@@ -23,7 +22,7 @@ def progress_of(question: Question) -> dict[str, Value]:
     }
 
 
-def _nodes(question: Question) -> Iterator[OutlineNode]:
+def _nodes(question: GrowthQuestion) -> Iterator[OutlineNode]:
     """Yield the nodes; those are open whose sums are asked for."""
     tree, features, scan = question.tree, question.domain.features, question.kind == "scan"
     stack = [(0, 0)]
@@ -33,7 +32,7 @@ def _nodes(question: Question) -> Iterator[OutlineNode]:
         if node:
             feature = tree.splits[(node - 1) // 2].feature
             span = tree.span(node, question.n_sets)[feature]
-            name, term = features[feature].name, span_words(features[feature], question.knots[feature], *span)
+            name, term = features[feature].name, question.words(feature, *span)
         yield OutlineNode(depth, name, term, scan or node in question.nodes)
         index = tree.split_of.get(node)
         if index is not None:

@@ -17,7 +17,7 @@ from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
-from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
+from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
 from glassfleet.schemes.fmt.messages import NAME, Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Parameters
@@ -31,8 +31,6 @@ from schemas.errors import RunFailedError, UsageError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Choice = tuple[int, int, int]
-"""Which tree of those tried, its number of splits, and which way to fit the nodes."""
 
 RIDGES = (0.1, 0.01, 0.001, 1.0)
 """Pulls towards the node above that the held-out rows choose from, in rows; the first where there are none."""
@@ -42,12 +40,6 @@ SPARSE_RIDGES = RIDGES[:3]
 
 SLOPES = (12, 8, 6, 4, 2)
 """Numbers of slopes of a rule that the held-out rows choose from, beside `max_slopes` and below it."""
-
-RULE_COST = 2
-"""A rule is worth so many coefficients when the simplest of the trees that are accurate enough is chosen."""
-
-TOGETHER = 0.5
-"""All leaves whose best gain is at least this share of the highest are split in one round."""
 
 
 class FmtServer:
@@ -129,8 +121,7 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
     knots = find_knots(memory["histogram"], n_sets, parameters.partition)
     regressors = tuple(memory["regressors"])
     asked = Question("grow", parameters, question.domain, knots, regressors, tuple(range(f)), Tree(), (0,))
-    # `whole`: sums of each node; `lower`: sums of the cuts of each leaf that could still be split, by node.
-    return _ask_nodes(asked, {**memory, "whole": [], "lower": {}, "coefficients": [], "best": {}})
+    return _ask_nodes(asked, planted(memory))
 
 
 # --- support --------------------------------------------------------------------------------------------------------
@@ -140,7 +131,7 @@ def _ask_nodes(question: Question, memory: dict[str, Any]) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
         return _ask(question, memory)
-    return _ask(replace(question, kind=SUPPORT), memory)
+    return _ask(replace(question, kind=SUPPORT, held=None), memory)
 
 
 def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
@@ -170,120 +161,10 @@ def _supported(question: Question, memory: dict[str, Any], contributions: Sequen
 
 
 def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Take in the sums of the nodes asked about, derive their siblings', and split on."""
-    whole: list[Ints] = list(memory["whole"])
-    lower: dict[str, Ints] = dict(memory["lower"])
-    start, asked = 0, {}
-    for line, node in enumerate(question.nodes):
-        places = question.cuts_of[node]
-        part = sums["lower"][start : start + len(places)]
-        start += len(places)
-        asked[node] = (sums["whole"][line], _filled(question, node, sums["whole"][line], places, part))
-    # With support some lower sides are not asked about: their cuts are not, and they themselves are known.
-    for node in range(len(whole), question.tree.size, 2) if whole else ():
-        if question.parameters.support and node not in asked:
-            split = question.tree.splits[node // 2]
-            cuts = lower[str(split.node)]
-            asked[node] = cuts[question.cuts.index((split.feature, split.cut))], np.zeros_like(cuts)
-    whole += [np.zeros(0, dtype=np.int64)] * (question.tree.size - len(whole))
-    parents = []
-    for node, (total, cuts) in asked.items():
-        whole[node], lower[str(node)] = total, cuts
-        if node:
-            parent, sibling = question.tree.parent(node), node + 1 if node % 2 else node - 1
-            whole[sibling] = whole[parent] - total
-            lower[str(sibling)] = lower[str(parent)] - cuts
-            parents.append(parent)
-    for parent in parents:
-        del lower[str(parent)]
-    memory = {**memory, "whole": whole, "lower": lower}
-    new = [node for node in range(question.tree.size) if node >= len(memory["coefficients"])]
-    question, memory = _appraise(question, memory, new)
-    return _split(question, memory)
-
-
-def _filled(question: Question, node: int, total: Ints, places: Sequence[int], part: Ints) -> Ints:
-    """Return the sums of all cuts: beyond the node's sets on one input, all or nothing is on a cut's lower side."""
-    span = question.tree.span(node, question.n_sets)
-    full = np.zeros((len(question.cuts), len(total)), dtype=np.int64)
-    for place, (feature, cut) in enumerate(question.cuts):
-        if feature in span and cut >= span[feature][1]:
-            full[place] = total
-    full[list(places)] = part
-    return full
-
-
-def _appraise(question: Question, memory: dict[str, Any], new: Sequence[int]) -> tuple[Question, dict[str, Any]]:
-    """Fit the new nodes and find their best splits; after the root, choose the inputs to split on."""
-    parameters, tree = question.parameters, question.tree
-    coefficients, best, lower = list(memory["coefficients"]), dict(memory["best"]), dict(memory["lower"])
-    least = parameters.min_weight_fraction * float(memory["training"])
-    k = len(question.regressors) + 2
-    for node in new:
-        if parameters.support:  # what was not asked about cannot be split at
-            lower[str(node)] = lower[str(node)] * memory["cuts"][str(node)][:, None]
-        above = coefficients[tree.parent(node)] if node else np.zeros(k - 1)
-        fitted, error = refine(memory["whole"][node], above, parameters.ridge, k)
-        coefficients.append(fitted)
-        gain = gains(memory["whole"][node], lower[str(node)], fitted, error, ridge=parameters.ridge, least=least)
-        inside = set(_possible(question, node))
-        gain[[place for place in range(len(gain)) if place not in inside]] = 0.0
-        if node == 0:
-            chosen = choose_features(gain, question.cuts, parameters.max_split_features)
-            kept = [place for place, (feature, _) in enumerate(question.cuts) if feature in chosen]
-            question = Question(
-                "grow", parameters, question.domain, question.knots, question.regressors, tuple(chosen), tree, (0,)
-            )
-            gain, lower["0"] = gain[kept], lower["0"][kept]
-            if parameters.support:
-                memory = {**memory, "cuts": {"0": memory["cuts"]["0"][kept]}}
-        found = best_of(gain)
-        if found.gain > 0.0:
-            best[str(node)] = [found.gain, found.place]
-        else:
-            del lower[str(node)]
-    return question, {**memory, "coefficients": coefficients, "best": best, "lower": lower}
-
-
-def _possible(question: Question, node: int) -> list[int]:
-    span = question.tree.span(node, question.n_sets)
-    return [
-        place
-        for place, (feature, cut) in enumerate(question.cuts)
-        if feature not in span or span[feature][0] <= cut < span[feature][1]
-    ]
-
-
-def _split(question: Question, memory: dict[str, Any]) -> Next:
-    """Split the leaves with the highest gains and ask for one child of each, the lighter one; or stop growing."""
-    parameters, tree = question.parameters, question.tree
-    room = parameters.max_rules - 1 - len(tree.splits)
-    open_leaves = sorted(
-        (int(node) for node in memory["lower"]), key=lambda node: (-memory["best"][str(node)][0], node)
-    )
-    if room <= 0 or not open_leaves:
-        return _compare(question, memory)
-    highest = memory["best"][str(open_leaves[0])][0]
-    chosen = [node for node in open_leaves if memory["best"][str(node)][0] >= TOGETHER * highest][:room]
-    splits = [split_at(node, question.cuts[memory["best"][str(node)][1]]) for node in chosen]
-    nodes = []
-    for number, node in enumerate(chosen):
-        low = int(memory["lower"][str(node)][memory["best"][str(node)][1]][0])
-        lighter_is_upper = 2 * low > int(memory["whole"][node][0])
-        # With support it is the lower one, so that rounding is the same whichever is lighter (`support.weights`).
-        is_upper = lighter_is_upper and not parameters.support
-        nodes.append(2 * (len(tree.splits) + number) + 1 + is_upper)
-    asked = Question(
-        "grow",
-        parameters,
-        question.domain,
-        question.knots,
-        question.regressors,
-        question.split_features,
-        tree.grown(splits),
-        tuple(nodes),
-    )
-    return _ask_nodes(asked, memory)
+    """Take in the sums of the nodes asked about and split on, or stop growing."""
+    question, memory = taken_in(question, memory, sums)
+    asked = split(question, memory)
+    return _compare(question, memory) if asked is None else _ask_nodes(asked, memory)
 
 
 # --- size and rules -------------------------------------------------------------------------------------------------
@@ -298,19 +179,13 @@ def _variants(parameters: Parameters, regressors: int) -> list[Variant]:
     ]
 
 
-_OF_GROWTH = ("whole", "lower", "coefficients", "best", "cuts", "full")
-
-
 def _compare(question: Question, memory: dict[str, Any]) -> Next:
     """Put the splits in best-first order and ask how well each number of rules does on held-out rows."""
-    gain_of = {int(node): float(value[0]) for node, value in memory["best"].items()}
-    tree, old_of = question.tree.reordered(growth_order(question.tree, gain_of))
-    whole = np.stack([memory["whole"][old] for old in old_of])
+    tree, whole, kept = best_first(question, memory)
     variants = _variants(question.parameters, len(question.regressors))
     coefficients = fit_nodes(tree, whole, len(question.regressors), variants)
-    kept = {key: value for key, value in memory.items() if key not in _OF_GROWTH}
     if question.parameters.support:  # leaves of which not all rows may be summed are fitted to those that are
-        kept |= {"whole": whole, "full": [memory["full"][old] for old in old_of]}
+        kept |= {"whole": whole}
     asked = Question(
         "sizes",
         question.parameters,
@@ -325,54 +200,6 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     return _ask(asked, kept)
 
 
-def _costs(tree: Tree, coefficients: NDArray[np.float64]) -> Ints:
-    """Return what the tree of each number of splits costs, shape (V, splits + 1).
-
-    Parameters
-    ----------
-    tree : Tree
-        The splits, in the order of growth.
-    coefficients : ndarray of float64, shape (V, nodes, R + 1)
-        Of every node, by variant.
-
-    Notes
-    -----
-    Slopes that are not zero, and :data:`RULE_COST` for each rule after the first.
-    """
-    slopes = np.count_nonzero(coefficients[:, :, 1:], axis=2)
-    cost = np.empty((len(coefficients), len(tree.splits) + 1), dtype=np.int64)
-    cost[:, 0] = slopes[:, 0]
-    for index, split in enumerate(tree.splits):
-        more = slopes[:, 2 * index + 1] + slopes[:, 2 * index + 2] - slopes[:, split.node]
-        cost[:, index + 1] = cost[:, index] + more
-    return cost + RULE_COST * np.arange(cost.shape[1])
-
-
-def _simplest(errors: Sequence[NDArray[np.float64]], costs: Sequence[Ints], tolerance: float) -> Choice:
-    """Return the simplest of all sizes and ways to fit, of all trees, that is accurate enough.
-
-    Parameters
-    ----------
-    errors : sequence of ndarray of float64, shape (V, splits + 1)
-        Held-out squared error by variant and number of splits, of each tree.
-    costs : sequence of ndarray of int64, shape (V, splits + 1)
-        From :func:`_costs`, of each tree.
-    tolerance : float
-        Accurate enough is what is within this fraction of the least error of all.
-
-    Notes
-    -----
-    Of those that cost the same, the most accurate; of equals, the earlier tree, the fewer splits, the earlier variant.
-    """
-    limit = min(float(error.min()) for error in errors) * (1.0 + tolerance)
-    enough = [
-        (int(cost[variant, splits]), float(error[variant, splits]), tree, splits, variant)
-        for tree, (error, cost) in enumerate(zip(errors, costs, strict=True))
-        for variant, splits in np.argwhere(error <= limit).tolist()
-    ]
-    return min(enough)[2:]
-
-
 def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
     """Note this tree's errors; go on with the next number of sets, or to the leaves of the tree that is chosen."""
     parameters = question.parameters
@@ -383,7 +210,7 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
         "splits": question.tree.to_value()["splits"],
         # All rows' errors of all ways to fit, this run's way of inference.
         "errors": sums["errors"][:, 0 if parameters.inference == "averaged" else 1].astype(np.float64),
-        "costs": _costs(question.tree, question.coefficients),
+        "costs": costs(question.tree, np.count_nonzero(question.coefficients[:, :, 1:], axis=2)),
     }
     held = int(sums["held_out"][0])
     memory = {**memory, "tried": [*memory["tried"], found], "held_out": held}
@@ -392,7 +219,7 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
         return _plant(question, memory)
     tree, splits, variant = 0, len(tried[0]["splits"]), 0
     if held:
-        tree, splits, variant = _simplest(
+        tree, splits, variant = simplest(
             [one["errors"] for one in tried], [one["costs"] for one in tried], parameters.size_tolerance
         )
     chosen = tried[tree]

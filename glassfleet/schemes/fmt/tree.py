@@ -25,6 +25,10 @@ Span = dict[int, tuple[int, int]]
 """The first and last set of each input that a node's rows may be in; inputs that were not cut are left out."""
 
 
+Cut = tuple[int, int]
+"""Input, and the last set of the lower side."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Leaf `node` is cut: the sets 0 .. `cut` of input `feature` on one side, the others on the other."""

@@ -372,7 +372,7 @@ def test_every_scheme_draws_what_grows(name: str) -> None:
         step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, data, np.random.default_rng(0))])
     # fmt takes back what did not help on held-out rows.
     assert name == "fmt" or trees == sorted(trees)
-    assert bool(trees) == (name in {"frt", "fmt", "bmt", "dp_tree"})
+    assert bool(trees) == (name in {"frt", "fmt", "fmt_classes", "bmt", "dp_tree"})
 
 
 def test_numbers_are_told_shortly() -> None:

@@ -30,6 +30,7 @@ from glassfleet.estimators import (
     FedGATreeClassifier,
     FedGATreeRegressor,
     FuzzyModelTree,
+    FuzzyModelTreeClassifier,
     FuzzyRegressionTree,
     PrivateTreeClassifier,
     SchemeClassifier,
@@ -44,6 +45,7 @@ SMALL: dict[str, Any] = {"hidden": (16,), "rounds": 4, "epochs": 20, "learning_r
 ESTIMATORS = [
     FuzzyRegressionTree(),
     FuzzyModelTree(),
+    FuzzyModelTreeClassifier(),
     BlendedModelTree(),
     TSKRegressor(n_clusters=8, max_iterations=100),
     ChiClassifier(n_sets=5),  # three sets of two inputs are too coarse for the checks' blobs

@@ -64,7 +64,7 @@ def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:
             assert sum(found.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "tsk", "frbc", "dp_tree"])
+@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "tsk", "frbc", "dp_tree", "fmt_classes"])
 def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) -> None:
     learned = model(kind)
     n_sets = len(partitions(learned)[0].sets)

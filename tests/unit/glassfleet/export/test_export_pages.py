@@ -226,7 +226,7 @@ def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned(kind: str) -> N
 def test_main_picture_is_the_tree_where_there_is_one() -> None:
     drawn = {kind: main_picture(model(kind)) for kind in KINDS}
     assert {kind for kind, what in drawn.items() if what == "tree"} == {
-        *("frt", "frt-other", "fmt", "fmt-other", "bmt", "fedga-numbers", "fedga-classes", "dp_tree")
+        *("frt", "frt-other", "fmt", "fmt-other", "bmt", "fmt_classes", "fedga-numbers", "fedga-classes", "dp_tree")
     }
     assert main_picture(population()) == "tree"
     assert {kind for kind, what in drawn.items() if what is None} == {"fedavg_mlp-numbers", "fedavg_mlp-classes"}

@@ -11,7 +11,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from glassfleet.schemes.fmt.server import RULE_COST, _costs, _simplest
+from glassfleet.schemes.fmt.growth import RULE_COST, costs, simplest
 from glassfleet.schemes.fmt.tree import Split, Tree
 
 ERRORS = [np.array([[100.0, 60.0, 51.0], [120.0, 58.0, 50.0]]), np.array([[90.0, 56.0], [90.0, 51.4]])]
@@ -32,7 +32,7 @@ COSTS = [np.array([[2, 6, 9], [3, 8, 12]]), np.array([[2, 7], [2, 8]])]
 def test_simplest_of_all_trees_is_taken_when_it_is_accurate_enough(
     tolerance: float, chosen: tuple[int, int, int]
 ) -> None:
-    assert _simplest(ERRORS, COSTS, tolerance) == chosen
+    assert simplest(ERRORS, COSTS, tolerance) == chosen
 
 
 tables = st.integers(0, 2**32 - 1).map(np.random.default_rng)
@@ -44,14 +44,14 @@ def test_nothing_simpler_is_accurate_enough_whatever_the_errors(
 ) -> None:
     shapes = [(int(rng.integers(1, 4)), int(rng.integers(1, 6))) for _ in range(trees)]
     errors = [rng.integers(50, 100, shape).astype(np.float64) for shape in shapes]
-    costs = [rng.integers(1, 20, shape) for shape in shapes]
+    prices = [rng.integers(1, 20, shape) for shape in shapes]
 
-    tree, splits, variant = _simplest(errors, costs, tolerance)
+    tree, splits, variant = simplest(errors, prices, tolerance)
 
     limit = min(error.min() for error in errors) * (1.0 + tolerance)
     assert errors[tree][variant, splits] <= limit
-    for error, cost in zip(errors, costs, strict=True):
-        assert not (error[cost < costs[tree][variant, splits]] <= limit).any()
+    for error, cost in zip(errors, prices, strict=True):
+        assert not (error[cost < prices[tree][variant, splits]] <= limit).any()
 
 
 def test_tree_costs_its_leaves_slopes_and_something_for_each_further_rule() -> None:
@@ -60,7 +60,8 @@ def test_tree_costs_its_leaves_slopes_and_something_for_each_further_rule() -> N
     coefficients[0, :, 0] = 1.0  # an intercept costs nothing
     for node, slopes in enumerate([3, 1, 2, 0, 3]):
         coefficients[0, node, 1 : 1 + slopes] = 0.5
-    assert _costs(tree, coefficients).tolist() == [[3, 1 + 2 + RULE_COST, 1 + 0 + 3 + 2 * RULE_COST]]
+    slopes = np.count_nonzero(coefficients[:, :, 1:], axis=2)
+    assert costs(tree, slopes).tolist() == [[3, 1 + 2 + RULE_COST, 1 + 0 + 3 + 2 * RULE_COST]]
 
 
 @pytest.mark.parametrize(("inputs", "slopes"), [(2, 2), (11, 12)])

@@ -1,0 +1,75 @@
+"""FMT for classes: few rules that tell a probability of each class, from exact sums. See README.md in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.schemes.fmt_classes.checks import shapes_of
+from glassfleet.schemes.fmt_classes.client import FmtClassesClient
+from glassfleet.schemes.fmt_classes.messages import read_task
+from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
+from glassfleet.schemes.fmt_classes.params import Parameters
+from glassfleet.schemes.fmt_classes.params import Parameters as ClassParameters
+from glassfleet.schemes.fmt_classes.server import FmtClassesServer
+from glassfleet.schemes.fmt_classes.tables import tables_of
+from glassfleet.tables import RuleTables
+
+
+class FederatedClassTree:
+    """The scheme, as the catalogue knows it."""
+
+    name = "fmt_classes"
+    title = "Fuzzy model tree for classes"
+    purpose: frozenset[Purpose] = frozenset({"classification"})
+    # A node's sums are its parent's less its sibling's: all rounds must rest on the same vehicles.
+    participation: frozenset[Participation] = frozenset({"cohort"})
+    equals_central = True
+    categorical = True
+    Parameters: type[BaseModel] = Parameters
+    client = FmtClassesClient()
+    server = FmtClassesServer()
+
+    def exact(self, parameters: ClassParameters) -> ClassParameters:
+        """Return `parameters` with which rows are not condensed."""
+        return parameters.model_copy(update={"min_rows": 1})
+
+    def private(self, parameters: ClassParameters) -> ClassParameters:
+        """Return the parameters of a private run: all answers are sums."""
+        return self.exact(parameters)
+
+    def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`."""
+        return shapes_of(read_task(task))
+
+    def cost(self, task: Task, rows: int) -> Cost:
+        """Return what an answer may take: at most, every row reaches every node asked about."""
+        question = read_task(task)
+        inputs, nodes, lines = question.n_features, 1, question.width
+        if question.kind == "grow":
+            nodes, lines = len(question.nodes), 5 * question.width + len(question.cuts) * (40 + question.width // 2)
+        elif question.kind == "newton":
+            nodes, scores = question.tree.size, question.n_scores
+            lines = scores * (200 + 4 * len(question.columns) + scores * question.squares // 4)
+        elif question.kind == "sizes":
+            assert question.coefficients is not None
+            nodes = question.tree.size
+            lines = question.coefficients[:, :, 0].size * (8 + len(question.regressors))
+        seconds = 1e-3 + 2e-5 * nodes * lines / 40 + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
+        return Cost(seconds, 1.0 + 8e-6 * (rows * (3 * inputs + nodes) + nodes * question.width * (1 + lines / 40)))
+
+    def tables(self, model: FuzzyClassTree) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return tables_of(model)
+
+    def from_document(self, document: Mapping[str, Any]) -> FuzzyClassTree:
+        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
+        return FuzzyClassTree.from_document(document)
+
+
+SCHEME = FederatedClassTree()
+
+__all__ = ["SCHEME", "FederatedClassTree", "FuzzyClassTree", "Parameters"]

@@ -1,0 +1,188 @@
+"""The finished classifier: it predicts, tells probabilities, explains itself, and is a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.consequent import linear_score
+from glassfleet.fuzzy.linear_rules import outputs_of
+from glassfleet.numerics.softmax import all_scores, probabilities
+from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import Activation, Consequent, Explanation, Rule
+from glassfleet.schemes.fmt.model import RUNNERS_UP, membership
+from glassfleet.schemes.fmt.tree import Span, Tree, degrees
+from glassfleet.schemes.fmt_classes.document import read_document, write_document
+from glassfleet.schemes.fmt_classes.inputs import Inputs
+from glassfleet.schemes.fmt_classes.params import Parameters
+from glassfleet.schemes.fmt_classes.rules import ScoreRules
+
+Array = NDArray[np.float64]
+
+_ROW_BLOCK = 1 << 13
+
+
+class FuzzyClassTree:
+    """A binary tree of fuzzy cuts with scores of classes, linear in the inputs, in each leaf.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of the run.
+    inputs : Inputs
+        The domain with its classes, levels of categories, and partitions.
+    tree : Tree
+        The splits.
+    rules : ScoreRules
+        One line per leaf of `tree`, in its order.
+    """
+
+    scheme = "fmt_classes"
+
+    def __init__(self, parameters: Parameters, inputs: Inputs, tree: Tree, rules: ScoreRules) -> None:
+        self.parameters = parameters
+        self.inputs = inputs
+        self.domain: Domain = inputs.domain
+        self.tree = tree
+        self.rule_numbers = rules
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Array) -> NDArray[Any]:
+        """Classify rows `X`, shape (n, F), in the inputs' own units; returns labels (text), shape (n,).
+
+        Of classes with the same score the first answers.
+        """
+        labels = np.array(self.domain.classes, dtype=np.str_)
+        answers: NDArray[Any] = labels[all_scores(self._scores(X)).argmax(axis=0)]
+        return answers
+
+    def predict_proba(self, X: Array) -> Array:
+        """Return the probability of each class, in the order of the domain's; shape (n, C), rows add up to one."""
+        return np.ascontiguousarray(probabilities(self._scores(X)).T)
+
+    def _scores(self, X: Array) -> Array:
+        """Return the scores of rows in own units, shape (S, n): the rules', weighted by their degrees."""
+        X = self.domain.check_rows(X)
+        result = np.zeros((self.rule_numbers.coefficients.shape[1], X.shape[0]))
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            inputs = self.inputs.scaled(X[block])
+            reached = degrees(self.tree, self.inputs.positions(inputs), self.tree.leaves)
+            for rule, leaf in enumerate(self.tree.leaves):
+                for score, line in enumerate(self.rule_numbers.coefficients[rule]):
+                    result[score, block] += reached[leaf] * outputs_of(line, inputs)
+        return result
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: Array) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        ``base`` and ``shares`` add up to the log of the odds of the class over the next likely one.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        scores = all_scores(self._scores(row))[:, 0]
+        order = sorted(range(len(scores)), key=lambda number: (-float(scores[number]), number))
+        inputs = self.inputs.scaled(row)
+        position = self.inputs.positions(inputs)
+        reached = degrees(self.tree, position, self.tree.leaves)
+        strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
+        blend = np.zeros(self.rule_numbers.coefficients.shape[1:])
+        for degree, lines in zip(strength, self.rule_numbers.coefficients, strict=True):
+            blend += degree * lines
+        each = np.concatenate([np.zeros_like(blend), blend]) if len(blend) == 1 else blend
+        lead = each[order[0]] - each[order[1]]
+        shares = lead[1:] * inputs[:, 0]
+        ranked = sorted(range(len(strength)), key=lambda rule: (-strength[rule], rule))
+        activations = [
+            Activation(
+                self.rules()[rule],
+                strength[rule],
+                tuple(membership(position[f, 0], span) for f, span in self._spans[rule].items()),
+            )
+            for rule in ranked[: RUNNERS_UP + 1]
+            if rule == ranked[0] or strength[rule] > 0.0
+        ]
+        classes, chance = self.domain.classes, self.predict_proba(row)[0]
+        return Explanation(
+            prediction=classes[order[0]],
+            fired=activations[0],
+            runners_up=tuple(activations[1:]),
+            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            base=float(lead[0]),
+            measure=f"log of the odds of {classes[order[0]]} over {classes[order[1]]}",
+            notes=(
+                "probabilities: "
+                + ", ".join(
+                    f"{classes[number]} {chance[number]:.3f} ({self._among_all[number]:.3f} of all rows)"
+                    for number in order
+                ),
+            ),
+        )
+
+    @cached_property
+    def _among_all(self) -> Array:
+        """Each class's share of all rows."""
+        rules = self.rule_numbers
+        total: Array = (rules.support[:, None] * rules.shares).sum(axis=0)
+        return total
+
+    @cached_property
+    def _spans(self) -> list[Span]:
+        n_sets = [len(line) for line in self.inputs.knots]
+        return [self.tree.span(leaf, n_sets) for leaf in self.tree.leaves]
+
+    @cached_property
+    def _readable(self) -> tuple[Rule, ...]:
+        rules, domain = self.rule_numbers, self.domain
+        told = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
+        return tuple(
+            Rule(
+                index=index,
+                conditions=tuple(self.inputs.condition(f, *sets) for f, sets in span.items()),
+                consequent=Consequent(
+                    domain.label or "class",
+                    domain.classes[int(rules.classes[index])],
+                    scores=tuple(
+                        linear_score(domain, f"score of {name}", line[0], line[1:])
+                        for name, line in zip(told, rules.coefficients[index], strict=True)
+                    ),
+                ),
+                weight=float(rules.weight[index]),
+                support=float(rules.support[index]),
+                confidence=float(rules.confidence[index]),
+            )
+            for index, span in enumerate(self._spans)
+        )
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, depth first, lower sides first."""
+        return self._readable
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (the root not counted), leaves, depth, conditions, and parameters: splits and coefficients."""
+        splits, coefficients = len(self.tree.splits), self.rule_numbers.coefficients
+        used = int(np.count_nonzero(coefficients[:, :, 1:])) + coefficients.shape[0] * coefficients.shape[1]
+        return {
+            "nodes": self.tree.size - 1,
+            "leaves": splits + 1,
+            "depth": self.tree.depth,
+            "conditions": sum(len(span) for span in self._spans),
+            "parameters": max(splits - 1, 0) + used,
+        }
+
+    # --- the document -----------------------------------------------------------------------------------------------
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the model as JSON values; its digest is the model's identity."""
+        return write_document(self.parameters, self.inputs, self.tree, self.rule_numbers)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> FuzzyClassTree:
+        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+        return cls(*read_document(document))

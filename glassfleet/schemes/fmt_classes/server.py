@@ -1,0 +1,189 @@
+"""The coordinator's half: levels, knots, growth, size, scores - all from sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glassfleet.aggregate import Sums, add_up, chained_digest
+from glassfleet.data.condense import NO_ROWS
+from glassfleet.data.domain import Domain
+from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.levels import find_levels, knots_of, plain_levels
+from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
+from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
+from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_ROWS
+from glassfleet.schemes.fmt.partition import find_knots
+from glassfleet.schemes.fmt.progress import progress_of
+from glassfleet.schemes.fmt.server import SLOPES
+from glassfleet.schemes.fmt_classes.checks import check_sums
+from glassfleet.schemes.fmt_classes.inputs import Inputs
+from glassfleet.schemes.fmt_classes.messages import NAME, Question, check_domain, read_task
+from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
+from glassfleet.schemes.fmt_classes.newton import stepped
+from glassfleet.schemes.fmt_classes.params import SIZE_RIDGE, STEPS, STILL, Parameters
+from glassfleet.schemes.fmt_classes.rules import ScoreRules
+from glassfleet.untrusted import check_head
+from schemas.codec import Value
+from schemas.errors import RunFailedError, UsageError
+
+
+class FmtClassesServer:
+    """Turns summed answers into the next question, or into the model."""
+
+    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for the classes of the categories; where there are none, for histograms and the root's sums."""
+        try:
+            check_domain(domain)
+        except ValueError as fault:
+            raise UsageError(str(fault)) from fault
+        if any(variable.categories for variable in domain.features):
+            return _ask(Question("levels", parameters, domain), {"sums_digest": ""})
+        return _ask(Question("scan", parameters, domain, levels=plain_levels(domain)), {"sums_digest": ""})
+
+    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
+        """Return the largest total number of rows that the sums are good for."""
+        return MAX_ROWS
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = read_task(task)
+        check_head(task, contribution, MAX_ROWS)
+        if contribution.values:
+            raise ContributionError("this scheme sends sums only")
+        check_sums(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = read_task(Task(NAME, state["kind"], state["body"]))
+        rows = sum(contribution.rows for contribution in contributions)
+        if rows == 0:
+            raise RunFailedError(NO_ROWS)
+        if rows > MAX_ROWS:
+            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
+        sums = add_up(contributions)
+        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
+        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+        if question.kind == "levels":
+            return _leveled(question, memory, sums)
+        if question.kind == "scan":
+            return _scanned(question, memory, sums)
+        if question.kind == "grow":
+            return _grown(question, memory, sums)
+        if question.kind == "sizes":
+            return _sized(question, memory, sums)
+        return _stepped(question, memory, rows, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+
+
+def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
+    task = question.to_task()
+    return Next({"kind": task.kind, "body": task.body, **memory}, task)
+
+
+def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Give each category its level, and scan the inputs."""
+    levels, start = [], 0
+    for variable in question.domain.features:
+        counts = sums["counts"][start : start + len(variable.categories)]
+        start += len(variable.categories)
+        own = counts[:, 1:] if question.n_classes == 2 else counts
+        levels.append(find_levels(counts.sum(axis=1), own, 1.0) if variable.categories else ())
+    return _ask(replace(question, kind="scan", levels=tuple(levels)), memory)
+
+
+def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Place the knots, choose the regressors, and ask for the root's cuts."""
+    parameters, f = question.parameters, question.n_features
+    training = int(sums["training"][0])
+    if training == 0 or int(sums["gram"][0]) == 0:
+        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
+    found = find_knots(sums["histogram"], parameters.n_sets, "mixed")
+    knots = tuple(knots_of(line) if line else own for line, own in zip(question.levels, found, strict=True))
+    # The class nearest to half of the rows speaks for all: of it there is most to learn.
+    targets = question.triangles(sums["gram"])
+    half = min(targets, key=lambda own: abs(2 * int(own[f + 1]) - int(own[0])))
+    asked = replace(
+        question,
+        kind="grow",
+        knots=knots,
+        regressors=tuple(rank_regressors(half, f, parameters.max_regressors)),
+        split_features=tuple(range(f)),
+        nodes=(0,),
+    )
+    return _ask(asked, planted({**memory, "training": training}))
+
+
+def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Take in the sums of the nodes asked about and split on; or ask how well each number of rules does."""
+    question, memory = taken_in(question, memory, sums)
+    asked = split(question, memory)
+    if asked is not None:
+        return _ask(asked, memory)
+    tree, whole, kept = best_first(question, memory)
+    variants = _variants(question)
+    targets = [fit_nodes(tree, own, len(question.regressors), variants) for own in question.triangles(whole)]
+    asked = replace(question, kind="sizes", tree=tree, nodes=(), coefficients=np.stack(targets, axis=1))
+    return _ask(asked, kept)
+
+
+def _variants(question: Question) -> list[Variant]:
+    """Return the numbers of slopes that the held-out rows choose from; the most come first."""
+    most = min(question.parameters.max_slopes, len(question.regressors))
+    return [Variant(SIZE_RIDGE, slopes) for slopes in (most, *(few for few in SLOPES if few < most))]
+
+
+def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Choose the number of rules and slopes, and ask for the first Newton round of the tree's nodes."""
+    assert question.coefficients is not None
+    held, splits, variant = int(sums["held_out"][0]), len(question.tree.splits), 0
+    errors = sums["errors"].astype(np.float64)
+    if held:
+        slopes = np.count_nonzero(question.coefficients[..., 1:], axis=(1, 3))
+        _, splits, variant = simplest([errors], [costs(question.tree, slopes)], question.parameters.size_tolerance)
+    tree = question.tree.first(splits)
+    used = np.swapaxes(question.coefficients[variant, :, : tree.size] != 0.0, 0, 1).copy()
+    used[:, :, 0] = True
+    kept = {"sums_digest": memory["sums_digest"], "held_out": held, "used": used.astype(np.int64), "steps": 0}
+    # Two classes have the same error; one is asked about.
+    kept["brier"] = errors[variant] * (2.0 if question.n_scores == 1 else 1.0) / (float(1 << ERROR_BITS) * max(held, 1))
+    scores = np.zeros((tree.size, question.n_scores, len(question.regressors) + 1))
+    return _ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
+
+
+def _stepped(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
+    """Take a Newton step in every node; go on, or build the model."""
+    coefficients, moved = stepped(question, memory["used"] != 0, sums)
+    question, steps = replace(question, coefficients=coefficients), int(memory["steps"]) + 1
+    if moved >= STILL and steps < STEPS:
+        return _ask(question, {**memory, "steps": steps})
+    model, class_shares = _model(question, rows, sums)
+    held = int(memory["held_out"])
+    summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}
+    summary |= {"newton_rounds": steps, "class_shares": class_shares}
+    if held:
+        summary["held_out_brier"] = memory["brier"].tolist()
+    return Done(model, {**summary, **model.complexity()})
+
+
+def _model(question: Question, rows: int, sums: Sums) -> tuple[FuzzyClassTree, dict[str, Value]]:
+    """Return the model of a question's scores, and each class's share of the rows."""
+    assert question.coefficients is not None
+    weight, known = sums["weight"].astype(np.float64), sums["observed"][:, :, 0].astype(np.float64)
+    each = np.column_stack([weight - known[:, 0], known[:, 0]]) if question.n_scores == 1 else known
+    shares = np.minimum(each / np.where(weight > 0.0, weight, 1.0)[:, None], 1.0)
+    leaves = question.tree.leaves
+    wide = np.zeros((len(leaves), question.n_scores, question.n_features + 1))
+    wide[:, :, [0, *(feature + 1 for feature in question.regressors)]] = question.coefficients[leaves]
+    rules = ScoreRules(wide, shares[leaves], np.minimum(weight[leaves] / (float(rows) * UNIT), 1.0))
+    inputs = Inputs(question.domain, question.levels, question.knots)
+    model = FuzzyClassTree(question.parameters, inputs, question.tree, rules)
+    return model, dict(zip(question.domain.classes, shares[0].tolist(), strict=True))

@@ -1,0 +1,224 @@
+"""The classifier: sums as defined, scores of maximum likelihood, probabilities that are true, categories as levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glassfleet.data.condense import condensed
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.fuzzy.levels import find_levels, knots_of
+from glassfleet.local import central, federated
+from glassfleet.numerics.softmax import LEAST, exponential, probabilities
+from glassfleet.scheme import Done, Next, Task
+from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
+from glassfleet.schemes.fmt_classes.messages import Question, read_task
+from schemas.documents import document_digest
+from schemas.errors import RunFailedError, UsageError
+
+CITIES = ("Bern", "Campinas", "Lima", "Pisa", "Rio", "Santos")
+NAMES = ("age", "city", "speed")
+DOMAIN = Domain(
+    features=(
+        Variable(name="age", low=0.0, high=80.0),
+        Variable(name="city", low=0.0, high=5.0, categories=CITIES),
+        Variable(name="speed", low=0.0, high=10.0),
+    ),
+    label="bought",
+    classes=("no", "yes"),
+)
+EXACT = Parameters(min_rows=1)
+
+
+def rows(n: int = 3000, seed: int = 0) -> tuple[Dataset, NDArray[np.float64]]:
+    """Rows whose chances of "yes" are known: of cities 1 and 5 with age, of the others with speed."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(0, 80, n), rng.integers(0, 6, n), rng.uniform(0, 10, n)])
+    score = np.where(np.isin(X[:, 1], (1, 5)), 0.1 * (X[:, 0] - 30.0), 0.6 * (X[:, 2] - 8.0))
+    chance = 1.0 / (1.0 + np.exp(-score))
+    return Dataset(NAMES, "bought", X, np.where(rng.random(n) < chance, "yes", "no")), chance
+
+
+@pytest.fixture(scope="module")
+def learned() -> FuzzyClassTree:
+    model: FuzzyClassTree = central(SCHEME, EXACT, DOMAIN, rows()[0]).model
+    return model
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def test_exponential_is_that_of_the_library_to_a_few_last_places() -> None:
+    x = np.concatenate([np.linspace(LEAST, 0.0, 100_001), [-1e-300, -0.0]])
+    assert exponential(x) == pytest.approx(np.exp(x), rel=4 * 2**-52)
+    assert exponential(np.array([-1e9]))[0] == exponential(np.array([LEAST]))[0]
+
+
+def test_probabilities_add_up_and_of_two_classes_the_first_has_the_score_zero() -> None:
+    scores = np.random.default_rng(0).normal(0, 5, (4, 1000))
+    expected = np.exp(scores) / np.exp(scores).sum(axis=0)
+    assert probabilities(scores) == pytest.approx(expected, rel=1e-12)
+    both = np.stack([np.zeros(1000), scores[0]])
+    assert np.array_equal(probabilities(scores[:1]), probabilities(both))
+
+
+def test_levels_follow_the_means_and_few_are_told_apart() -> None:
+    counts = np.array([100, 100, 100, 100])
+    line = find_levels(counts, np.array([[90], [10], [50], [50]]), 1.0)
+    assert line[1:] == pytest.approx((1.0, 0.0, 0.5, 0.5))
+    assert line[0] == pytest.approx(0.5)  # unknown categories: as the overall mean
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 1000, 40)
+    line = find_levels(counts, rng.binomial(counts, rng.random(40))[:, None], 1.0)
+    assert len(set(line)) <= 7
+    assert knots_of(line)[0] == 0.0
+    assert knots_of(line)[-1] == 1.0
+    assert find_levels(np.array([5, 5]), np.array([[1], [1]]), 1.0) == (0.0, 0.0, 0.0)
+
+
+def test_levels_of_many_classes_follow_what_they_differ_by_most() -> None:
+    counts = np.full(4, 300)
+    # Classes 0 and 2 change places from the first category to the last; class 1 is the same everywhere.
+    sums = np.array([[200, 50, 50], [150, 50, 100], [100, 50, 150], [50, 50, 200]])
+    line = find_levels(counts, sums, 1.0)[1:]
+    assert line in ((0.0, *line[1:3], 1.0), (1.0, *line[1:3], 0.0))
+    assert sorted(line) in (list(line), list(line)[::-1])
+
+
+# --- learning -------------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_are_calibrated_and_near_the_true_ones(learned: FuzzyClassTree) -> None:
+    data, chance = rows(6000, seed=1)
+    told = learned.predict_proba(data.X)[:, 1]
+    assert np.abs(told - chance).mean() < 0.04
+    for low in np.arange(0.0, 1.0, 0.1):
+        inside = (told >= low) & (told < low + 0.1)
+        if inside.sum() > 100:
+            assert (data.y[inside] == "yes").mean() == pytest.approx(told[inside].mean(), abs=0.08)
+
+
+def test_cut_of_a_text_names_its_cities_as_a_group(learned: FuzzyClassTree) -> None:
+    terms = {part.term for rule in learned.rules() for part in rule.conditions if part.feature == "city"}
+    assert terms & {"one of Campinas, Santos", "none of Campinas, Santos", "one of Bern, Lima, Pisa, Rio"}
+    assert all(part.crisp for rule in learned.rules() for part in rule.conditions if part.feature == "city")
+
+
+def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None:
+    data, _ = rows(2000)
+    model: Any = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data).model
+    inputs = model.inputs.scaled(data.X)
+    z = np.vstack([np.ones(2000), inputs])
+    line = model.rule_numbers.coefficients[0, 0]
+    residual = (data.y == "yes") - 1.0 / (1.0 + np.exp(-(line @ z)))
+    # The gradient of the likelihood is the pull, 0.03 rows times the coefficients.
+    assert z @ residual == pytest.approx(0.03 * line, abs=0.05)
+
+
+def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((3000, 2))
+    noisy = X + rng.normal(0, 0.2, X.shape)
+    y = np.array(["a", "b", "c"])[(noisy.sum(axis=1) > 1.0).astype(int) + (noisy[:, 0] > 0.8)]
+    features = tuple(Variable(name=name, low=0.0, high=1.0) for name in ("u", "v"))
+    domain = Domain(features=features, label="class", classes=("a", "b", "c"))
+    parameters = EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0})
+    model: Any = central(SCHEME, parameters, domain, Dataset(("u", "v"), "class", X, y)).model
+    z = np.vstack([np.ones(3000), X.T])
+    lines = model.rule_numbers.coefficients[0]
+    e = np.exp(lines @ z)
+    for number, name in enumerate(domain.classes):
+        assert z @ ((y == name) - e[number] / e.sum(axis=0)) == pytest.approx(0.03 * lines[number], abs=0.1)
+
+
+def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone() -> None:
+    data, _ = rows(900)
+    order = np.argsort(data.X[:, 1], kind="stable")
+    parts = [Dataset(NAMES, "bought", data.X[part], data.y[part]) for part in np.array_split(order, 3)]
+    fleet = federated(SCHEME, EXACT, DOMAIN, {f"v{i}": part for i, part in enumerate(parts)})
+    alone = central(SCHEME, EXACT, DOMAIN, data)
+    assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
+    assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
+    assert fleet.rounds <= 50
+
+
+def test_unknown_text_is_like_the_overall_mean_and_never_refused(learned: FuzzyClassTree) -> None:
+    X = np.array([[40.0, code, 5.0] for code in (-0.5, 2.5, 5.5)])
+    assert len(set(learned.predict_proba(X)[:, 1])) == 1
+
+
+def test_explanation_adds_up_to_the_odds_and_tells_what_is_rare(learned: FuzzyClassTree) -> None:
+    data, _ = rows(50, seed=3)
+    for row, chance in zip(data.X, learned.predict_proba(data.X), strict=True):
+        told = learned.explain(row)
+        assert told.base + sum(told.shares.values()) == pytest.approx(np.log(chance.max() / chance.min()), abs=1e-9)
+        assert "of all rows" in told.notes[0]
+
+
+def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
+    data, _ = rows(20)
+    one = DOMAIN.model_copy(update={"classes": ("yes",)})
+    with pytest.raises(UsageError, match="nothing to tell apart"):
+        central(SCHEME, EXACT, one, data)
+    none = Dataset(NAMES, "bought", data.X[:0], data.y[:0])
+    with pytest.raises(RunFailedError, match="no-rows"):
+        central(SCHEME, EXACT, DOMAIN, none)
+
+
+# --- what travels ---------------------------------------------------------------------------------------------------
+
+
+def questions(data: Dataset) -> dict[str, Question]:
+    """Return the last question of each kind."""
+    step: Next | Done = SCHEME.server.start(EXACT, DOMAIN, 0)
+    found = {}
+    while isinstance(step, Next):
+        found[step.task.kind] = read_task(Task(step.task.scheme, step.task.kind, step.task.body))
+        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, np.random.default_rng(0))])
+    return found
+
+
+def test_vehicle_sums_what_the_equations_say() -> None:
+    data, _ = rows(500)
+    asked = questions(data)
+    assert list(asked) == ["levels", "scan", "grow", "sizes", "newton"]
+    sums = SCHEME.client.contribute(asked["levels"].to_task(), data, np.random.default_rng(0)).sums
+    assert sums["counts"][1].tolist() == [
+        int(((data.X[:, 1] == 1) & (data.y == name)).sum()) for name in DOMAIN.classes
+    ]
+    question = asked["newton"]
+    sums = SCHEME.client.contribute(question.to_task(), data, np.random.default_rng(0)).sums
+    level = np.array(question.levels[1])[data.X[:, 1].astype(int) + 1]
+    inputs = np.vstack([data.X[:, 0] / 80.0, level, data.X[:, 2] / 10.0])
+    z = np.vstack([np.ones(500), inputs[list(question.regressors)]])
+    assert question.coefficients is not None
+    p = 1.0 / (1.0 + np.exp(-(question.coefficients[0, 0] @ z)))  # of the root, which all rows reach
+    curvature = (z * np.maximum(p * (1 - p), 1e-5)) @ z.T
+    assert sums["squares"][0, 0] / 2.0**40 == pytest.approx(curvature[np.triu_indices(len(z))], abs=2e-3)
+    assert sums["expected"][0, 0] / 2.0**40 == pytest.approx(z @ p, abs=2e-3)
+    assert sums["observed"][0, 0] / 2.0**40 == pytest.approx(z @ (data.y == "yes"), abs=2e-3)
+
+
+def test_class_sums_give_every_class_its_triangle() -> None:
+    three = Domain(features=DOMAIN.features[:1], label="c", classes=("a", "b", "c"))
+    question = Question("grow", EXACT, three, ((0.0, 1.0),), (0,), (0,), levels=((),), nodes=(0,))
+    # [1, x]' [1, x] of four rows, then [1, x] of the classes b and c.
+    sums = np.array([4, 20, 110, 1, 3, 2, 9])
+    first, second, third = question.triangles(sums)
+    assert first.tolist() == [4, 20, 1, 110, 8, 1]
+    assert second.tolist() == [4, 20, 1, 110, 3, 1]
+    assert third.tolist() == [4, 20, 2, 110, 9, 2]
+
+
+def test_condensed_rows_have_the_texts_of_their_group() -> None:
+    data, _ = rows(600)
+    data.X[:40, 1] = -0.5  # texts that the run does not know
+    made = condensed(data, DOMAIN, 3)
+    for name in DOMAIN.classes:
+        own, drawn = data.X[data.y == name, 1], made.X[made.y == name, 1]
+        assert sorted(own) == sorted(drawn)  # no group is too small here
+    assert not np.array_equal(np.sort(made.X[:, 0]), np.sort(data.X[:, 0]))
