@@ -55,7 +55,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 @st.composite
 def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, f, agents = draw(st.integers(120, 400)), draw(st.integers(1, 3)), draw(st.integers(12, 24))
+    n, f, agents = draw(st.integers(120, 300)), draw(st.integers(1, 3)), draw(st.integers(12, 24))
     X = rng.normal(0.5, draw(st.sampled_from([0.1, 0.3])), (n, f))
     if draw(st.booleans()):
         X = np.round(X * 6) / 6
@@ -151,7 +151,7 @@ def columns_of(name: str, domain: Domain) -> int:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(st.data())
 def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under_the_record(
     name: str, data: st.DataObject
