@@ -147,7 +147,16 @@ def _leakage(audit: Mapping[str, Any], *, pictures: bool) -> Section:
             if each["auc"] is not None
         ),
     ]
-    drawn = [Picture(rows_read(lines), "Share of the rows that each attack read whole")] if pictures and lines else []
+    drawn = (
+        [
+            Picture(
+                rows_read(lines),
+                "Rows read whole by the attack that read most, for each thing that an attacker may see",
+            )
+        ]
+        if pictures and lines
+        else []
+    )
     tables = [Table("Rows read by attacks", head, rows, frozenset({3, 4, 5}))] if lines else []
     return Section("Leakage", [text for text in texts if text], (), tables, drawn)
 
