@@ -150,6 +150,7 @@ class Agent:
             limits=config.private_limits,
             choice=config.private,
             verifier=verifier,
+            tests=lambda run: snapshots.tests_of_run(run, _test_rows(config, source.current().test)),
         )
         answerer = Answerer(
             self._topics,
@@ -200,6 +201,7 @@ class Agent:
             publish=self._scores.scored,
             cannot=self._scores.cannot,
             why_not=_why_not(config),
+            was_private=self._told.was_private,
             log=self.log,
             agent=config.id,
             counts=self.counts,

@@ -252,6 +252,11 @@ class Effects:
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else f"internal fault: {why}"))
             return
         self._counts["answers"] += 1
+        if task.scheme == PRIVATE and not self._answerer.is_signed:
+            note = (
+                "nobody signs in this fleet: whoever controls the broker can swap keys, and read this vehicle's numbers"
+            )
+            self._log.warning("private-run-unsigned", run=run, note=note)
         self._log.info(
             "answered",
             run=run,

@@ -24,7 +24,7 @@ from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
-from schemas.errors import IdentityError
+from schemas.errors import IdentityError, UsageError
 from schemas.topics import Topics
 
 QUEUE_SIZE = 10_000
@@ -161,6 +161,12 @@ def link_of(config: AgentConfig, will: Message | None = None) -> Link:
 def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
     check_owner(config.identity, "agent", config.id)
+    if config.private == "only" and config.identity is None:
+        raise UsageError(
+            "private = only needs a fleet that signs: without signatures whoever controls the broker can put keys of "
+            "its own in place of the vehicles', and read this one's numbers. Give the agent an --identity, or let "
+            "private be allowed"
+        )
     if source is None:
         source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
     credentials = None if config.identity is None else FolderCredentials(config.identity)

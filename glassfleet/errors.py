@@ -41,6 +41,7 @@ REFUSALS = {
     "other-domain": "the run has asked with another domain before",
     "other-edition": "the edition is not one that may follow those that were answered",
     "other-layout": "coordinator and vehicle do not agree which number stands where",
+    "other-model": "the model to be scored is not of the run's scheme, parameters and domain",
     "other-roster": "the group's members were others before",
     "run-left": "this vehicle could not answer another task of the run, and answers nothing more in it",
     "run-over": "the run ended here before",

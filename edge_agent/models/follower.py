@@ -66,6 +66,8 @@ class ModelFollower:
         None: models are kept, not scored.
     why_not : str
         Why there is no evaluator.
+    was_private : callable
+        Takes a run; whether this vehicle itself knows that it was a private one.
     publish : callable
         Takes the record and its scores.
     cannot : callable
@@ -95,6 +97,7 @@ class ModelFollower:
         publish: Callable[[ModelRecord, Scores], None],
         cannot: Callable[[ModelPointer, str], None],
         why_not: str,
+        was_private: Callable[[str], bool],
         log: Any,
         agent: str,
         counts: Counter[str],
@@ -108,6 +111,7 @@ class ModelFollower:
         self._publish = publish
         self._cannot = cannot
         self._why_not = why_not
+        self._was_private = was_private
         self._log = log
         self._agent = agent
         self._counts = counts
@@ -280,7 +284,7 @@ class ModelFollower:
             self._queue[1:] = [job for job in self._queue[1:] if job.record.name != name]
             is_new = before is None or before.digest != record.digest or before.version != record.version
             # A private run has asked for the fleet's scores; this vehicle tells none of its own.
-            if is_new and not record.is_private:
+            if is_new and not self._is_private(record):
                 self._queue.append(_Job(record))
             self._compare(name)
 
@@ -294,11 +298,15 @@ class ModelFollower:
         elif champion is None or tried[0].trial.champion != champion.digest:
             return
         job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
-        if job.record.is_private or (champion is not None and champion.is_private):
+        if any(self._is_private(each) for each in (job.record, champion) if each is not None):
             self._cannot(tried[0], "of a private run: this vehicle tells no scores of its own")
             return
         if job not in self._queue:
             self._queue.append(job)
+
+    def _is_private(self, record: ModelRecord) -> bool:
+        """Whether a model was learned in a private run: as its record says, or as this vehicle itself knows."""
+        return record.is_private or self._was_private(record.run)
 
     def _trials(self, name: str) -> Iterator[ModelPointer]:
         if (wanted := self._wanted.get((_CANDIDATE, name))) is not None:

@@ -95,6 +95,11 @@ class Answerer:
         """Raise PrivacyError or TaskError where this vehicle does not answer a request, whatever its rows are."""
         self._private.check(run, request, snapshot, present)
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether the keys of the other vehicles of a private run are verified."""
+        return self._private.is_signed
+
     def leave(self, run: str) -> None:
         """Answer nothing more in a private run."""
         self._private.leave(run)

@@ -10,7 +10,7 @@ the reading of messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -72,6 +72,8 @@ class PrivateRuns:
         Whether runs that are not private are answered, and whether private ones are.
     verifier : Verifier or None
         Verifies the other vehicles' announcements; None: in a fleet that does not sign, they are taken as they are.
+    tests : callable
+        Gives the test rows that a run is scored on, the same ones whenever it is called for this run.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class PrivateRuns:
         limits: Limits,
         choice: Literal["only", "allowed", "never"],
         verifier: Verifier | None,
+        tests: Callable[[str], Dataset],
     ) -> None:
         self._topics = topics
         self._agent = agent
@@ -92,10 +95,16 @@ class PrivateRuns:
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
+        self._tests = tests
         self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
         self._rows: dict[str, tuple[str, Hashes]] = {}  # by run: digest of the rows, and the hashes
         self._known_ledger: Ledger | None = None  # as it is on the disk; nobody else writes it
         self._heard: set[str] = set()
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the other vehicles' keys are verified."""
+        return self._verifier is not None
 
     def disconnected(self) -> None:
         """Take note that the connection was lost: with the next one the requests of all open runs come again."""
@@ -130,7 +139,7 @@ class PrivateRuns:
                 rows = self._hashes(run, snapshot)
                 if present is not snapshot.data and not np.array_equal(rows, row_hashes(self._secret, present)):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
-                self._forget(rows)
+                self._forget(self._all_hashes(run, snapshot))
             return
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
@@ -151,11 +160,13 @@ class PrivateRuns:
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
-        rows = self._hashes(run, snapshot)
+        rows = self._all_hashes(run, snapshot)
         ledger, met = self._ledger(), self._met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
-        joined = self._without_unheard(ledger, run).join(terms, rows, self._limits)
+        joined = self._without_unheard(ledger, run).join(
+            terms, rows, self._limits, training=self._hashes(run, snapshot).size
+        )
         if joined != ledger:
             self._save_ledger(joined)
         floor = max(self._limits.floor, joined.least_founders(rows))
@@ -210,7 +221,8 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
-        self._save_ledger(self._ledger().note(chain, self._hashes(run, snapshot)))
+        hashes = self._all_hashes if task.scheme == SCORES.name else self._hashes
+        self._save_ledger(self._ledger().note(chain, hashes(run, snapshot)))
         said = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
@@ -290,7 +302,7 @@ class PrivateRuns:
         if ledger.open != met.terms:
             raise PrivacyError("run-over", "this vehicle takes part in another run since, or its ledger is gone")
         if chain is None:
-            rows = self._hashes(run, snapshot)
+            rows = self._all_hashes(run, snapshot)
             chain = meet(met.own, met.terms, roster, ledger.former(met.terms, rows))
         else:
             same_roster(chain, roster)
@@ -342,6 +354,10 @@ class PrivateRuns:
         if known is None or known[0] != snapshot.digest:
             known = self._rows[run] = (snapshot.digest, row_hashes(self._secret, snapshot.data))
         return known[1]
+
+    def _all_hashes(self, run: str, snapshot: Snapshot) -> Hashes:
+        """Return those of the test rows, too: scores tell of them."""
+        return np.union1d(self._hashes(run, snapshot), row_hashes(self._secret, self._tests(run)))
 
     # -- files --------------------------------------------------------------------------------------------------------
 

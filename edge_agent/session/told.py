@@ -94,6 +94,12 @@ class Told:
                 "DELETE FROM told WHERE run NOT IN (SELECT run FROM told ORDER BY last DESC, run LIMIT ?)", (KEPT_RUNS,)
             )
 
+    def was_private(self, run: str) -> bool:
+        """Whether this vehicle answered a run as a private one, by its own record."""
+        with _explained("read", self._path):
+            found = self._database.execute("SELECT protection FROM told WHERE run = ?", (run,)).fetchone()
+        return found is not None and bool(json.loads(found[0]))
+
     def close(self) -> None:
         """Close the file. Idempotent."""
         self._database.close()

@@ -18,11 +18,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from glassfleet.errors import PrivacyError
+from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
 from glassfleet.scheme import Task
 from schemas.codec import Value, digest_of
-from schemas.errors import WireError
+from schemas.documents import document_digest
+from schemas.errors import DocumentError, WireError
 
 DOMAIN, LEARNING, SCORES = range(3)
 """Parts of a run, in their order: none is gone back to."""
@@ -53,7 +54,8 @@ class Chain:
     part : int
         `DOMAIN`, `LEARNING` or `SCORES`: how far the run was.
     domain : str
-        Digest of the one domain that is learned over; empty before.
+        Digest of scheme, parameters and the one domain that is learned over, as the model's document has them; empty
+        before.
     memory : str
         Digest of the lagged features that all tasks declare, empty ones included; empty before the first task. Rows
         that have no past are left out, so two declarations are two sets of rows.
@@ -186,7 +188,8 @@ def admit(chain: Chain, task: Task) -> Chain:
     PrivacyError
         ``not-private``: not a task of the run that was announced: another nonce, scheme or parameters, an earlier part
         of the run, or of some rows of each vehicle only. ``other-domain``: another domain or other lagged features
-        than before. ``too-many-questions``. ``run-left``.
+        than before. ``other-model``: scores of a model that the run cannot have learned. ``too-many-questions``.
+        ``run-left``.
     TaskError
         The task is malformed.
     """
@@ -208,7 +211,7 @@ def _in_its_part(chain: Chain, task: Task) -> Chain:
     part = _part(chain, task)
     domain, memory = chain.domain, chain.memory
     if part == LEARNING:
-        domain = digest_of(task.body.get("domain"))
+        domain = _learned({**task.body, "scheme": task.scheme})
         if chain.domain and domain != chain.domain:
             raise PrivacyError("other-domain", "the run has asked with another domain before")
     if part != SCORES:
@@ -217,6 +220,9 @@ def _in_its_part(chain: Chain, task: Task) -> Chain:
             raise PrivacyError("other-domain", "the run has asked with other lagged features before")
     if part == SCORES == chain.part:
         raise PrivacyError("too-many-questions", "the run has asked for scores before")
+    if part == SCORES and _learned(task.body.get("model")) != chain.domain:
+        # Test rows tell of no other model than the run's.
+        raise PrivacyError("other-model", "the model to be scored is not of the run's scheme, parameters and domain")
     return replace(chain, part=part, domain=domain, memory=memory)
 
 
@@ -283,6 +289,15 @@ def _part(chain: Chain, task: Task) -> int:
     if part == LEARNING and digest_of(task.body.get("parameters")) != terms.parameters:
         raise PrivacyError("not-private", "the task has other parameters than were announced")
     return part
+
+
+def _learned(body: object) -> str:
+    """Return the digest of scheme, parameters and domain; of a task, or of a model: JSON, in which 1.0 is 1."""
+    told = body if isinstance(body, Mapping) else {}
+    try:
+        return document_digest({name: told.get(name) for name in ("scheme", "parameters", "domain")})
+    except DocumentError as fault:
+        raise TaskError(f"scheme, parameters or domain cannot be those of a model: {fault}"[:200]) from fault
 
 
 def _memory(task: Task) -> str:

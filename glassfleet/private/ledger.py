@@ -61,7 +61,8 @@ class Answered:
     ----------
     nonce : str
     rows : ndarray of uint64, shape (n,)
-        Keyed hashes of the rows that it answered from, increasing, see :func:`row_hashes`.
+        Keyed hashes of the rows that it answered from, increasing, see :func:`row_hashes`; of its test rows, too, if it
+        answered with scores.
     founders : int
         Of its group.
     editions : tuple of frozenset of str
@@ -92,15 +93,17 @@ class Ledger:
     ended: tuple[str, ...] = ()
     open: Terms | None = None
 
-    def join(self, terms: Terms, rows: NDArray[np.uint64], limits: Limits) -> Ledger:
+    def join(self, terms: Terms, rows: NDArray[np.uint64], limits: Limits, *, training: int | None = None) -> Ledger:
         """Return the ledger with the run of `terms` open; to be synced before the vehicle announces itself.
 
         Parameters
         ----------
         terms : Terms
         rows : ndarray of uint64, shape (n,)
-            From :func:`row_hashes`.
+            From :func:`row_hashes`: all rows that the run may ask about.
         limits : Limits
+        training : int or None
+            How many of them are learned from; None: all.
 
         Raises
         ------
@@ -114,8 +117,9 @@ class Ledger:
             if self.open.nonce == terms.nonce:
                 raise PrivacyError("not-private", "this run is open under other terms")
             raise PrivacyError("too-many-runs", "another private run is open")
-        if rows.size < limits.least_rows:
-            raise PrivacyError("no-rows", f"{rows.size} rows; {limits.least_rows} make a vehicle company for others")
+        training = rows.size if training is None else training
+        if training < limits.least_rows:
+            raise PrivacyError("no-rows", f"{training} rows; {limits.least_rows} make a vehicle company for others")
         if terms.company < limits.company:
             raise PrivacyError("company-too-small", f"the run has {terms.company}, this vehicle asks {limits.company}")
         before = sum(each.nonce != terms.nonce for each in self._overlapping(rows))
@@ -156,11 +160,12 @@ class Ledger:
         return self._noted(chain, rows, ())
 
     def note(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger with the editions in `chain` noted; from the first answer on, synced with the chain."""
+        """Return the ledger with the editions in `chain` and `rows` noted; to be synced before the answer leaves."""
         return self._noted(chain, rows, tuple(frozenset(each.members) for each in chain.editions))
 
     def _noted(self, chain: Chain, rows: NDArray[np.uint64], editions: tuple[frozenset[str], ...]) -> Ledger:
         nonce = chain.roster.terms.nonce
+        rows = np.unique(np.concatenate([rows, *(each.rows for each in self.answered if each.nonce == nonce)]))
         own = Answered(nonce, rows, len(chain.roster.founders), editions)
         return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), own))
 

@@ -167,6 +167,7 @@ class HostileCoordinator(RuleBasedStateMachine):
             **BODY,
             "level": data.draw(st.integers(0, 2)),
             "parameters": {"depth": data.draw(st.sampled_from([3, 9]))},
+            "model": data.draw(st.sampled_from([{"scheme": "frt", **BODY}, {"scheme": "fmt", **BODY}])),
         }
         task = Task(name, "level", body, data.draw(st.sampled_from([roster.terms.nonce, self.terms.nonce])))
         number = data.draw(st.integers(0, 4))

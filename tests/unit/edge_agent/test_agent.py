@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from broker.port import Message
+from edge_agent.config import AgentConfig
+from edge_agent.runner import make_agent
 from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
 from schemas import limits
@@ -262,3 +264,11 @@ def test_agent_refuses_and_lives_on_when_its_answer_can_never_be_sent_or_kept(tm
     bench.coordinator.ask(task, run="r2")
     bench.run(1)
     assert agent.counts["answers"] == 1
+
+
+def test_agent_for_private_runs_only_does_not_start_where_nobody_signs(tmp_path):
+    config = AgentConfig(
+        id="v1", fleet="fleet", broker="mqtt://localhost", data=tmp_path / "v1.csv", state_dir=tmp_path, private="only"
+    )
+    with pytest.raises(UsageError, match="private = only needs a fleet that signs"):
+        make_agent(config, source())

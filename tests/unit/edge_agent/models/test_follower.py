@@ -205,6 +205,15 @@ def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
     assert evaluation.cannot == "no column 'a' here"
 
 
+def test_agent_tells_no_scores_of_a_model_of_its_private_run_whatever_the_record_says(world: World) -> None:
+    agent = world.agent()
+    agent._told.note("r1", "frt", 5, {"floor": 8, "company": 3}, ["v1", "v2"])
+    assert not world.records[1].is_private
+    world.run()
+    assert held(agent) == (2, 100)
+    assert agent.counts["evaluations"] == 0
+
+
 def test_agent_follows_a_model_of_a_private_run_and_tells_no_scores_of_it_nor_of_what_is_tried_beside_it(
     world: World,
 ) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from coordinator.engine import OpenRound
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
 from glassfleet.errors import PrivacyError
-from glassfleet.private.ledger import Limits
+from glassfleet.private.ledger import Limits, row_hashes
 from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.envelope import Envelope
@@ -54,7 +55,13 @@ class OneVehicle:
 
     def restart(self) -> None:
         """Begin again with what is on the disk."""
-        options = {"limits": LIMITS, "choice": "allowed", "verifier": None, **self.options}
+        options = {
+            "limits": LIMITS,
+            "choice": "allowed",
+            "verifier": None,
+            "tests": lambda _: rows_of("v00"),
+            **self.options,
+        }
         self.private = PrivateRuns(TOPICS, "v00", self.folder, self.secret, **options)
         self.snapshots = Snapshots(self.folder / "runs", self.secret)
 
@@ -208,6 +215,19 @@ def test_run_that_ended_here_is_not_opened_again(vehicle: OneVehicle) -> None:
     vehicle.restart()
     refuses("run-over", lambda: vehicle.respond(vehicle.stage.requests[0]))
     refuses("not-member", vehicle.respond)
+
+
+def test_test_rows_are_in_the_ledger_once_scores_are_told(tmp_path: Path) -> None:
+    vehicle = OneVehicle(tmp_path / "v00", tests=lambda _: rows_of("tests"))
+    tests = row_hashes(vehicle.secret, rows_of("tests"))
+    vehicle.pair()
+    while vehicle.stage.phase != "finished":
+        assert not any(np.isin(tests, each.rows).any() for each in vehicle.private._ledger().answered)
+        vehicle.give(vehicle.respond())
+        vehicle.stage.answer(*AGENTS[1:])
+    [noted] = vehicle.private._ledger().answered
+    assert np.isin(tests, noted.rows).all()
+    assert np.isin(row_hashes(vehicle.secret, rows_of("v00")), noted.rows).all()
 
 
 @pytest.mark.parametrize(("choice", "private", "plain"), [("only", True, False), ("never", False, True)])

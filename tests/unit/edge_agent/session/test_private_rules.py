@@ -54,12 +54,20 @@ class Victim:
 
     def __init__(self, folder: Path, choice: Any = "allowed") -> None:
         self.folder, self.choice, self.data = folder, choice, dataset()
+        self.tests = dataset(9, rows=0)
         self.others = {agent: RunKey.generate() for agent in OTHERS}
         self.restart()
 
     def restart(self) -> None:
         self.private = PrivateRuns(
-            Topics("fleet"), "v00", self.folder, SECRET, limits=Limits(), choice=self.choice, verifier=None
+            Topics("fleet"),
+            "v00",
+            self.folder,
+            SECRET,
+            limits=Limits(),
+            choice=self.choice,
+            verifier=None,
+            tests=lambda _: self.tests,
         )
         self.snapshots = Snapshots(self.folder / "runs", SECRET)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.errors import REFUSALS, PrivacyError
+from glassfleet.errors import REFUSALS, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.scheme import Task
 from schemas.codec import decode, digest_of, encode
+from schemas.documents import canonical_json
 from schemas.errors import WireError
 
 BODY: dict[str, Any] = {"parameters": {"depth": 3}, "domain": {"a": 1}}
@@ -27,6 +29,9 @@ ROWS = np.arange(100, dtype=np.uint64)
 
 def begun(former: tuple[frozenset[str], ...] = ()) -> Chain:
     return meet(FOUNDERS[0], TERMS, ROSTER, former)
+
+
+MODEL = {"scheme": "frt", **BODY, "rules": []}
 
 
 def task(level: int = 0, *, scheme: str = "frt", nonce: str = "nonce", **body: Any) -> Task:
@@ -92,7 +97,7 @@ def test_only_tasks_of_the_announced_run_are_admitted() -> None:
             admit(chain, other)
     with refused("other-domain"):
         admit(chain, task(1, domain={"a": 2}))
-    scored = admit(chain, task(scheme="scores"))
+    scored = admit(chain, task(scheme="scores", model=MODEL))
     with refused("not-private"):
         admit(scored, task(1))
     chain = admit(chain, task(1))
@@ -110,9 +115,23 @@ def test_check_of_pairs_is_admitted_in_any_part_of_its_run_and_counts_as_a_task(
 
 
 def test_scores_are_told_once() -> None:
-    chain = admit(begun(), task(scheme="scores"))
+    chain = admit(admit(begun(), task()), task(scheme="scores", model=MODEL))
     with refused("too-many-questions"):
-        admit(chain, task(1, scheme="scores"))
+        admit(chain, task(1, scheme="scores", model=MODEL))
+
+
+def test_scores_are_told_of_the_run_s_own_model_alone() -> None:
+    with refused("other-model"):
+        admit(begun(), task(scheme="scores", model=MODEL))
+    chain = admit(begun(), task())
+    for other in ({"scheme": "fmt"}, {"parameters": {"depth": 4}}, {"domain": {"a": 2}}):
+        with refused("other-model"):
+            admit(chain, task(scheme="scores", model=MODEL | other))
+    with refused("other-model"):
+        admit(chain, task(scheme="scores"))
+    with pytest.raises(TaskError):
+        admit(chain, task(scheme="scores", model=MODEL | {"domain": b"bytes"}))
+    admit(chain, task(scheme="scores", model=json.loads(canonical_json(MODEL))))
 
 
 def test_a_question_is_answered_with_the_same_words_or_not_again() -> None:
