@@ -10,6 +10,7 @@ import click
 from console.lazy import is_quiet
 from console.run.follow import asked
 from console.tables import printable
+from schemas.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from console.client import Coordinator
@@ -50,5 +51,28 @@ def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float, *, is_s
         + "the model will rest on those that answer",
         err=True,
     )
+    if not is_quiet() and could_be_private(spec, up):
+        click.echo("this fleet could learn privately, nobody would see a single vehicle's numbers: --private", err=True)
     if asks:
         click.confirm("Start the run without the others?", abort=True, err=True)
+
+
+def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:
+    """Return whether a run that is not private could be, with so many vehicles up."""
+    # What is needed to know is loaded when it is asked.
+    from pydantic import ValidationError
+
+    from coordinator.specification.run import RunSpec
+    from glassfleet import catalogue
+    from glassfleet.private.groups import LEAST_FLOOR
+    from glassfleet.scheme import private_parameters
+
+    if "private" in spec or vehicles < LEAST_FLOOR:
+        return False
+    try:
+        RunSpec.from_document({**spec, "private": {}})
+        scheme = catalogue.load(spec["scheme"])
+        private_parameters(scheme, scheme.Parameters.model_validate(spec["parameters"]))
+    except (ValidationError, UsageError, NotFoundError):
+        return False  # if it cannot be meant as written, the coordinator says why
+    return True

@@ -138,7 +138,7 @@ class Publisher:
         self._clear_topics(old.blobs)
 
     def adopt(self, run: str, blobs: tuple[str, ...]) -> None:
-        """Take over the standing request of a suspended run, to be cleared with it."""
+        """Take over a standing request that another life has published, to be cleared by the next one."""
         self._requests[run] = Retained((), blobs)
 
     def seen(self, run: str, blobs: Collection[str], *, is_live: bool) -> None:

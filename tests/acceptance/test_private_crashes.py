@@ -6,25 +6,29 @@ Each run ends by a name; a finished one has the model that one place learns from
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from edge_agent.fleet import Fleet
+from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, Start, has_ended, record_of
 from tests.support.dying import VARIABLE
 from tests.support.private_fleet import Host, check_model, hosted, sources, spec
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 PROGRAM = ("-m", "tests.support.dying")
 APPENDED = "coordinator.journal.sql:SqlJournal.append/after/"
 
@@ -40,6 +44,17 @@ def twice(state_dir: Path) -> list[bytes]:
     with contextlib.closing(sqlite3.connect(state_dir / "journal.sqlite")) as database:
         bodies = Counter(body for (body,) in database.execute("SELECT body FROM records WHERE kind = 'answer'"))
     return [body for body, count in bodies.items() if count > 1]
+
+
+def ended(api: httpx.Client, run: str) -> dict[str, Any]:
+    """Wait for a run's end, and return what there is to say of it; a loaded machine may take its time."""
+
+    def look() -> Any:
+        with contextlib.suppress(httpx.TimeoutException):
+            return has_ended(api, run) and api.get(f"/api/runs/{run}").json()
+
+    document: dict[str, Any] = eventually(look, f"{run} ended", 300.0)
+    return document
 
 
 def killed(coordinator: CoordinatorProcess) -> None:
@@ -75,8 +90,7 @@ def test_private_run_is_exact_when_the_coordinator_dies_in_pairing_and_between_a
         assert (kinds(state)["answer"], kinds(state)["refused"]) == (40, 5), "between an edition and its request"
         last = start(state)
         with last.api() as api:
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
         assert (run["outcome"], run["reason"], run["cohort"]) == ("finished", "", sorted(stay))
         assert last.end()[0] == 0
     check_model(record_of(state, "r1"), fleet, stay)
@@ -134,8 +148,7 @@ def test_private_run_loses_nobody_when_agents_die_before_and_after_each_thing_th
             for host in hosts:
                 host.wait_for_death()
                 host.start()
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
         assert (run["outcome"], run["reason"], run["restarts"]) == ("finished", "", 0)
         assert coordinator.end()[0] == 0
     check_model(record_of(state, "r1"), fleet, fleet)
@@ -160,13 +173,12 @@ def test_private_run_is_exact_whichever_message_is_the_last_of_a_third_of_the_fl
             ):
                 wanted = spec(run, fleet, domain=False, model=run, policy={"deadline": 3.0})
                 assert api.post("/api/runs", json=wanted).status_code == 201
-                eventually(lambda run=run: has_ended(api, run))
+                document = ended(api, run)
                 passed = len(seen)
-            ended = api.get(f"/api/runs/{run}").json()
-            assert ended["outcome"] == "finished", (number, ended["reason"])
-            record = record_of(tmp_path / "coordinator", run)
+            assert document["outcome"] == "finished", (number, document["reason"])
+            record = ModelRecord.load(json.dumps(api.get(f"/api/models/{run}/1").json()).encode())
             assert len(record.cohort) >= 9
-            check_model(record, fleet, ended["cohort"])
+            check_model(record, fleet, document["cohort"])
             number += int(os.environ.get("GLASSFLEET_KILL_EVERY", "1"))
     assert twice(tmp_path / "coordinator") == []
 
@@ -175,21 +187,19 @@ def test_private_run_is_exact_whichever_message_is_the_last_of_a_third_of_the_fl
 def test_private_run_that_loses_too_many_says_how_many_are_missing(start: Start, broker: str, tmp_path: Path) -> None:
     agents, fleet = tmp_path / "agents", sources(range(12))
     stay = {name: source for name, source in fleet.items() if name < "v006"}
-    policy = {"deadline": 3.0, "extensions": 0}
+    policy = {"deadline": 5.0, "extensions": 0, "gather_timeout": 5.0}
     coordinator = start(tmp_path / "coordinator")
     with coordinator.api() as api, Fleet(stay, broker=broker, state_dir=agents):
         wanted = spec("small", stay, policy=policy)
         assert api.post("/api/runs", json=wanted).status_code == 201
-        eventually(lambda: has_ended(api, "small"))
-        ended = api.get("/api/runs/small").json()
-        assert ended["outcome"] == "failed"
-        assert ended["reason"].startswith("too-few-for-privacy: 6 vehicles take part, 2 more are needed")
+        small = ended(api, "small")
+        assert small["outcome"] == "failed"
+        assert small["reason"].startswith("too-few-for-privacy: 6 of 8 agents that can run 'frt' were up after 5 s")
         with hosted(broker, agents, range(6, 12)) as leavers, told(broker, "halved", leavers, 2 + 12 + 6):
             assert api.post("/api/runs", json=spec("halved", fleet, policy=policy)).status_code == 201
-            eventually(lambda: has_ended(api, "halved"))
-        ended = api.get("/api/runs/halved").json()
-        assert ended["outcome"] == "failed"
-        assert ended["reason"].startswith("too-few-for-privacy: 2 vehicles more would have had to stay")
+            halved = ended(api, "halved")
+        assert halved["outcome"] == "failed"
+        assert halved["reason"].startswith("too-few-for-privacy: 2 vehicles more would have had to stay")
 
 
 @pytest.mark.slow
@@ -208,12 +218,11 @@ def test_private_run_of_several_groups_is_exact_when_a_third_of_the_fleet_is_kil
         up.enter_context(told(broker, "r1", leavers, 2 * vehicles + vehicles // 2))
         policy = {"deadline": 20.0, "gather_timeout": 120.0}
         assert api.post("/api/runs", json=spec("r1", fleet, policy=policy)).status_code == 201
-        eventually(lambda: has_ended(api, "r1"), seconds=600.0)
-        ended = api.get("/api/runs/r1").json()
-        assert (ended["outcome"], ended["reason"]) == ("finished", "")
-        assert ended["private"]["groups"] == groups
+        run = ended(api, "r1")
+        assert (run["outcome"], run["reason"]) == ("finished", "")
+        assert run["private"]["groups"] == groups
         assert coordinator.end()[0] == 0
     left = set(fleet) - leavers.names
     record = record_of(state, "r1")
-    check_model(record, fleet, ended["cohort"])
+    check_model(record, fleet, run["cohort"])
     assert left - set(record.cohort) == set(), "nobody had to keep company: a third is enough in each group"

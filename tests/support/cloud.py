@@ -76,7 +76,9 @@ class CoordinatorProcess:
 
     def api(self) -> httpx.Client:
         note = self.state_dir / "api-url"
-        eventually(lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None)
+        eventually(
+            lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None, seconds=120.0
+        )
         assert self.process.poll() is None, self.process.communicate()[1]
         token = (self.state_dir / "api-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}

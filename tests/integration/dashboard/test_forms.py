@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from playwright.sync_api import Page, expect
 
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
+from glassfleet.private.words import WHY_NO_VEHICLES, protection
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
-from tests.support.dashboard_world import World
+from tests.support.dashboard_world import VEHICLES, World
 from tests.support.processes import eventually
 
 FORECAST = "/models/video-quality/2/forecast"
@@ -78,6 +80,28 @@ def test_forecast_takes_a_row_of_a_vehicles_own_packed_file(there: World, page: 
     page.locator("#row-form button").click()
     row = {name: float(wanted[name]) for name in names}
     expect(page.locator("#answer-h")).to_contain_text(f"= {told(there, row)['prediction']:.5g}")
+
+
+def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/new-run")
+    page.fill("#token", there.token)
+    page.click("main button:has-text('Sign in')")
+    page.select_option("#scheme", "frt")
+    page.fill("#model", "closed")
+    page.fill("#gather_agents", str(VEHICLES))
+    page.fill("#rest", json.dumps({"run": "closed", "parameters": {"max_depth": 1}, "policy": {"extensions": 0}}))
+    expect(page.locator("#private")).not_to_be_checked()
+    page.check("text=Private: only sums over 8 or more vehicles are seen")
+    page.click("main button:has-text('Start the run')")
+    expect(page.locator("h1")).to_contain_text("closed")
+    eventually(lambda: has_ended(there.api, "closed"), seconds=90)
+    run = there.api.get("/api/runs/closed").json()
+    assert run["outcome"] == "finished", run["reason"]
+    assert run["spec"]["private"] == {"floor": 8, "company": 3, "patience": 1}
+    page.reload()
+    expect(page.locator("main")).to_contain_text(protection(run["private"]))
+    page.goto(f"{there.base}/models/closed/1")
+    expect(page.locator("main")).to_contain_text(WHY_NO_VEHICLES[1:])
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,24 @@ def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(
     assert check(simulation)["cohort"] == list(NAMES)
 
 
+@pytest.mark.parametrize("publish", [16, 17, 18, 19, 20, 21])
+def test_no_part_of_a_request_is_left_when_its_round_is_another_after_a_crash(tmp_path: Path, publish: int) -> None:
+    """The coordinator dies between the parts of a request and the message that names them, and has no broker at first.
+
+    Until it has one the round is extended, so that the parts of its request are others.
+    """
+    simulation = fleet(tmp_path, seed=publish, max_message_bytes=4096)
+    simulation.crash_coordinator_at_publish(publish)
+    simulation.start_run(spec())
+    simulation.advance(10.0)
+    assert simulation.deaths[COORDINATOR] == 1
+    simulation.stop_broker()
+    simulation.start_coordinator()
+    simulation.advance(20.0)
+    simulation.start_broker()
+    assert check(simulation)["outcome"] == "finished"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
