@@ -112,7 +112,7 @@ class Privately:
             sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed))
         rows = sum(each.rows for each in sums)
         if not rows:
-            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no training rows")
+            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no rows for this")
         self._check_rows(rows)
         return sums
 
