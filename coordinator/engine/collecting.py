@@ -19,7 +19,6 @@ from glassfleet.private.between import COMPANY, Held
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import add, question_digest
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import SUPPORT, Contribution, Server, Task
 from schemas.errors import RunFailedError
 
@@ -137,8 +136,7 @@ class Privately:
             sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))
         rows = sum(each.rows for each in sums)
         if not rows:
-            what = "test" if self.scheme is SCORES else "training"
-            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no {what} rows")
+            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no rows for this")
         self._check_rows(rows)
         return sums
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +84,7 @@ def accept(  # noqa: PLR0917 - one call
     if question_digest(edition, task.digest, layout.digest) != question:
         raise PrivacyError("other-layout", "the coordinator's question is another than the one that its task makes")
     among, spent = getattr(scheme, "among", None), getattr(scheme, "spent", None)
-    cost, budget = (0.0, 0.0) if spent is None else spent(task)
+    cost, budget = (0.0, math.inf) if spent is None else spent(task)
     afford(chain, question, cost, budget)
     return Asked(
         chain, edition, task, layout, question, task if among is None else among(task, edition.summed.honest), cost

@@ -28,7 +28,7 @@ from glassfleet.scheme import Next, Task, private_parameters
 from glassfleet.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError
-from tests.support.simulation import Simulation, empty_like, quiet
+from tests.support.simulation import Simulation, quiet
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))
 DP_TREE: Any = catalogue.load("dp_tree")
@@ -178,7 +178,7 @@ def test_epsilon_of_a_run_is_divided_among_its_questions_and_the_losses() -> Non
 # --- the fleet -------------------------------------------------------------------------------------------------------
 
 
-SOURCES = {name: Source(rows_of(name), empty_like(rows_of(name))) for name in NAMES}
+SOURCES = {name: Source(rows_of(name), rows_of(name)) for name in NAMES}
 
 
 def spec(scheme: str = "dp_tree", **changes: Any) -> RunSpec:
@@ -230,6 +230,7 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     asked = [(each["phase"], each["kind"], each["number"]) for each in document["rounds"]]
     again = [each for each in set(asked) if asked.count(each) > 1]
     assert len(again) == 1, "one question, once more"
+    assert "candidate" in document["scores"], document["scores"]
     assert document["cohort"] == list(NAMES), "all were counted, two of them and their company not to the end"
     assert len([each for each in document["agents"].values() if each["status"] == "lost"]) == 3
     record = simulation.record("m")
