@@ -23,6 +23,10 @@ class Condition:
         The feature's unit.
     crisp : bool
         The condition holds or does not, and `term` says all of it: limits, or categories.
+    in_numbers : bool
+        The term of a fuzzy condition is no name but limits: where the degree is one half.
+    short : str
+        The term in fewer letters, ``"2 to 5 m"``; empty: there is no shorter one.
     """
 
     feature: str
@@ -32,6 +36,8 @@ class Condition:
     peak: float
     unit: str = ""
     crisp: bool = False
+    in_numbers: bool = False
+    short: str = ""
 
 
 @dataclass(frozen=True)

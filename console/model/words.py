@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import shutil
 import textwrap
@@ -222,8 +221,7 @@ def wrapped(text: str, indent: str) -> list[str]:
 
 
 def _condition(part: Condition) -> str:
-    # A crisp condition ("at most 0.03 s") has said its numbers already.
-    if part.crisp or re.match(r"(at most|above|between|at least) -?\d", part.term):
+    if part.crisp or part.in_numbers:  # "at most 0.03 s" has said its numbers already
         return f"{part.feature} is {part.term}"
     return f"{part.feature} is {part.term} ({_where(part)})"
 

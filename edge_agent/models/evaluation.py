@@ -26,6 +26,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
+from glassfleet.numerics.f1 import class_counts, macro_f1
 from glassfleet.scheme import Cost, Done, Next, Scheme, Task, alone_parameters, cost_of, personal_model
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
@@ -186,7 +187,7 @@ class Evaluator:
         domain = scheme.from_document(record.document).domain
         train = remember(self._train, domain.memory)
         test = remember(self._test, domain.memory).select(domain.names)
-        score = root_mean_square if domain.target is not None else macro_f1
+        score = root_mean_square if domain.target is not None else mean_f1
         if local is None:
             if hasattr(scheme, "alone"):
                 self._check(Cost(_TREE_SECONDS * train.rows * len(domain.features), 0.0))
@@ -272,10 +273,6 @@ def root_mean_square(y: NDArray[Any], predicted: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean((y - predicted) ** 2)))
 
 
-def macro_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
+def mean_f1(y: NDArray[Any], predicted: NDArray[Any]) -> float:
     """Mean F1 over the classes in `y`."""
-    scores = []
-    for label in np.unique(y):
-        right = int(((y == label) & (predicted == label)).sum())
-        scores.append(2 * right / int((y == label).sum() + (predicted == label).sum()))
-    return float(np.mean(scores))
+    return macro_f1(*class_counts(predicted, y, np.unique(y)))

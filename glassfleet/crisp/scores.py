@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassfleet.crisp.columns import GRID, Columns, Rows
 from glassfleet.crisp.cuts import Sets, Summary
+from glassfleet.numerics.f1 import class_f1
 
 
 class Tally:
@@ -67,17 +68,16 @@ class Tally:
 def f1(
     right: NDArray[np.int64], said: NDArray[np.int64], true: NDArray[np.int64], positive: int | None
 ) -> NDArray[np.float64]:
-    """Return F1 = 2 right / (said + true), the last axis being classes.
+    """Return one F1 for all classes, which are the last axis of the counts.
 
     Parameters
     ----------
     positive : int or None
         Of which class; None: the mean over the classes that are there or were said. 0 where there is nothing.
     """
-    total = said + true
-    score = 2.0 * right / np.maximum(total, 1)
+    score = class_f1(right, said, true)
     if positive is not None:
         chosen: NDArray[np.float64] = score[..., positive]
         return chosen
-    result: NDArray[np.float64] = score.sum(axis=-1) / np.maximum((total > 0).sum(axis=-1), 1)
+    result: NDArray[np.float64] = score.sum(axis=-1) / np.maximum((said + true > 0).sum(axis=-1), 1)
     return result

@@ -13,11 +13,14 @@ MOST_CATEGORIES = 6
 
 def interval_condition(variable: Variable, low: float, high: float) -> Condition:
     """Return the condition that an input is above `low` and at most `high`; either may be infinite."""
+    short = ""
     if variable.categories:
         term = _categories(variable, low, high)
     else:
         unit = f" {variable.unit}" if variable.unit else ""
         words = []
+        if math.isfinite(low) and math.isfinite(high):
+            short = f"{low:.6g} to {high:.6g}{unit}"
         if math.isfinite(low):
             words.append(f"above {low:.6g}{unit}")
         if math.isfinite(high):
@@ -27,7 +30,8 @@ def interval_condition(variable: Variable, low: float, high: float) -> Condition
         low if math.isfinite(low) else min(variable.low, high),
         high if math.isfinite(high) else max(variable.high, low),
     )
-    return Condition(variable.name, term, *ends, peak=0.5 * ends[0] + 0.5 * ends[1], unit=variable.unit, crisp=True)
+    peak = 0.5 * ends[0] + 0.5 * ends[1]
+    return Condition(variable.name, term, *ends, peak, variable.unit, crisp=True, short=short)
 
 
 def _categories(variable: Variable, low: float, high: float) -> str:

@@ -50,6 +50,7 @@ def ramp_condition(variable: Variable, below: Ramp | None, above: Ramp | None) -
         high=_value(variable, second[1]),
         peak=_value(variable, 0.5 * (first[1] + second[0])),
         unit=variable.unit,
+        in_numbers=True,
     )
 
 

@@ -57,4 +57,5 @@ def span_condition(variable: Variable, knots: Sequence[float], first: int, last:
         high=_value(variable, knots, min(last + 1, top)),
         peak=0.5 * (_value(variable, knots, first) + _value(variable, knots, last)),
         unit=variable.unit,
+        in_numbers=_terms(variable, len(knots)) is None,
     )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
+from glassfleet.numerics.f1 import macro_f1
 from glassfleet.private.chain import SCORES_SCHEME
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from schemas.codec import Value
@@ -239,8 +240,7 @@ def _figure(errors: NDArray[np.int64], rows: int, domain: Domain) -> float:
     if domain.target is not None:
         return math.sqrt(int(errors[0]) / (rows * _GRID)) * _span(domain)
     right, true, forecast = errors
-    occurs = true > 0
-    return float(np.mean(2.0 * right[occurs] / (true + forecast)[occurs]))
+    return macro_f1(right, forecast, true)
 
 
 __all__ = ["KIND", "MODELS", "OTHERS", "SCORES", "Asked", "Scoring", "relative", "same_target", "scored"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from edge_agent.models.evaluation import macro_f1, predict_in_blocks, root_mean_square
+from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_square
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
@@ -188,7 +188,7 @@ def score(model: Any, data: Dataset) -> float | None:
     if model is None or not data.rows:
         return None
     predicted = predict_in_blocks(model, data.X)
-    return macro_f1(data.y, predicted) if data.y.dtype.kind in "UO" else root_mean_square(data.y, predicted)
+    return mean_f1(data.y, predicted) if data.y.dtype.kind in "UO" else root_mean_square(data.y, predicted)
 
 
 def mean(values: Sequence[float | None]) -> float | None:

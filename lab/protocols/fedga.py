@@ -18,6 +18,7 @@ from glassfleet.crisp.scores import f1
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.local import drawn, federated
+from glassfleet.numerics.f1 import class_counts
 from glassfleet.scheme import Scheme, personal_model
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
@@ -122,22 +123,14 @@ def run_split(
     )  # fmt: skip
 
 
-def _confusion(
-    domain: Domain, predictions: NDArray[Any], y: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    lines = [((predictions == label) & (y == label), predictions == label, y == label) for label in domain.classes]
-    counts = np.array([[int(part.sum()) for part in line] for line in lines], dtype=np.int64)
-    return counts[:, 0], counts[:, 1], counts[:, 2]
-
-
 def _macro(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
-    return float(f1(*_confusion(domain, predictions, y), None))
+    return float(f1(*class_counts(predictions, y, domain.classes), None))
 
 
 def _score(domain: Domain, predictions: NDArray[Any], y: NDArray[Any]) -> float:
     if domain.target is not None:
         return float(np.sqrt(np.mean((predictions - y) ** 2)))
-    return float(f1(*_confusion(domain, predictions, y), 1 if len(domain.classes) == 2 else None))
+    return float(f1(*class_counts(predictions, y, domain.classes), 1 if len(domain.classes) == 2 else None))
 
 
 def _constant(domain: Domain, train: NDArray[Any], y: NDArray[Any]) -> float:

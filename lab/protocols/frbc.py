@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.f1 import class_counts, class_f1
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 NODES = 10
@@ -93,13 +94,8 @@ def node_fold(y: NDArray[Any], part: Rows, fold: int, folds: int = FOLDS, seed: 
 
 
 def f1_scores(predicted: NDArray[Any], true: NDArray[Any], classes: Sequence[str]) -> dict[str, float]:
-    """Return F1 = 2 TP / (2 TP + FP + FN) of each class; 0 for a class that is neither there nor predicted."""
-    scores = {}
-    for label in classes:
-        is_predicted, is_so = predicted == label, true == label
-        total = int(is_predicted.sum()) + int(is_so.sum())
-        scores[label] = 2.0 * int((is_predicted & is_so).sum()) / total if total else 0.0
-    return scores
+    """Return F1 of each class; 0 for a class that is neither there nor predicted."""
+    return dict(zip(classes, class_f1(*class_counts(predicted, true, classes)).tolist(), strict=True))
 
 
 def reduction_curve(

@@ -41,9 +41,9 @@ def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
 
 def started(processes: Processes) -> subprocess.Popen[bytes]:
     """Start a demonstration; return it once all its processes are started."""
-    process = processes.start(*SMALL, "--keep", str(processes.folder / "work"))
+    process = processes.start(*SMALL, "--vehicles", "2", "--keep", str(processes.folder / "work"))
     processes.until(
-        lambda: "waiting until all are up" in processes.said(process) and len(children_of(process)) >= 7, process
+        lambda: "waiting until all are up" in processes.said(process) and len(children_of(process)) >= 4, process
     )
     return process
 
@@ -52,7 +52,10 @@ def children_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize("kind", ["embedded", pytest.param("mosquitto", marks=pytest.mark.mosquitto)])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.mosquitto)],
+)
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
     done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)
     assert done.returncode == 0, done.stderr

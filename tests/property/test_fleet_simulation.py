@@ -1,7 +1,7 @@
 """Whole fleets under seeded schedules of faults, in virtual time. A failing seed is in the test's name and can be
 replayed.
 
-``GLASSFLEET_SCHEDULES`` sets how many schedules are tried (default 20).
+``GLASSFLEET_SCHEDULES`` sets how many schedules are tried (default 12).
 """
 
 import os
@@ -21,7 +21,7 @@ from schemas import limits
 from tests.support.schedules import assert_promises, schedule_fault
 from tests.support.simulation import Simulation, central_digest, empty_like
 
-SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "20"))
+SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "12"))
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut, number, plain
-from glassfleet.rules import Rule
+from glassfleet.rules import Condition, Rule
 
 MOST_COLUMNS: Final = 16
 COLUMN, ROW, LEFT, TOP = 112, 24, 132, 26
@@ -46,7 +45,7 @@ def rule_table(
         y = TOP + ROW * line
         name = f"rule {rule.index} ({number(100 * rule.support, 3)} %)"
         body.append(f'<text class="tick" x="4" y="{y + 15}">{escape(name)}</text>')
-        given = {part.feature: part.term for part in rule.conditions}
+        given = {part.feature: part for part in rule.conditions}
         for place, feature in enumerate(shown):
             if feature in given:
                 body.append(_cell(LEFT + COLUMN * place, y, given[feature], terms.get(feature, ())))
@@ -62,11 +61,9 @@ def rule_table(
     return picture(then + 8 * widest + 12, height, title, body, "tree")
 
 
-def _cell(x: int, y: int, term: str, names: Sequence[str]) -> str:
-    level = names.index(term) / max(len(names) - 1, 1) if term in names else 0.5
-    ink = "white" if level < 0.55 else "dark"
-    # "above 2 m and at most 5 m" is "2 to 5 m".
-    words = re.sub(r"^above (\S+)(?: .+)? and at most (.+)$", r"\1 to \2", plain(term))
+def _cell(x: int, y: int, part: Condition, names: Sequence[str]) -> str:
+    level = names.index(part.term) / max(len(names) - 1, 1) if part.term in names else 0.5
+    ink, words = "white" if level < 0.55 else "dark", plain(part.short or part.term)
     return (
         f'<rect x="{x}" y="{y}" width="{COLUMN - 4}" height="{ROW - 4}" '
         f'fill="{COLOURS[round(level * (len(COLOURS) - 1))]}"/>'

@@ -87,7 +87,7 @@ def numbers(draw: st.DrawFn) -> tuple[np.random.Generator, Any, Any]:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_model_is_the_central_one_of_those_who_stay(name: str, data: st.DataObject) -> None:
     scheme = catalogue.load(name)
@@ -127,7 +127,7 @@ def test_model_is_the_central_one_of_those_who_stay(name: str, data: st.DataObje
     assert {*outcome.cohort, *outcome.lost, *outcome.company} == set(parts)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
     scheme = catalogue.load("fedavg_mlp")
@@ -146,7 +146,7 @@ def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None
     assert document_digest(outcome.model.to_document()) == document_digest(plain.model.to_document())
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(st.data())
 def test_domain_is_that_of_those_who_stay_and_the_model_over_it_too(data: st.DataObject) -> None:
     rng, X, y = data.draw(st.composite(numbers)())

@@ -129,7 +129,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> N
         assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)  # six standard deviations of coins
 
 
-@pytest.mark.parametrize("publish", [2, 9, 17, 18, 34, 50])
+@pytest.mark.parametrize("publish", [2, 9, 18, 34, *(pytest.param(n, marks=pytest.mark.slow) for n in (17, 50))])
 def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(tmp_path: Path, publish: int) -> None:
     simulation = fleet(tmp_path, seed=publish)
     simulation.crash_coordinator_at_publish(publish)
@@ -161,7 +161,7 @@ def test_no_part_of_a_request_is_left_when_its_round_is_another_after_a_crash(tm
     assert check(simulation)["outcome"] == "finished"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(tmp_path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     # A network that is slow enough that vehicles are killed between two messages of one round.

@@ -84,7 +84,7 @@ class Rows:
         return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under_the_record(
     data: st.DataObject,
@@ -140,7 +140,7 @@ def opened_in(heard: list[Heard], n_sets: int) -> dict[tuple[int, Path, bool], l
     return opened
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(fleets())
 def test_one_group_without_losses_learns_what_pooled_rows_would(fleet: Any) -> None:
     domain, parts, parameters = fleet

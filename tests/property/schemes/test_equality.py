@@ -168,7 +168,7 @@ def digest(done: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.data())
 def test_fleet_learns_the_central_model_of_those_who_took_part_whoever_drops_and_forgets(
     name: str, data: st.DataObject
@@ -195,7 +195,7 @@ def test_fleet_learns_the_central_model_of_those_who_took_part_whoever_drops_and
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_vehicles_that_hide_small_groups_pass_the_check_and_end_in_a_model_or_by_name(
     name: str, data: st.DataObject
@@ -213,7 +213,7 @@ def test_vehicles_that_hide_small_groups_pass_the_check_and_end_in_a_model_or_by
     assert not end or (name != "frt" and "min_rows" in end), "frt makes do with what it is told"
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_pooled_consequents_of_tsk_are_those_of_pooled_rows_given_the_union_of_antecedents(data: st.DataObject) -> None:
     scheme = catalogue.load("tsk")
@@ -240,7 +240,7 @@ def test_tsk_promises_the_central_model_only_where_all_agents_cluster_together()
     assert digest(one)[0] != digest(central(scheme, exact, bench.domain, pool(list(fleet.values()))))[0]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_owners_of_frbc_find_the_central_rules_with_other_weights_at_most(data: st.DataObject) -> None:
     scheme = catalogue.load("frbc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -448,8 +449,9 @@ def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() ->
     short = rule_lines(rule, "", domain)
     assert len(short) < 6
     assert all(len(line) <= 116 for line in short)
-    crisp = Rule(0, (Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s"),), Consequent("class", "red"), 1.0, 1.0, 1.0)
-    assert rule_lines(crisp)[1].strip() == "IF  a is at most 0.5 s"
+    for crisp in (True, False):
+        told = Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s", crisp=crisp, in_numbers=not crisp)
+        assert rule_lines(replace(rule, conditions=(told,)))[1].strip() == "IF  a is at most 0.5 s"
 
 
 def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.messages.publisher import birth
-from edge_agent.models.evaluation import macro_f1, predict_in_blocks, root_mean_square
+from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_square
 from glassfleet import local
 from schemas.messages import Evaluation
 from schemas.topics import Topics
@@ -84,7 +84,7 @@ def test_agent_answers_a_round_between_two_pieces_of_scoring(bench, task):
 def test_scores_are_what_their_names_say():
     assert root_mean_square(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == pytest.approx(2**0.5)
     y, predicted = np.array(["a", "a", "b"]), np.array(["a", "b", "b"])
-    assert macro_f1(y, predicted) == pytest.approx(2 / 3)
+    assert mean_f1(y, predicted) == pytest.approx(2 / 3)
 
     class Doubles:
         def predict(self, X):

@@ -312,6 +312,13 @@ def test_branches_are_named_as_the_rules_name_them_when_a_tree_is_drawn(kind: st
     assert not [text for text in texts if "e+0" in text]
 
 
+def test_interval_is_told_in_short_in_the_table_of_rules() -> None:
+    learned = model("dp_tree")
+    texts = _texts(picture(learned, "rules"))
+    assert {part.short for rule in learned.rules() for part in rule.conditions if part.short} & set(texts)
+    assert not [text for text in texts if text.startswith("above") and " and " in text]
+
+
 def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polynomials() -> None:
     for kind, what in (("frt", "tree"), ("fmt", "tree"), ("tsk", "rules")):
         learned = model(kind)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.models.evaluation import macro_f1
+from edge_agent.models.evaluation import mean_f1
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
@@ -40,7 +40,7 @@ def test_sums_of_classes_give_the_f1_of_all_rows_together() -> None:
     for answer in answers:
         SCORES.server.check(task, answer)
     assert reduced(task, answers)["candidate"] == pytest.approx(
-        macro_f1(np.concatenate(truths), np.concatenate(forecasts))
+        mean_f1(np.concatenate(truths), np.concatenate(forecasts))
     )
 
 

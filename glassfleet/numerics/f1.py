@@ -1,0 +1,30 @@
+"""F1 from counts of rows by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+def class_counts(
+    predicted: NDArray[Any], true: NDArray[Any], classes: Sequence[Any] | NDArray[Any]
+) -> tuple[Counts, Counts, Counts]:
+    """Return for each class how many rows are right, are said to be of it, and are of it; each of shape (classes,)."""
+    said, is_so = (np.array([labels == label for label in classes]) for labels in (predicted, true))
+    return (said & is_so).sum(axis=1), said.sum(axis=1), is_so.sum(axis=1)
+
+
+def class_f1(right: Counts, said: Counts, true: Counts) -> NDArray[np.float64]:
+    """Return F1 = 2 right / (said + true) of each class, in [0, 1]; 0 for one that is neither there nor said."""
+    result: NDArray[np.float64] = 2.0 * right / np.maximum(said + true, 1)
+    return result
+
+
+def macro_f1(right: Counts, said: Counts, true: Counts) -> float:
+    """Return the mean F1 over the classes that are there; some must be."""
+    return float(np.mean(class_f1(right, said, true)[true > 0]))
