@@ -31,13 +31,14 @@ def protection(private: Mapping[str, Any]) -> str:
     """
     if not private:
         return ""
-    floor, company, support = private["floor"], private["company"], private.get("support", 0)
-    rests = f", and nothing rests on fewer than {support} rows" if support else ""
+    floor, company = private["floor"], private["company"]
     if "vehicles" not in private:
         return (
-            f"private: only sums over {floor} or more vehicles are seen{rests}; nobody leaves alone, but {company} or "
-            "more together"
+            f"private: only sums over {floor} or more vehicles are seen; nobody leaves alone, but {company} or more "
+            "together"
         )
+    support = private.get("support", 0)
+    rests = f", none of which rests on fewer than {support} rows" if support else ""
     parts = ", ".join(f"{private[name]} {name if private[name] != 1 else name[:-1]}" for name in ("groups", "editions"))
     return (
         f"private: only sums over {floor} or more of its {private['vehicles']} vehicles were seen ({parts}){rests}; "

@@ -165,7 +165,8 @@ def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
     settings = settings_of(options, work, watcher)
     watcher.say(f"{settings.scheme}, {counted(len(settings.files), 'vehicles')}: {plan_words(settings.plan)}")
     if options.private:
-        rests = f", and nothing that rests on fewer than {settings.support} rows" if settings.support else ""
+        least = settings.parameters.get("support", 0)
+        rests = f", and nothing that rests on fewer than {least} rows" if least else ""
         watcher.say(f"private: each answer is masked; coordinator and broker see sums over 8 vehicles or more{rests}")
     rows = "their own rows, as they are" if options.exact or options.private else "condensed rows"
     watcher.say(f"vehicles answer from {rows}; a round waits {settings.deadline:g} s for those who do not answer")

@@ -27,7 +27,8 @@ ATTACKS: dict[str, Any] = {"fmt": (bands, spans, covariances), "frt": (spans, co
 
 def opened(name: str, fleet: Fleet, support: int, left: dict[str, int]) -> tuple[list[Opened], Any]:
     """Return the sums that a private run opens, as the coordinator computes them from masked answers."""
-    scheme, domain, heard = catalogue.load(name), domain_of(fleet, name), list[Heard]()
+    scheme: Any = catalogue.load(name)
+    domain, heard = domain_of(fleet, name), list[Heard]()
     parameters = private_parameters(scheme, scheme.Parameters(), support)
     terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
     vehicles = [Vehicle(agent, data, RunKey.generate(), left.get(agent)) for agent, data in fleet.items()]

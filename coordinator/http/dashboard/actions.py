@@ -92,14 +92,15 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
     if not isinstance(rest, dict) or not isinstance(rest.get("policy", {}), dict):
         raise UsageError('further settings must be a JSON object, e.g. {"parameters": {"max_depth": 3}}')
     policy = {name: number_of(name, fields[name]) for name in ("min_agents", "gather_agents", "deadline")}
-    document = {
+    document: dict[str, Any] = {
         "scheme": fields["scheme"],
         "model": fields["model"],
         "participation": fields["participation"] or None,
-        **({"private": {"support": number_of("support", fields["support"])}} if fields.get("private") else {}),
         **rest,
         "policy": {**policy, **rest.get("policy", {})},
     }
+    if fields.get("private"):
+        document["private"] = {"support": number_of("support", fields["support"]), **(rest.get("private") or {})}
     return RunSpec.from_document(with_participation(document, catalogue.load))
 
 

@@ -24,7 +24,7 @@ from schemas.errors import RunFailedError
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_FEW_COUNTS = 1 << 16
+_FEW_COUNTS = 1 << 13
 """Several inputs are asked about at once while no more counts are asked for."""
 
 

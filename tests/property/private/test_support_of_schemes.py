@@ -101,14 +101,15 @@ class Oracle:
             agent: [Dataset(data.features, "y", data.X[i : i + 1], data.y[i : i + 1]) for i in range(data.rows)]
             for agent, data in parts.items()
         }
-        self.known: dict[Any, Any] = {}
+        self.known: dict[Any, dict[str, Any]] = {}
 
     def answer(self, agent: str, number: int, task: Task) -> dict[str, Any]:
         key = agent, number, task.digest
-        if key not in self.known:
+        sums = self.known.get(key)
+        if sums is None:
             given = self.scheme.client.contribute(task, self.rows[agent][number], np.random.default_rng(0))
-            self.known[key] = given.sums
-        return self.known[key]
+            sums = self.known[key] = dict(given.sums)
+        return sums
 
     def counts(self, agents: frozenset[str], tasks: list[Task]) -> np.ndarray[Any, Any]:
         """Return the rows behind each sum that follows from the answers of `agents` to `tasks`."""

@@ -31,10 +31,10 @@ def test_form_asks_for_a_private_run_when_its_box_is_checked_and_for_a_plain_one
     assert spec_of(DEFAULTS).private is None
     spec = spec_of({**DEFAULTS, "private": "yes"})
     assert spec.private is not None
-    assert (spec.private.floor, spec.private.company) == (8, 3)
-    own = spec_of({**DEFAULTS, "private": "yes", "rest": '{"private": {"floor": 12}}'})
+    assert (spec.private.floor, spec.private.company, spec.private.support) == (8, 3, 3)
+    own = spec_of({**DEFAULTS, "private": "yes", "support": "5", "rest": '{"private": {"floor": 12}}'})
     assert own.private is not None
-    assert own.private.floor == 12
+    assert (own.private.floor, own.private.support) == (12, 5)
 
 
 def test_run_page_names_protection_and_the_fleets_scores_and_counts_rows_from_sums() -> None:

@@ -12,7 +12,10 @@ import pytest
 from coordinator.engine import AgentDown, AgentUp, Refused, pairing
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.waiting import waiting
+from coordinator.runs.defaults import default_engine
+from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
+from schemas.errors import UsageError
 from tests.support.private_bench import OFFER, PrivateStage
 
 AGENTS = [f"v{number:02d}" for number in range(15)]
@@ -38,6 +41,31 @@ def test_model_is_the_central_one_when_vehicles_are_lost_in_any_round_and_those_
     assert len(stage.state.cohort) == 15 - max(3, lost)
     assert set(stage.state.domain_contributors) >= set(stage.state.cohort)
     stage.check_end()
+
+
+@pytest.mark.parametrize(("private", "support"), [({}, 3), ({"support": 0}, 0), ({"support": 9}, 9)])
+def test_support_is_of_the_run_and_what_it_withholds_is_in_the_summary(private: dict[str, int], support: int) -> None:
+    stage = paired(private=private)
+    assert stage.state.parameters.support == support
+    stage.finish(*AGENTS)
+    assert stage.state.private["support"] == support
+    assert ("withheld" in stage.state.summary) == bool(support)
+    stage.check_end()
+
+
+@pytest.mark.parametrize("private", [None, {}])
+def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
+    document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
+    with pytest.raises(UsageError, match="--support"):
+        RunSpec.from_document(document)
+
+
+def test_what_support_cannot_go_with_is_said_before_the_run() -> None:
+    engine = default_engine()
+    spec = {"scheme": "frt", "parameters": {"prune": 2.0}}
+    with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
+        engine.parameters(RunSpec.from_document({**spec, "private": {}}))
+    assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
 
 
 def test_who_is_away_goes_with_those_who_are_lost() -> None:

@@ -117,15 +117,8 @@ def test_scores_of_a_private_run_are_those_of_all_test_rows_together_and_the_row
     assert state.scores["candidate"] == pytest.approx(root_mean_square(y, state.model.predict(X)), rel=1e-6)
     assert (state.scores["rows"], state.scores["vehicles"]) == (len(y), len(AGENTS))
     assert state.scores["compared"] == {"constant": len(AGENTS)}
-    assert state.private == {
-        "floor": 8,
-        "company": 3,
-        "support": 3,
-        "groups": 1,
-        "editions": 1,
-        "vehicles": 14,
-        "rows": 14 * 60,
-    }
+    told = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 60}
+    assert state.private == told
     assert [each.kind for each in state.rounds].count("scores") == 1
     assert state.levels[-1].task.scheme == "frt"
 

@@ -15,6 +15,8 @@ def test_protection_is_told_before_and_after_the_model_is_learned() -> None:
         "private: only sums over 8 or more of its 12 vehicles were seen (1 group, 2 editions); nobody left alone, but "
         "3 or more together"
     )
+    bound = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 9, "rows": 90}
+    assert "1 edition), none of which rests on fewer than 3 rows; nobody" in protection(bound)
 
 
 def test_scores_are_told_in_the_targets_unit_with_how_many_vehicles_lose() -> None:
