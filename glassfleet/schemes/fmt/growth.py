@@ -37,13 +37,20 @@ class GrowthParameters(Protocol):
     """What growing can be told; see :class:`~glassfleet.schemes.fmt.params.Parameters`."""
 
     @property
-    def max_rules(self) -> int: ...  # noqa: D102
+    def max_rules(self) -> int:
+        """Most leaves."""
+
     @property
-    def max_split_features(self) -> int: ...  # noqa: D102
+    def max_split_features(self) -> int:
+        """Inputs that are split on after the root."""
+
     @property
-    def min_weight_fraction(self) -> float: ...  # noqa: D102
+    def min_weight_fraction(self) -> float:
+        """Least share of the training rows' weight on either side of a split."""
+
     @property
-    def ridge(self) -> float: ...  # noqa: D102
+    def ridge(self) -> float:
+        """Pull of a side's coefficients towards its parent's, in rows."""
 
 
 @dataclass(frozen=True)

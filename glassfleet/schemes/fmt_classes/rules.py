@@ -17,6 +17,9 @@ from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
 
+MAX_COEFFICIENT = 1e9
+"""Larger ones are refused: scores must stay finite."""
+
 
 @dataclass(frozen=True)
 class ScoreRules:
@@ -108,7 +111,3 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, n_scores: int, domain: Do
         raise DocumentError(f"a coefficient is above {MAX_COEFFICIENT:g}")
     shares = np.array([rule.shares for rule in lines], dtype=np.float64)
     return ScoreRules(coefficients, shares, np.array([rule.support for rule in lines], dtype=np.float64))
-
-
-MAX_COEFFICIENT = 1e9
-"""Larger ones are refused: scores must stay finite."""

@@ -32,7 +32,18 @@ from tests.support import sample_models
 from tests.support.coordinator_http import births, publish, served
 from tests.support.dashboard_world import OPEN, SIDEWAYS
 
-KINDS = ("frt", "fmt", "tsk", "frbc", "dp_tree", "dp_tree-text", "fedavg_mlp-numbers", "fedavg_mlp-classes")
+KINDS = (
+    "frt",
+    "fmt",
+    "tsk",
+    "frbc",
+    "fmt_classes",
+    "fmt_classes-text",
+    "dp_tree",
+    "dp_tree-text",
+    "fedavg_mlp-numbers",
+    "fedavg_mlp-classes",
+)
 NAMES = {kind: kind.replace("-", "_") for kind in KINDS} | {"population": "population"}
 
 
