@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassfleet.private.words import figures, protection, question
+from glassfleet.private.words import figures, left_out, protection, question
 
 
 def test_protection_is_told_before_and_after_the_model_is_learned() -> None:
@@ -35,3 +35,17 @@ def test_scores_are_told_in_the_targets_unit_with_how_many_vehicles_lose() -> No
 def test_rounds_that_no_scheme_asks_are_told_in_words() -> None:
     assert question("keys").startswith("keys: ")
     assert question("level") == "level"
+
+
+def test_who_was_left_out_is_said_in_a_sentence_each() -> None:
+    agents = {
+        "v2": {"reason": "company: nobody leaves a group alone"},
+        "v1": {"reason": "company: an earlier run over the same rows had v9, too, and nobody leaves alone"},
+        "v7": {"reason": "waits for company: it joins when 2 more new vehicles come"},
+        "v3": {"reason": "deadline"},
+    }
+    assert left_out(agents) == [
+        "as company, for this run only: v1, v2",
+        "v7 waits for company: it joins when 2 more new vehicles come",
+    ]
+    assert left_out({}) == []
