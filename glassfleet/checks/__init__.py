@@ -77,8 +77,9 @@ def check_scheme(scheme: Scheme, parameters: Any = None) -> None:
         With the text of every check that failed.
     """
     faults = []
+    benches = Bench.all_of(scheme, parameters)
     for name, check in CHECKS.items():
-        for bench in Bench.all_of(scheme, parameters):
+        for bench in benches:
             try:
                 check(bench)
             except ConformanceError as fault:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +68,7 @@ class Bench:
     purpose: Purpose
     domain: Domain
     fleet: dict[str, Dataset]
+    _runs: list[tuple[Any, Run]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def all_of(cls, scheme: Scheme, parameters: Any = None) -> list[Bench]:
@@ -113,12 +114,19 @@ class Bench:
         return Dataset(first.features, first.target, first.X[:0], first.y[:0])
 
     def outcome(self, parameters: Any) -> Outcome:
-        """Return what the fleet's run came to."""
-        return self.run(parameters).outcome
+        """Return what the fleet's run came to; it is run once for all checks."""
+        return self._run_once(parameters).outcome
 
     def steps(self, parameters: Any) -> list[Step]:
-        """Return the rounds of the fleet's run."""
-        return self.run(parameters).steps
+        """Return the rounds of the fleet's run; it is run once for all checks."""
+        return self._run_once(parameters).steps
+
+    def _run_once(self, parameters: Any) -> Run:
+        known = next((run for given, run in self._runs if given == parameters), None)
+        if known is None:
+            known = self.run(parameters)
+            self._runs.append((parameters, known))
+        return known
 
     def run(
         self,

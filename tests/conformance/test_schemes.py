@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,10 +29,15 @@ TOY = cast("Scheme", importlib.import_module("federated_mean").SCHEME)
 SCHEMES = {**{name: catalogue.load(name) for name in catalogue.names()}, "toy": TOY}
 
 
+@cache
+def benches(name: str) -> list[Bench]:
+    return Bench.all_of(SCHEMES[name])
+
+
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", SCHEMES)
 def test_scheme_keeps_the_contract(name: str, check: str) -> None:
-    for bench in Bench.all_of(SCHEMES[name]):
+    for bench in benches(name):
         CHECKS[check](bench)
 
 
