@@ -194,7 +194,8 @@ def _impossible(given: Contribution) -> Iterator[tuple[str, Contribution]]:
             ("absurdly large", np.full_like(part, 2**62)),
             ("absurdly negative", np.full_like(part, -(2**62))),
         ):
-            yield f"{name!r} {what}", variant(sums={**given.sums, name: wrong})
+            if part.size or wrong.shape != part.shape:  # where nothing is asked, no number can be wrong
+                yield f"{name!r} {what}", variant(sums={**given.sums, name: wrong})
 
 
 def _must_refuse(bench: Bench, task: Task, data: Dataset, what: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS, Bench
 from glassfleet.private.support import atoms, holds, noted, read_noted
-from glassfleet.scheme import Contribution, Task
+from glassfleet.scheme import Contribution, Task, private_parameters
 from schemas.errors import UsageError
 
 
@@ -49,12 +49,22 @@ def test_a_record_is_json_and_reads_back() -> None:
     assert np.array_equal(read_noted(json.loads(json.dumps(noted(decided)))), decided)
 
 
-def test_frt_with_support_is_a_sound_scheme() -> None:
-    scheme: Any = catalogue.load("frt")
-    for name in sorted(set(CHECKS) - {"equality"}):  # which holds under the record of what was withheld
-        for bench in Bench.all_of(scheme, scheme.Parameters(support=3, max_depth=2)):
-            CHECKS[name](bench)
-    assert not scheme.equals_central_with(scheme.Parameters(support=3))
+SMALL: dict[str, dict[str, Any]] = {
+    "frt": {"max_depth": 2},
+    "fmt": {"max_rules": 6},
+    "tsk": {"n_clusters": 6, "max_rounds": 4},
+    "frbc": {},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
+    scheme: Any = catalogue.load(name)
+    parameters = private_parameters(scheme, scheme.Parameters(**SMALL[name]), 3)
+    for check in sorted(set(CHECKS) - {"equality"}):  # which holds under the record of what was withheld
+        for bench in Bench.all_of(scheme, parameters):
+            CHECKS[check](bench)
+    assert not scheme.equals_central_with(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")
 
 
