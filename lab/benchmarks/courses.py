@@ -22,7 +22,7 @@ from coordinator.specification.run import RunSpec
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, pooled_domain
-from glassfleet.private.layout import Additive, layout_of
+from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Done, Next, Task
@@ -99,26 +99,27 @@ class Play:
     ----------
     agents : sequence of str
     spec : RunSpec
+        With a domain.
     give : callable
         The answer of an agent to a task, as it would be in a plain run.
-    scheme : object
+    scheme : any
         Whose answers these are.
     """
 
     def __init__(
-        self, agents: Sequence[str], spec: RunSpec, give: Callable[[str, Task], Contribution], scheme: Additive
+        self, agents: Sequence[str], spec: RunSpec, give: Callable[[str, Task], Contribution], scheme: Any
     ) -> None:
         real = default_engine()
-        self._engine = replace(real, lookup=lambda name: _COURSE if name == _COURSE.name else real.lookup(name))
+        course = cast("Any", _COURSE)
+        self._engine = replace(real, lookup=lambda name: course if name == _COURSE.name else real.lookup(name))
         self._give, self._scheme = give, scheme
         self._keys = {agent: RunKey.generate().public for agent in agents} if spec.private else {}
         self._at, self._asked = 0.0, ("", 0)
         self.up = list(agents)
         self.requests = 0
         """Sent so far, the one for keys included, the one for scores not."""
-        offers = dict.fromkeys(agents, Offer(frozenset({spec.scheme}), _UNIT.names, "y"))
-        if spec.domain is not None:
-            offers = dict.fromkeys(agents, Offer(frozenset({spec.scheme}), spec.domain.names, spec.domain.target.name))
+        domain = cast("Any", spec.domain)
+        offers = dict.fromkeys(agents, Offer(frozenset({spec.scheme}), domain.names, domain.target.name))
         self.state: RunState | None = None
         self._send(Start(0.0, spec, offers))
 
@@ -230,11 +231,15 @@ def losses() -> None:
             return cast("Contribution", scheme.client.contribute(task, shares[agent], np.random.default_rng(0)))
 
         for private in (False, True):
-            counted = []
+            counted: list[int] = []
             for number, count in ((0, 0), (5, 1), (8, 5), (-2, 5)):
                 at = number if number >= 0 else counted[0] + number
                 play = Play(agents, _spec(name, domain, 0, private=private, parameters=parameters), give, scheme)
-                state = play.go(lambda asked, up, at=at, count=count: up[:count] if asked == at else ())
+
+                def lost(asked: int, up: list[str], at: int = at, count: int = count) -> list[str]:
+                    return up[:count] if asked == at else []
+
+                state = play.go(lost)
                 counted.append(play.requests if state.phase == "finished" else 0)
             rows.append((f"{name}, {'private' if private else 'plain'}", *counted))
     header = ("requests of a run", "nobody lost", "1 lost at the 5th", "5 at the 8th", "5 at the last but two")

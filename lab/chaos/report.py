@@ -79,7 +79,8 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
 def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
     """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal.
 
-    Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them.
+    Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them, or because
+    a certificate was revoked after its vehicle had announced itself, and before the others looked at it.
     """
     return not (
         played.hung
@@ -91,7 +92,8 @@ def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
 
 def _too_private(run: Mapping[str, Any]) -> bool:
     reason = str(run["reason"])
-    return run["outcome"] == "failed" and (reason.startswith("too-few-for-privacy") or "refused: single-out" in reason)
+    refused = any(f"refused: {code}" in reason for code in ("single-out", "bad-member"))
+    return run["outcome"] == "failed" and (reason.startswith("too-few-for-privacy") or refused)
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | int | None]:

@@ -196,7 +196,8 @@ def test_private_run_that_loses_too_many_says_how_many_are_missing(start: Start,
         assert small["outcome"] == "failed"
         assert small["reason"].startswith("too-few-for-privacy: 6 of 8 agents that can run 'frt' were up after 5 s")
         with hosted(broker, agents, range(6, 12)) as leavers, told(broker, "halved", leavers, 2 + 12 + 6):
-            assert api.post("/api/runs", json=spec("halved", fleet, policy=policy)).status_code == 201
+            wanted = spec("halved", fleet, policy={**policy, "deadline": 20.0})
+            assert api.post("/api/runs", json=wanted).status_code == 201
             halved = ended(api, "halved")
         assert halved["outcome"] == "failed"
         assert halved["reason"].startswith("too-few-for-privacy: 2 vehicles more would have had to stay")

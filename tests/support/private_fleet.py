@@ -118,9 +118,9 @@ class Host:
 
 
 @contextlib.contextmanager
-def hosted(*arguments: Any, **settings: float) -> Iterator[Host]:
+def hosted(url: str, state_dir: Path, indices: range, salt: int = 0, **settings: float) -> Iterator[Host]:
     """Start a host, and kill what is left of it in the end."""
-    host = Host(*arguments, **settings)
+    host = Host(url, state_dir, indices, salt, **settings)
     host.start()
     try:
         host.wait()
