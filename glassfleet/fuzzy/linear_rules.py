@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.rules import Condition, Rule
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
@@ -88,3 +91,47 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
         for name in ("weight", "support", "confidence")
     }
     return LinearRules(coefficients=coefficients, **numbers)
+
+
+def readable_rules(rules: LinearRules, domain: Domain, conditions: Sequence[tuple[Condition, ...]]) -> tuple[Rule, ...]:
+    """Return the rules in words; `conditions` has one line per rule."""
+    return tuple(
+        Rule(
+            index=index,
+            conditions=line,
+            consequent=linear_consequent(domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
+            weight=float(rules.weight[index]),
+            support=float(rules.support[index]),
+            confidence=float(rules.confidence[index]),
+        )
+        for index, line in enumerate(conditions)
+    )
+
+
+def complexity_of(rules: LinearRules, tree: SplitTree[Any], conditions: int) -> Mapping[str, int | float]:
+    """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
+
+    Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the FRT
+    paper).
+    """
+    splits = len(tree.splits)
+    used = int(np.count_nonzero(rules.coefficients[:, 1:])) + splits + 1
+    return {
+        "nodes": tree.size - 1,
+        "leaves": splits + 1,
+        "depth": tree.depth,
+        "conditions": conditions,
+        "parameters": max(splits - 1, 0) + used,
+    }
+
+
+def clipped_note(domain: Domain, said: float, prediction: float, *, alone: bool) -> str:
+    """Say that the rules, or one `alone`, give `said`, beyond the limit of the target that the forecast is."""
+    target = domain.target
+    assert target is not None
+    unit = f" {target.unit}" if target.unit else ""
+    limit = "lower" if said < prediction else "upper"
+    return (
+        f"{'the rule says' if alone else 'the rules together say'} {said:.6g}{unit}; clipped to the target's "
+        f"{limit} limit, {prediction:.6g}{unit}, and the difference is part of the base"
+    )

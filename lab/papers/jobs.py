@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
@@ -123,4 +124,8 @@ def _code_digest(scheme: str) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    for name in ("cubist", "interpret-core"):  # an extra
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

@@ -93,11 +93,11 @@ def sizes(
 ) -> bytes:
     """Draw errors against sizes, a panel each: title -> (name -> (x, y), horizontal lines); one x is a single mark."""
     figure, axes = _panels(len(panels))
-    colours = [COLOURS["FL"], COLOURS["LL"], "#009E73", "#CC79A7"]
+    colours = [COLOURS["FL"], COLOURS["LL"], "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"]
     for axis, (title, (series, lines)) in zip(axes, panels.items(), strict=True):
         for number, (name, (x, y)) in enumerate(series.items()):
             line = "-" if len(x) > 1 else ""
-            axis.plot(x, y, line + "osDv"[number % 4], color=colours[number % 4], label=name)
+            axis.plot(x, y, line + "osDv^Pd"[number % 7], color=colours[number % 7], label=name)
         for number, (name, height) in enumerate(lines.items()):
             style = ("--", "-.", ":")[number % 3]
             axis.axhline(height, color=("#111111", "#777777")[number % 2], linestyle=style, label=name)

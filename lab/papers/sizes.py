@@ -1,4 +1,4 @@
-"""Accuracy against size: our fuzzy model tree beside the papers' systems and the black boxes."""
+"""Accuracy against size: our model trees beside the papers' systems, other projects' and the black boxes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, file_of, present
 from lab.papers.page import Cell, Picture, Section, Table, Text
+from lab.protocols.anchors import ANCHORS, Anchor
 from lab.protocols.references import REFERENCES
 
 PAPER = "Accuracy against size: what a reader gets for how many rules"
@@ -17,18 +18,29 @@ DATASETS = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california"
 FOLDS = 5
 QOE = "QoE, three real vehicles"
 
+ROWS_AS_THEY_ARE = {"min_rows": 1}
+"""For what is compared with learners that read the rows themselves; runs condense rows by default."""
+
 SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     # line of the table: scheme, parameters
     "FRT (as published)": ("frt", {"min_rows": 1}),
     "TSK (averaged, as published)": ("tsk", {"consequents": "averaged", "antecedents": "local", "min_rows": 1}),
     "TSK (pooled, ours)": ("tsk", {}),
-    "FMT (our default)": ("fmt", {}),
+    "FMT, from condensed rows (our default)": ("fmt", {}),
+    "FMT": ("fmt", ROWS_AS_THEY_ARE),
+    "BMT": ("bmt", ROWS_AS_THEY_ARE),
 }
 
 RULES = (1, 2, 4, 8, 12, 20, 40)
-"""Most rules of the points of FMT's curve; the last is the default."""
+"""Most rules of the points of a curve; the last is the default."""
 
-LINES = {"mlp": "MLP", "boosting": "gradient boosting"}
+CURVES = {"FMT": "fmt", "BMT": "bmt"}
+"""Drawn as curves: scheme of each."""
+
+MARKS = ("cubist", "cubist-5", "cart-40", "linear-leaves")
+"""Anchors that are drawn as single marks."""
+
+LINES = {"boosting": "gradient boosting", "forest": "random forest", "ebm": "EBM"}
 """Drawn as lines."""
 
 
@@ -44,16 +56,27 @@ def _label(name: str, system: str, fold: int) -> str:
     return f"size: {name}, {system}" if name == QOE else f"size: {name}, {system}, fold {fold + 1}"
 
 
-def _at_most(rules: int) -> str:
-    return f"FMT, at most {rules} rules"
+def _at_most(curve: str, rules: int) -> str:
+    return f"{curve}, at most {rules} rules"
 
 
 def _systems() -> dict[str, tuple[str, Mapping[str, Any]]]:
-    return {**SYSTEMS, **{_at_most(rules): ("fmt", {"max_rules": rules}) for rules in RULES[:-1]}}
+    points = {
+        _at_most(curve, rules): (scheme, {**ROWS_AS_THEY_ARE, "max_rules": rules})
+        for curve, scheme in CURVES.items()
+        for rules in RULES[:-1]
+    }
+    return {**SYSTEMS, **points}
 
 
-def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
+def _anchors(results: Results, names: list[str]) -> dict[str, Anchor]:
+    """Return the anchors that have results."""
+    return {key: anchor for key, anchor in ANCHORS.items() if all(_label(name, key, 0) in results for name in names)}
+
+
+def _jobs(data: Path, full: bool) -> list[Job]:
     jobs = []
+    anchors = [key for key, anchor in ANCHORS.items() if anchor.installed and (full or not anchor.slow)]
     for name in _present(data):
         qoe = tuple(f"qoe/{path.name}" for path in sorted((data / "qoe").glob("*.csv.gz")))
         for fold in _folds(name):
@@ -65,6 +88,9 @@ def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same eithe
             for reference in REFERENCES:
                 arguments = {**where, "reference": reference}
                 jobs.append(Job("sized-reference", _label(name, reference, fold), arguments, read))
+            jobs += [
+                Job("sized-anchor", _label(name, anchor, fold), {**where, "anchor": anchor}, read) for anchor in anchors
+            ]
     return jobs
 
 
@@ -87,33 +113,29 @@ def _coefficients(result: Any) -> float:
 
 
 def _sizes(results: Results, data: Path) -> Section:
-    names, systems = _present(data), [*SYSTEMS, *map(_at_most, RULES[:-1])]
-    errors: list[list[Cell | str]] = []
-    for title, key in [*((s, s) for s in systems), *((f"{r.title}, central", n) for n, r in REFERENCES.items())]:
-        errors.append([title, *(f"{_mean(results, name, key, _error):.4g}" for name in names)])
-    measures = {"rules": _rules, "numbers in the model": _coefficients, "bytes sent by a client": lambda r: r["bytes"]}
+    names = _present(data)
+    anchors = _anchors(results, names)
+    sized = {system: system for system in _systems()} | {anchor.title: key for key, anchor in anchors.items()}
+    titles = {**sized, **{f"{reference.title}, central": key for key, reference in REFERENCES.items()}}
+    errors: list[list[Cell | str]] = [
+        [title, *(f"{_mean(results, name, key, _error):.4g}" for name in names)] for title, key in titles.items()
+    ]
     tables = [
         Table(
             f"Mean {what}",
             ["system", *names],
-            [[system, *(f"{_mean(results, name, system, pick):,.0f}" for name in names)] for system in systems],
+            [[title, *(f"{_mean(results, name, key, pick):,.0f}" for name in names)] for title, key in lines.items()],
         )
-        for what, pick in measures.items()
+        for what, pick, lines in (
+            ("rules", _rules, sized),
+            ("numbers in the model", _coefficients, sized),
+            ("bytes sent by a client", lambda r: r["bytes"], {**{s: s for s in _systems()}, "the rows": "ridge"}),
+        )
     ]
-    raw = [f"{_mean(results, name, 'ridge', lambda r: r['bytes']):,.0f}" for name in names]
-    tables[-1] = Table(tables[-1].caption, tables[-1].header, [*tables[-1].rows, ["the rows themselves", *raw]])
-    panels = {}
-    for name in names:
-        points = [(_mean(results, name, s, _rules), _mean(results, name, s, _error)) for s in map(_at_most, RULES[:-1])]
-        whole = "FMT (our default)"
-        points.append((_mean(results, name, whole, _rules), _mean(results, name, whole, _error)))
-        series = {"FMT": ([x for x, _ in points], [y for _, y in points])}
-        for system in list(SYSTEMS)[:-1]:
-            series[system] = ([_mean(results, name, system, _rules)], [_mean(results, name, system, _error)])
-        panels[name] = (series, {title: _mean(results, name, key, _error) for key, title in LINES.items()})
+    missing = ", ".join(anchor.title for key, anchor in ANCHORS.items() if key not in anchors)
     words = (
-        "Test RMSE against the number of rules (logarithmic axis): FMT's curve, the papers' systems as single marks, "
-        "black boxes as lines; further left and lower is better"
+        "Test RMSE against the number of rules (logarithmic axis): curves of FMT and BMT, other rule models as single "
+        "marks, black boxes as lines; further left and lower is better"
     )
     return Section(
         "sizes-rmse",
@@ -121,11 +143,14 @@ def _sizes(results: Results, data: Path) -> Section:
         [
             Text(
                 "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
-                "of its own tables. Federated models; the references learn from pooled rows. `FMT, at most n rules` "
-                "is the fuzzy model tree with `max_rules=n`. Bytes: what one client sends in a run; domain "
-                "discovery and receipts not counted; for a central learner it would be the rows themselves."
+                "of its own tables. Federated models; references and other projects' learners learn from pooled rows: "
+                "these not scaled, those between the limits of our trees. `FMT, at most n rules` is the fuzzy model "
+                "tree with `max_rules=n`. Curves are from rows as they are (`min_rows=1`). The rules of an EBM are "
+                "its terms. Bytes: what one client sends in a run; domain discovery and receipts not counted; for a "
+                "central learner it would be the rows themselves."
             ),
-            Picture("sizes-rmse", words, plots.sizes(panels, "rules", "test RMSE")),
+            *([Text(f"Not computed here: {missing} (extra `anchors`; EBM with `--full` only).")] if missing else []),
+            Picture("sizes-rmse", words, plots.sizes(_panels(results, names), "rules", "test RMSE")),
             Table("Test RMSE, mean over folds and clients", ["system", *names], errors),
             *tables,
             Text(_verdict(results, names)),
@@ -133,20 +158,45 @@ def _sizes(results: Results, data: Path) -> Section:
     )
 
 
+def _panels(results: Results, names: list[str]) -> dict[str, Any]:
+    """Return what is drawn of each set: curves and marks by title, and lines."""
+    anchors, panels = _anchors(results, names), {}
+    for name in names:
+
+        def point(key: str, name: str = name) -> tuple[float, float]:
+            return _mean(results, name, key, _rules), _mean(results, name, key, _error)
+
+        series = {}
+        for curve in CURVES:
+            points = [point(key) for key in (*(_at_most(curve, rules) for rules in RULES[:-1]), curve)]
+            series[curve] = ([x for x, _ in points], [y for _, y in points])
+        marks = {anchors[key].title: key for key in MARKS if key in anchors} | {
+            "FRT (as published)": "FRT (as published)"
+        }
+        for title, key in marks.items():
+            x, y = point(key)
+            series[title] = ([x], [y])
+        lines = {
+            title: _mean(results, name, key, _error) for key, title in LINES.items() if key in {*REFERENCES, *anchors}
+        }
+        panels[name] = (series, lines)
+    return panels
+
+
 def _verdict(results: Results, names: list[str]) -> str:
-    """Say in words where the default beats whom, counted from the results."""
+    """Say in words on how many sets each of our trees errs less than whom, counted from the results."""
+    others = {title: title for title in ("FRT (as published)", "TSK (averaged, as published)")}
+    others |= {anchor.title: key for key, anchor in _anchors(results, names).items()}
+    others |= {reference.title: key for key, reference in REFERENCES.items()}
 
     def wins(system: str, other: str) -> int:
         return sum(_mean(results, name, system, _error) < _mean(results, name, other, _error) for name in names)
 
-    default, frt = "FMT (our default)", "FRT (as published)"
-    fewer = sum(_mean(results, name, default, _rules) < _mean(results, name, frt, _rules) for name in names)
-    counted = ", ".join(
-        f"{REFERENCES[name].title} on {wins(default, name)}" for name in ("boosting", "forest", "mlp", "cart", "ridge")
-    )
-    return (
-        f"Of {len(names)} sets FMT errs less than FRT on {wins(default, frt)} and has fewer rules on {fewer}; it errs "
-        f"less than the published TSK on {wins(default, 'TSK (averaged, as published)')}; than {counted}."
+    return " ".join(
+        f"Of {len(names)} sets {system} errs less than "
+        + ", ".join(f"{title} on {wins(system, key)}" for title, key in others.items())
+        + "."
+        for system in CURVES
     )
 
 

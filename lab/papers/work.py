@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
@@ -23,6 +24,7 @@ from glassfleet.scheme import input_quantiles_of
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve
+from lab.protocols.anchors import ANCHORS
 from lab.protocols.fedga import run_split
 from lab.protocols.frbc import f1_scores, reduction_curve
 from lab.protocols.paper import quantile_domain, rmse
@@ -198,8 +200,8 @@ def _sized(data: Path, arguments: Arguments) -> Any:
 
 
 def _sized_reference(data: Path, arguments: Arguments) -> Any:
-    """Score a central reference on the same rows: arguments reference, file and fold, or source."""
-    train, test, domain = _parts(data, arguments)
+    """Score a central reference between our trees' limits: arguments reference, file and fold, or source."""
+    train, test, domain = _parts(data, arguments, input_quantiles_of(catalogue.load("fmt")))
     pooled = pool(list(train.values()))
     model = fit_reference(arguments["reference"], domain, pooled)
     return {
@@ -207,6 +209,18 @@ def _sized_reference(data: Path, arguments: Arguments) -> Any:
         "bytes": pooled.rows * (len(pooled.features) + 1) * 8 / len(train),
         "inputs": len(pooled.features),
     }
+
+
+def _sized_anchor(data: Path, arguments: Arguments) -> Any:
+    """Score a learner of another project on the same rows, not scaled: arguments anchor, file and fold, or source."""
+    train, test, _ = _parts(data, arguments)
+    pooled, anchor = pool(list(train.values())), ANCHORS[arguments["anchor"]]
+    with warnings.catch_warnings():
+        # Cubist is given arrays, and says at each forecast that their columns have no names.
+        warnings.simplefilter("ignore", UserWarning)
+        fitted = anchor.make().fit(pooled.X, pooled.y)
+        errors = [rmse(fitted.predict(part.X), part.y) for part in test.values()]
+    return {"test": fmean(errors), "complexity": dict(anchor.size(fitted))}
 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
@@ -224,6 +238,7 @@ KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "dropping": _dropping,
     "sized": _sized,
     "sized-reference": _sized_reference,
+    "sized-anchor": _sized_anchor,
 }
 """What a job can be."""
 

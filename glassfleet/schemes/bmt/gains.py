@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.symmetric import invert, solve_each
 from glassfleet.schemes.bmt.bins import GROUP, at_middles, ramps
-from glassfleet.schemes.bmt.joint import ridge_of
+from glassfleet.schemes.bmt.joint import even_pull, ridge_of
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, overlapping
 
@@ -59,14 +59,14 @@ class BinSums:
         Sums of w and w z r by bin.
     means : ndarray of float64, shape (inputs, bins / GROUP, k)
         Sums of w^2 z by group of bins.
-    rows : float
-        Training rows of all leaves.
+    root : ndarray of float64, shape (k, k)
+        Sums of ``z z'`` over the training rows.
     """
 
     own: Array
     scores: Array
     means: Array
-    rows: float
+    root: Array
 
     @property
     def weight(self) -> Array:
@@ -120,15 +120,15 @@ def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], 
     return sorted(found, key=lambda one: (-one.gain, one.ramp))
 
 
-def pull_while_growing(own: Array, ridge: float) -> Array:
-    """Return K of one side, shape (k, k)."""
+def pull_while_growing(own: Array, root: Array) -> Array:
+    """Return K of one side, shape (k, k), from the sums of ``w^2 z z'`` of the leaf and of the whole fleet."""
     pull = KAPPA / max(float(own[0, 0]), 1e-9) * own
     diagonal = np.arange(len(own))
-    pull[diagonal, diagonal] += ridge
+    pull[diagonal, diagonal] += KAPPA * even_pull(root) + ridge_of(float(root[0, 0]))
     return pull
 
 
-def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, *, rows: float) -> tuple[Array, Array]:
+def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, root: Array) -> tuple[Array, Array]:
     """Return gains, shape (m,), and both sides' changes of coefficients, shape (2, k, m), of ramps of one leaf.
 
     Parameters
@@ -141,13 +141,13 @@ def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, *, rows:
         ``sum w mu z r``.
     whole : ndarray of float64, shape (k,)
         ``sum w z r``.
-    rows : float
-        Training rows of all leaves.
+    root : ndarray of float64, shape (k, k)
+        Sums of ``z z'`` over the training rows.
     """
     first, both = squares[:, 0].transpose(1, 2, 0), squares[:, 1].transpose(1, 2, 0)
     second = own[:, :, None] - first - 2.0 * both
     right = np.concatenate([lower.T, (whole - lower).T])
-    changes, gain = solve_each(_two_sides(pull_while_growing(own, ridge_of(rows)), first, both, second), right)
+    changes, gain = solve_each(_two_sides(pull_while_growing(own, root), first, both, second), right)
     return gain, changes.reshape(2, len(own), -1)
 
 
@@ -172,7 +172,7 @@ def _scaled_gain(bins: BinSums, mu: Array) -> Array:
     weight = max(float(bins.own[0, 0]), 1e-9)
     per_row = bins.own / weight
     diagonal = np.arange(len(per_row))
-    per_row[diagonal, diagonal] += ridge_of(bins.rows) / max(weight, 1.0)
+    per_row[diagonal, diagonal] += ridge_of(float(bins.root[0, 0])) / max(weight, 1.0)
     inverse = invert(per_row)
     scores = bins.scores[:, :, 1:]
     lower, whole = _by_ramp(mu, scores), np.add.accumulate(scores, axis=1)[:, None, -1]
@@ -247,6 +247,6 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Arra
         lower += mu[:, j] * score
         whole += score
     right = np.concatenate([lower, whole - lower])
-    pull = pull_while_growing(own, ridge_of(bins.rows))
+    pull = pull_while_growing(own, bins.root)
     _, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
     return gain

@@ -33,6 +33,10 @@ _TOGETHER = 24
 _ROOT_SHARE = 0.1
 """Share of the whole fleet's scatter in the measure of a node's pull: a node's own may be flat in some direction."""
 
+_EACH_SHARE = 0.3
+"""Share of the fleet's variances, input by input, in that measure: where inputs are nearly collinear, neither scatter
+holds back coefficients that cancel out."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -124,6 +128,19 @@ def ridge_of(rows: float) -> float:
     return RIDGE * float(np.sqrt(max(rows, 1.0)))
 
 
+def even_pull(root: Array) -> Array:
+    """Return what a pull adds to the diagonal of its measure, shape (k,): a share of the fleet's variances.
+
+    Parameters
+    ----------
+    root : ndarray of float64, shape (k, k)
+        Sums of ``z z'`` over the training rows; the entry of the intercept is their number.
+    """
+    mean, squares = root[0] / root[0, 0], np.diagonal(root) / root[0, 0]
+    variances: Array = np.maximum(squares - mean * mean, 0.0)
+    return _EACH_SHARE * variances
+
+
 def pull_of(fit: Fit, root: Array) -> Array:
     """Return the quadratic form of the pull, shape (L k, L k), in the leaves' coefficients.
 
@@ -138,6 +155,8 @@ def pull_of(fit: Fit, root: Array) -> Array:
     """
     k, tree, ridge = fit.columns, fit.tree, ridge_of(fit.rows)
     diagonal = np.arange(k)
+    fleet = _ROOT_SHARE / float(root[0, 0]) * root
+    fleet[diagonal, diagonal] += even_pull(root)
     own = {leaf: fit.blocks[at, at] for at, leaf in enumerate(tree.leaves)}
     place = {leaf: at for at, leaf in enumerate(tree.leaves)}
     # Of each open node: the leaves below it, and its form in their coefficients and, last, its own.
@@ -148,7 +167,7 @@ def pull_of(fit: Fit, root: Array) -> Array:
         for child in sides:
             scatter = own[child]
             weight = max(float(scatter[0, 0]), 1e-9)
-            measure = (1.0 - _ROOT_SHARE) / weight * scatter + _ROOT_SHARE / float(root[0, 0]) * root
+            measure = (1.0 - _ROOT_SHARE) / weight * scatter + fleet
             # Rounding may have left a collinear node's scatter with eigenvalues below zero.
             measure[diagonal, diagonal] += ridge / max(weight, 1.0)
             below, form = forms.pop(child)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import linear_consequent
-from glassfleet.fuzzy.linear_rules import LinearRules, outputs_of
+from glassfleet.fuzzy.linear_rules import LinearRules, clipped_note, complexity_of, outputs_of, readable_rules
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import Activation, Explanation, Rule
@@ -111,17 +110,7 @@ class BlendedModelTree:
             shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
             base=prediction - float(shares.sum()),
             clipped_from=said if clipped else None,
-            notes=(self._clipped(said, prediction, alone=strength[order[0]] == 1.0),) if clipped else (),
-        )
-
-    def _clipped(self, said: float, prediction: float, *, alone: bool) -> str:
-        target = self.domain.target
-        assert target is not None
-        unit = f" {target.unit}" if target.unit else ""
-        limit = "lower" if said < prediction else "upper"
-        return (
-            f"{'the rule says' if alone else 'the rules together say'} {said:.6g}{unit}; clipped to the target's "
-            f"{limit} limit, {prediction:.6g}{unit}, and the difference is part of the base"
+            notes=(clipped_note(self.domain, said, prediction, alone=strength[order[0]] == 1.0),) if clipped else (),
         )
 
     @cached_property
@@ -130,38 +119,17 @@ class BlendedModelTree:
 
     @cached_property
     def _readable(self) -> tuple[Rule, ...]:
-        rules, features = self._rules, self.domain.features
-        return tuple(
-            Rule(
-                index=index,
-                conditions=tuple(ramp_condition(features[f], *span) for f, span in spans.items()),
-                consequent=linear_consequent(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
-                weight=float(rules.weight[index]),
-                support=float(rules.support[index]),
-                confidence=float(rules.confidence[index]),
-            )
-            for index, spans in enumerate(self._spans)
-        )
+        features = self.domain.features
+        conditions = [tuple(ramp_condition(features[f], *span) for f, span in spans.items()) for spans in self._spans]
+        return readable_rules(self._rules, self.domain, conditions)
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules, depth first, lower sides first."""
         return self._readable
 
     def complexity(self) -> Mapping[str, int | float]:
-        """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
-
-        Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
-        FRT paper).
-        """
-        splits = len(self.tree.splits)
-        used = int(np.count_nonzero(self._rules.coefficients[:, 1:])) + splits + 1
-        return {
-            "nodes": self.tree.size - 1,
-            "leaves": splits + 1,
-            "depth": self.tree.depth,
-            "conditions": sum(len(spans) for spans in self._spans),
-            "parameters": max(splits - 1, 0) + used,
-        }
+        """Return the measures of :func:`glassfleet.fuzzy.linear_rules.complexity_of`."""
+        return complexity_of(self._rules, self.tree, sum(len(spans) for spans in self._spans))
 
     # --- the document -----------------------------------------------------------------------------------------------
 

@@ -34,10 +34,10 @@ Ints = NDArray[np.int64]
 TOGETHER = 0.5
 """All leaves whose best gain is at least this share of the highest are split in one step."""
 
-PATIENCE = 3
+PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
 
-LEAST_ROWS = 10.0
+LEAST_ROWS = 5.0
 """Least weight on either side of a ramp, in rows."""
 
 
@@ -123,8 +123,9 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
     }
+    memory["root"] = memory["gram"][0, 0]
     coefficients, error = _refit(Tree(), memory)
-    memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients, "root": memory["gram"][0, 0]}
+    memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
     asked = Question(
         "bins",
         parameters,
@@ -154,11 +155,15 @@ def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], I
     return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
 
 
+def _root(memory: Mapping[str, Any], columns: int) -> Array:
+    """Return the sums of ``z z'`` over the training rows, shape (k, k)."""
+    return unpack_symmetric(memory["root"].astype(np.float64) * SCALE, columns)
+
+
 def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
     """Fit all leaves together; return the coefficients, shape (L, k), and the held-out squared error."""
     fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
-    root = memory["gram"][0, 0] if not tree.splits else memory["root"]
-    pull = pull_of(fit, unpack_symmetric(root.astype(np.float64) * SCALE, fit.columns))
+    pull = pull_of(fit, _root(memory, fit.columns))
     coefficients = dense(fit, fit.with_pull(KAPPA, pull))
     return coefficients, fit_of(tree, len(tree.splits), *_sums(memory, 1)).error(coefficients)
 
@@ -178,13 +183,13 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         return choose(question, memory)
     candidates = []
     own, _ = _sums(memory, 0)
-    least = _least(question.parameters, memory)
+    least, root = _least(question.parameters, memory), _root(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
             sums["scores"][at] / SCORE_SCALE,
             sums["means"][at] / SCORE_SCALE,
-            float(memory["training"]),
+            root,
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
@@ -245,7 +250,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
-    found, leaves = dict(memory["open"]), question.tree.leaves
+    found, leaves, root = dict(memory["open"]), question.tree.leaves, _root(memory, k)
     assert question.coefficients is not None
     for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
         places = [place for place, (other, _) in enumerate(question.candidates) if other == leaf]
@@ -260,7 +265,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
             unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
             scores[:, :k],
             whole,
-            rows=float(memory["training"]),
+            root,
         )
         best = int(np.argmax(gain))
         if gain[best] > LEAST_GAIN * float(memory["training"]):

@@ -24,6 +24,7 @@ from schemas.errors import DataError, RunFailedError, UsageError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 plots = pytest.importorskip("lab.papers.plots", reason="pip install glassfleet[experiments]")
+sizes = pytest.importorskip("lab.papers.sizes", reason="pip install glassfleet[experiments]")
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -85,6 +86,24 @@ def test_wilcoxon_table_says_which_is_better() -> None:
     rows = wilcoxon_table("t", {"a": (low, high), "b": (high, low), "c": (low, low)}, "smaller").rows
     assert [row[-1] for row in rows] == ["first better", "second better", "no difference shown"]
     assert wilcoxon_table("t", {"a": (low, high)}, "larger").rows[0][-1] == "second better"
+
+
+def test_sizes_set_every_system_beside_the_others_in_tables_and_a_picture(tmp_path: Path) -> None:
+    for name in ("mortgage.csv.gz", "california.csv.gz"):
+        (tmp_path / name).touch()
+    chapter = sizes.CHAPTERS[0]
+    made_up = {"test": 0.25, "complexity": {"leaves": 3, "parameters": 12}, "bytes": 1000.0}
+    labels = {job.label for job in chapter.jobs(tmp_path, False)}
+    section = chapter.section(dict.fromkeys(labels, made_up), tmp_path)
+    errors, *others = (part for part in section.blocks if isinstance(part, Table))
+    assert list(errors.header) == ["system", "mortgage", "california"]
+    assert {"FMT", "BMT", "BMT, at most 8 rules", "CART (40 leaves)", "MLP (64-32, early stopping), central"} <= {
+        row[0] for row in errors.rows
+    }
+    assert all(list(row[1:]) == ["0.25", "0.25"] for row in errors.rows)
+    assert [list(table.rows[-1])[1] for table in others] == ["3", "12", "1,000"]
+    (picture,) = (part for part in section.blocks if isinstance(part, Picture))
+    assert picture.png.startswith(PNG)
 
 
 def test_plots_are_pngs_and_the_same_for_the_same_numbers() -> None:

@@ -13,6 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import pooled_domain
 from glassfleet.local import central
 from lab.protocols import frbc, tsk
+from lab.protocols.anchors import ANCHORS
 from lab.protocols.choice import protocol_of
 from lab.protocols.paper import NESTED_KFOLD, minmax_domain
 from lab.protocols.references import REFERENCES, fit_reference
@@ -146,3 +147,22 @@ def test_reference_learns_numbers_in_their_own_unit_and_labels(name: str) -> Non
     assert np.sqrt(np.mean((model.predict(X) - Y) ** 2)) < 0.5 * np.std(Y)
     assert np.array_equal(model.predict(X), fit_reference(name, domain, NUMBERS).predict(X))
     assert np.mean(fit_reference(name, minmax_domain(LABELS), LABELS).predict(X) == LABELS.y) > 0.9
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "ebm" else []) for name in ANCHORS]
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_anchor_learns_numbers_and_says_how_large_it_is(name: str) -> None:
+    anchor = ANCHORS[name]
+    pytest.importorskip(anchor.package, reason="pip install glassfleet[anchors]")
+    fitted = anchor.make().fit(X, Y)
+    assert np.sqrt(np.mean((fitted.predict(X) - Y) ** 2)) < 0.5 * np.std(Y)
+    size = anchor.size(fitted)
+    assert size["rules"] >= 1
+    assert size["parameters"] > size["rules"] - 1
+
+
+def test_linear_leaves_are_few_where_a_line_is_right() -> None:
+    anchor = ANCHORS["linear-leaves"]
+    assert anchor.size(anchor.make().fit(X, Y)) == {"rules": 1, "parameters": 5}

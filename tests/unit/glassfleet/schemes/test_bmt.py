@@ -168,6 +168,7 @@ def test_pull_draws_leaves_together_through_inner_nodes_without_data():
     fit = fitted(rows(), TREE, 4)
     root = fit.blocks.sum(axis=(0, 1))
     pull = pull_of(fit, root)
+    variances = np.diagonal(root) / root[0, 0] - (root[0] / root[0, 0]) ** 2
     # All nodes written out, the least over the inner ones found directly.
     n, size = len(TREE.leaves), TREE.size
     form = np.zeros((size * K, size * K))
@@ -176,7 +177,8 @@ def test_pull_draws_leaves_together_through_inner_nodes_without_data():
         own[TREE.splits[index].node] = own[2 * index + 1] + own[2 * index + 2]
     for node in range(1, size):
         weight = own[node][0, 0]
-        measure = 0.9 * own[node] / weight + 0.1 * root / root[0, 0] + ridge_of(fit.rows) / max(weight, 1.0) * np.eye(K)
+        measure = 0.9 * own[node] / weight + 0.1 * root / root[0, 0] + 0.3 * np.diag(variances)
+        measure += ridge_of(fit.rows) / max(weight, 1.0) * np.eye(K)
         a, b = slice(node * K, node * K + K), slice(TREE.parent(node) * K, TREE.parent(node) * K + K)
         form[a, a] += measure
         form[b, b] += measure
