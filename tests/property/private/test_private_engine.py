@@ -196,7 +196,8 @@ def test_private_run_of_several_groups_ends_by_name_or_with_the_central_model(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@pytest.mark.timeout(1800)
+@settings(max_examples=400, deadline=None)
 @given(SPECS, st.integers(11, 26), FIRST, st.lists(ACTION, max_size=60), LEAVES)
 def test_private_run_ends_by_name_or_with_the_central_model_in_many_schedules(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
