@@ -176,7 +176,9 @@ class Engine:
             raise UsageError(DECLARE_TEXTS)
         if spec.participation == "elastic" and getattr(parameters, "support", 0) > 0:
             # What rests on enough rows was counted over vehicles of whom some may be lost before the sums are asked.
-            raise UsageError("support goes with cohort participation: in an elastic run nothing is counted again")
+            raise UsageError(
+                "support goes with cohort participation: in an elastic run nothing is counted again. Use --support 0"
+            )
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of the present phase, and its parameters."""

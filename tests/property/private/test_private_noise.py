@@ -272,7 +272,7 @@ def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_w
     with pytest.raises(UsageError, match='antecedents="federated"'):
         simulation.start_run(spec("tsk", parameters={"consequents": "averaged"}))
     with pytest.raises(UsageError, match="support goes with cohort participation"):
-        simulation.start_run(spec("frt", parameters={"support": 3}, participation="elastic", domain=None))
+        simulation.start_run(spec("frt", participation="elastic", domain=None))
     with pytest.raises(UsageError, match="make it a private run"):
         simulation.start_run(spec(parameters={"noise": "aggregate"}, private=None))
     with pytest.raises(UsageError, match='noise="aggregate" or "local"'):
