@@ -279,10 +279,11 @@ class Coordinator:
     def _private_start(self, start: Start) -> Start:
         """Return the start of a private run, with what earlier ones mean for it."""
         spec, documents = start.spec, self.runs.private_past()
-        without = tuple(sorted({*spec.without, *quarantined(documents, spec.readmit)}))
+        false = quarantined(documents, spec.readmit)
         return replace(
             start,
-            spec=spec.model_copy(update={"without": without}),
+            spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
+            false_answers=tuple(sorted(false)),
             champion=self.models.champion(spec.model),
             former=former(documents),
         )

@@ -35,10 +35,6 @@ HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
 
 
-SUPPORT_ROWS = 3
-"""Fewest rows that a simulated private run with support lets a statistic rest on, unless --param says how many."""
-
-
 @dataclass(frozen=True)
 class Vehicle:
     """A vehicle's rows: those that it learns from, and others."""
@@ -102,7 +98,7 @@ def leakage(options: LeakageOptions) -> None:
 
     The transcript is what the coordinator's journal holds of RUN (`last`: the newest): every sum that a vehicle sent,
     as broker and coordinator saw it. With --scheme a fleet is simulated instead, once with the parameters as given and
-    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp and dp_tree.
+    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp, dp_tree and fmt_classes.
 
     A row counts as read when every input and the target are within a thousandth of their ranges. `parts` are rows of
     which some columns were read to the last digits; `false` candidates that are nobody's row; `by chance` rows that the
@@ -335,7 +331,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     from pydantic import ValidationError
 
     from glassfleet.data.parameters import parameter_fault
-    from glassfleet.private.groups import LEAST_FLOOR
+    from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
     from glassfleet.scheme import private_parameters
 
     if vehicles < LEAST_FLOOR:

@@ -30,6 +30,8 @@ class Start:
         Private runs: document of the model that the name stands for now.
     former : tuple of Former
         Private runs: earlier ones, the newest first.
+    false_answers : tuple of str
+        Private runs: vehicles that are left out as they gave false answers in an earlier one.
     """
 
     kind: ClassVar[str] = "start"
@@ -38,6 +40,7 @@ class Start:
     agents: Mapping[str, Offer] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
     former: tuple[Former, ...] = ()
+    false_answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,8 @@ def from_value(value: Mapping[str, Any]) -> Event:
     if kind is Start:
         fields["spec"] = RunSpec.from_document(fields["spec"])
         fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
-        # Runs that a former version began do not say it.
+        # Runs that a former version began do not say these.
+        fields["false_answers"] = tuple(fields.get("false_answers", ()))
         fields["former"] = tuple(Former.from_value(each) for each in fields.get("former", ()))
     elif kind is AgentUp:
         fields["offer"] = Offer.from_value(fields["offer"])

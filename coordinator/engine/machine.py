@@ -132,6 +132,7 @@ class Engine:
             max_rows_each=most,
             champion=event.champion,
             former=event.former,
+            false_answers=event.false_answers,
         )
 
     def parameters(self, spec: RunSpec) -> Any:

@@ -24,8 +24,13 @@ KEY, FLOOR, FORMER, SEALED = "key", "floor", "former", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
 
 
+_MOST_BYTES = 1 << 17
+"""Most bytes of an announcement: each is sent to all founders of its group."""
+
 _MOST_FORMER = 1024
-"""Earlier runs that an announcement may name."""
+"""Earlier runs that an announcement may name, each by a nonce of at most `_MOST_NONCE` characters."""
+
+_MOST_NONCE = 64
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,16 @@ def announced(contribution: Contribution, agent: str, data_digest: str, others: 
         raise ContributionError("the key is no X25519 key that others can pair with")
     if any(_values(stored).get(KEY) == key for other, stored in others.items() if other != agent):
         raise ContributionError("another vehicle has announced this key")
-    if not isinstance(contribution.values.get(SEALED), bytes):
-        raise ContributionError("the message itself is missing")
+    message = contribution.values.get(SEALED)
+    if not isinstance(message, bytes) or len(message) > _MOST_BYTES:
+        raise ContributionError(f"the message itself is missing, or longer than {_MOST_BYTES} bytes")
     former = contribution.values.get(FORMER, [])
-    if not isinstance(former, list) or len(former) > _MOST_FORMER or not all(isinstance(each, str) for each in former):
-        raise ContributionError(f"former names at most {_MOST_FORMER} earlier runs")
+    if (
+        not isinstance(former, list)
+        or len(former) > _MOST_FORMER
+        or not all(isinstance(each, str) and len(each) <= _MOST_NONCE for each in former)
+    ):
+        raise ContributionError(f"former names at most {_MOST_FORMER} earlier runs, each by its nonce")
     return _announcement(contribution, agent, data_digest)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,6 +13,8 @@ import numpy as np
 from glassfleet.audit.transcript import Opened
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
+from glassfleet.errors import PrivacyError
+from glassfleet.private.chain import PAIRS_SCHEME
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, Terms, least_members, parameters_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import RunKey, Words
@@ -43,8 +46,12 @@ class Sums:
         who.add(heard.agent)
         self._sums[key] = heard.words if len(who) == 1 else self._sums[key] + heard.words  # modulo 2^64
         if len(who) == len(heard.edition.members):
-            total = layout.read(self._sums.pop(key).view(np.int64), len(who))
-            self.opened.append(Opened(heard.task, frozenset(who), total.sums))
+            words = self._sums.pop(key)
+            if heard.task.scheme == PAIRS_SCHEME:  # not about rows
+                return
+            with suppress(PrivacyError):  # who answers noise hides the others as a mask does
+                total = layout.read(words.view(np.int64), len(who))
+                self.opened.append(Opened(heard.task, frozenset(who), total.sums))
 
 
 def may_lose(vehicles: int) -> bool:

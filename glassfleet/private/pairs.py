@@ -64,9 +64,9 @@ class Judged:
     Attributes
     ----------
     false : tuple of str
-        Who fits with fewer than half of the others. As long as fewer than half of a group lie, it is not an honest one.
+        Who does not fit with half of the group or more. As long as fewer than half of it lie, it is not an honest one.
     unclear : tuple of (str, str)
-        Pairs that do not fit, though each of the two fits with at least half of the others: one of them lies.
+        Other pairs that do not fit: one of the two lies.
     """
 
     false: tuple[str, ...]
@@ -90,7 +90,7 @@ def judged(edition: Edition, answers: Mapping[str, NDArray[np.int64]]) -> Judged
         if (int(answers[one][place[other]]) + int(answers[other][place[one]])) % 2**64 != 2
     ]
     unfit = {agent: sum(agent in pair for pair in apart) for agent in there}
-    false = {agent for agent, count in unfit.items() if 2 * count > len(there) - 1 > 1}
+    false = {agent for agent, count in unfit.items() if 2 * count >= len(edition.members)}
     return Judged(tuple(sorted(false)), tuple(pair for pair in apart if not false & set(pair)))
 
 

@@ -17,6 +17,7 @@ from glassfleet.schemes.fmt_classes.params import Parameters as ClassParameters
 from glassfleet.schemes.fmt_classes.server import FmtClassesServer
 from glassfleet.schemes.fmt_classes.tables import tables_of
 from glassfleet.tables import RuleTables
+from schemas.errors import UsageError
 
 
 class FederatedClassTree:
@@ -37,9 +38,9 @@ class FederatedClassTree:
         """Return `parameters` with which rows are not condensed."""
         return parameters.model_copy(update={"min_rows": 1})
 
-    def private(self, parameters: ClassParameters) -> ClassParameters:
-        """Return the parameters of a private run: all answers are sums."""
-        return self.exact(parameters)
+    def private(self, parameters: ClassParameters) -> ClassParameters:  # noqa: ARG002 - whatever they are
+        """Raise UsageError: a private run would open sums between two cuts, which rest on few rows."""
+        raise UsageError("fmt_classes has no private runs: its sums between two cuts rest on few rows")
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`."""

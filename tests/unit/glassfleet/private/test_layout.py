@@ -57,11 +57,23 @@ def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:
     assert len({each.digest for each in others}) == 3
 
 
-@pytest.mark.parametrize("name", ["bmt", "fedga"])
+@pytest.mark.parametrize("name", ["bmt", "fedga", "fmt_classes"])
 def test_schemes_without_private_runs_say_why(name: str) -> None:
     scheme: Any = catalogue.load(name)
     with pytest.raises(UsageError, match=f"{name} has no private runs: "):
         private_parameters(scheme, scheme.Parameters())
+
+
+def test_each_scheme_with_private_runs_has_support_or_needs_none() -> None:
+    """Those named rest on all rows of a vehicle, or have noise: whoever adds one says why."""
+    without = {"dp_tree", "fedavg_mlp"}
+    for name in catalogue.names():
+        scheme: Any = catalogue.load(name)
+        try:
+            private_parameters(scheme, scheme.Parameters())
+        except UsageError:
+            continue
+        assert ("support" in scheme.Parameters.model_fields) != (name in without), name
 
 
 def test_what_is_no_sum_is_refused_with_a_reason() -> None:
