@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.engine import AgentDown, AgentUp, Former, Malformed, Offer, OpenRound, Refused, pairing
+from coordinator.engine.collecting import Privately
 from coordinator.journal.port import Entry
 from coordinator.runs import records
 from glassfleet.data.domain import Domain, Variable
@@ -238,13 +239,14 @@ def test_one_who_answers_noise_while_another_group_loses_members_stops_nothing()
         patch("tests.support.private_bench.OFFER", offer),
     ):
         stage = PrivateStage(MANY[:24], scheme="fmt", parameters={}, policy={"deadline": 10, "max_restarts": 9})
-        while stage.request.task.kind != "support":
+        while (asked := stage.request) is not None and asked.task.kind != "support":
             stage.answer(*MANY[:24])
-        size = stage.engine.collecting(stage.state).layout(stage.request.task).size
-        server, parameters = stage.engine.server(stage.state)
+        assert asked is not None
+        collecting, (server, parameters) = stage.engine.collecting(stage.state), stage.engine.server(stage.state)
+        assert isinstance(collecting, Privately)
         first, second = (edition.members for edition in stage.state.editions)
-        rows = np.zeros(size, dtype=np.uint64)
-        rows[0] = server.max_rows(parameters) + 5  # more than the sums are good for
+        rows = np.zeros(collecting.layout(asked.task).size, dtype=np.uint64)
+        rows[0] = cast("Any", server).max_rows(parameters) + 5  # more than the sums are good for
         stage.answer(second[0], noise=rows)
         stage.answer(*second[1:], *first[3:])
         while not stage.state.is_ended:
