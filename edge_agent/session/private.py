@@ -164,9 +164,11 @@ class PrivateRuns:
         ledger, met = self._ledger(), self._met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
-        joined = self._without_unheard(ledger, run).join(
-            terms, rows, self._limits, training=self._hashes(run, snapshot).size
-        )
+        former = self._unheard(ledger, run)
+        left = ledger if former is None else ledger.close(former.nonce)
+        joined = left.join(terms, rows, self._limits, training=self._hashes(run, snapshot).size)
+        if former is not None:  # not before: a request that is refused takes nothing from the open run
+            self._drop_key(former.run)
         if joined != ledger:
             self._save_ledger(joined)
         floor = max(self._limits.floor, joined.least_founders(rows))
@@ -271,18 +273,13 @@ class PrivateRuns:
         if len(left.answered) < len(ledger.answered):
             self._save_ledger(left)
 
-    def _without_unheard(self, ledger: Ledger, run: str) -> Ledger:
-        """Return the ledger without an open run of which nothing came on this connection: it ended meanwhile.
+    def _unheard(self, ledger: Ledger, run: str) -> Terms | None:
+        """Return the terms of an open run of which nothing came on this connection: it ended meanwhile.
 
         Its request is retained as long as it is open. Should it be open all the same, this vehicle is lost to it.
         """
         was_open = ledger.open
-        if was_open is None or was_open.run in self._heard | {run}:
-            return ledger
-        with explained("delete", path := self._path(was_open.run, "key")):
-            path.unlink(missing_ok=True)
-        self._pairs.pop(was_open.run, None)
-        return ledger.close(was_open.nonce)
+        return None if was_open is None or was_open.run in self._heard | {run} else was_open
 
     def _accept(self, run: str, groups: Sequence[PrivateGroup], task: Task, snapshot: Snapshot) -> Asked:
         from glassfleet.private.answering import accept  # noqa: PLC0415 - it needs the cryptography
@@ -372,6 +369,11 @@ class PrivateRuns:
         with replacing(self._path(run, "key")) as file:
             file.write(key.to_bytes())
         return key
+
+    def _drop_key(self, run: str) -> None:
+        with explained("delete", path := self._path(run, "key")):
+            path.unlink(missing_ok=True)
+        self._pairs.pop(run, None)
 
     def _key(self, run: str) -> RunKey:
         """Read the key that was announced; raises PrivacyError ``damaged``."""

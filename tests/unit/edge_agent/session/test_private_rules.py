@@ -327,6 +327,19 @@ def test_a_vehicle_that_missed_the_end_of_a_run_takes_part_in_the_next(victim: V
     assert not (victim.folder / "runs" / "r1" / "key").exists()
 
 
+def test_a_request_that_is_refused_takes_nothing_from_the_open_run(victim: Victim) -> None:
+    """A broker that was killed publishes an older state again: the keys request of a run that ended comes first."""
+    former = terms_of()
+    victim.announce(former)
+    victim.end("r1")
+    terms = terms_of(run="r2", nonce="n2")
+    founders = victim.founders(terms, victim.announce(terms))
+    victim.private.disconnected()
+    with refused("run-over"):
+        victim.announce(former)
+    assert victim.answer(terms, victim.request(terms, founders, first_task(terms)))
+
+
 def test_the_end_of_a_run_whose_chain_was_never_written_lets_the_next_begin(victim: Victim) -> None:
     terms = terms_of()
     victim.announce(terms)
