@@ -237,6 +237,23 @@ def test_group_is_founded_again_without_a_vehicle_that_most_of_it_refuse(accept:
     stage.check_end()
 
 
+def test_group_is_founded_again_where_limits_are_given_and_statistics_are_asked_first() -> None:
+    found = paired()
+    found.finish(*AGENTS)
+    assert found.state.domain is not None
+    stage = paired(domain=found.state.domain.to_document())
+    assert stage.phase == "learning"
+    refuse(stage, "v12", *AGENTS)
+    stage.restart()
+    left = tuple(agent for agent in AGENTS if agent != "v12")
+    assert stage.state.cohort == left
+    stage.finish(*left)
+    assert stage.phase == "finished"
+    assert stage.state.cohort == left
+    assert not any(stage.vehicles[agent].refused for agent in left)
+    stage.check_end()
+
+
 def test_second_vehicle_that_most_refuse_is_left_out_in_turn() -> None:
     stage = paired()
     refuse(stage, "v03", *AGENTS)
