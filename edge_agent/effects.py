@@ -233,7 +233,7 @@ class Effects:
             payload = self._answerer.pack(envelope, lambda: self._publisher.limit)
         except PrivacyError as fault:  # its details stay here
             self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
-            self._tell(ComputeFailed(run, digest, fault.code))
+            self._tell(ComputeFailed(run, digest, fault.reason))
             return
         except TaskError as fault:
             if is_private:

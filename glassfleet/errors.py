@@ -20,16 +20,25 @@ class PrivacyError(ValueError):
         One of :data:`REFUSALS`; it may travel. It says nothing about anybody's rows.
     detail : str
         For the log of who raises it; it does not travel.
+    reason : str
+        What travels: the code, and after a colon the member that is to blame if there is one.
+
+    Parameters
+    ----------
+    code, detail : str
+    member : str
+        Who is to blame, as far as it is a single member of the group.
     """
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, member: str = "") -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+        self.reason = f"{code}: {member}" if member else code
 
 
 REFUSALS = {
-    "bad-member": "an announcement of the group cannot be used: a key or an id twice, or a weak key",
+    "bad-member": "an announcement of the group is not good: its certificate, its seal, its key, or one id twice",
     "budget-spent": "the run's privacy budget (epsilon) is spent: another answer would tell more than was agreed",
     "company-too-small": "the run lets fewer vehicles leave together than this vehicle asks for",
     "damaged": "this vehicle's key or its record of the run, or of earlier runs, is lost or damaged",

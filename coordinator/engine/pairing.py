@@ -1,19 +1,22 @@
 """Pairing, the first round of a private run: who takes part, and each founder's key.
 
 Who has announced itself by the deadline is a founder. The founders are cut into groups, and told each other's
-announcements as they came, each under its vehicle's own seal.
+announcements as they came, each under its vehicle's own seal. A group most of whose members refuse an announcement is
+founded again without it, before it has told anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from coordinator.engine.state import Former, Level, Stored
 from glassfleet.errors import ContributionError
 from glassfleet.private.between import Held, apart
-from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, drawn_order, missing
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, drawn_order, missing
 from glassfleet.private.masks import usable_key
 from glassfleet.scheme import Contribution, Task
 
@@ -23,6 +26,12 @@ SCHEME, KIND = "private", "keys"
 KEY, FLOOR, FORMER, SEALED = "key", "floor", "former", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
 
+BLAMES = "bad-member: "
+"""What the reason of a refusal begins with that names a member: a vehicle meets no group with its announcement in it,
+and so has answered in none."""
+
+BLAMED = f"{BLAMES}most of its group refuse its announcement"
+"""Why such a member is left out."""
 
 _MOST_BYTES = 1 << 17
 """Most bytes of an announcement: each is sent to all founders of its group."""
@@ -121,28 +130,83 @@ def founders(
         Earlier runs.
     """
     found = [_announcement(_of(answers[member]), member, frozen[member][1]) for member in members]
-    found.sort(key=lambda each: (each.floor, each.agent))
     held = {member: _held(member, _values(answers[member]), former) for member in members}
+    rosters, left_out, awaited = _agreed(terms, found, held, partial(cut_groups, terms))
+    found = [each for each in found if each.agent not in left_out]
+    lacking = missing(terms, found)
+    editions = () if lacking else tuple(roster.first() for roster in rosters)
+    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in found}
+    return Paired(
+        editions, sealed, lacking, left_out, {each.agent: held[each.agent] for each in found}, awaited - set(members)
+    )
+
+
+def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tuple[Edition | None, dict[str, str]]:
+    """Return the first edition of a group that begins anew with some of its founders, and why others are left out.
+
+    None: too few are left. No sum over the former roster was opened, so nobody needs company.
+
+    Parameters
+    ----------
+    roster : Roster
+        In which none of `founders` has answered: they would answer in no other.
+    founders : collection of str
+    held : Held
+        Sets of earlier runs.
+    """
+
+    def cut(found: Iterable[Announcement]) -> tuple[Roster, ...]:
+        return (Roster(roster.terms, roster.group, tuple(sorted(found, key=lambda each: each.agent))),)
+
+    found = [roster.by_id[agent] for agent in founders]
+    [smaller], left_out, _ = _agreed(roster.terms, found, held, cut)
+    return None if missing(roster.terms, smaller.founders) else smaller.first(), left_out
+
+
+def blamed(editions: Iterable[Edition], refusals: Mapping[str, str]) -> dict[int, str]:
+    """Return, by group that has not shrunk, the member that more than half of its members refuse to be added up with.
+
+    Fewer are not believed: they may lie, and cost the group none but themselves.
+
+    Parameters
+    ----------
+    editions : iterable of Edition
+    refusals : mapping of str to str
+        Reasons, by agent.
+    """
+    found = {}
+    for edition in editions:
+        named = Counter(refusals[agent].removeprefix(BLAMES) for agent in edition.members if agent in refusals)
+        whom, votes = max(named.items(), key=lambda item: item[1], default=("", 0))
+        if edition.number == 0 and whom in edition.members and 2 * votes > len(edition.members):
+            found[edition.group] = whom
+    return found
+
+
+def _agreed(
+    terms: Terms,
+    found: Collection[Announcement],
+    held: Held,
+    cut: Callable[[Iterable[Announcement]], tuple[Roster, ...]],
+) -> tuple[tuple[Roster, ...], dict[str, str], frozenset[str]]:
+    """Return rosters in which all members would answer, why others are left out, and whom earlier runs had."""
+    found = sorted(found, key=lambda each: (each.floor, each.agent))
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
         while found and found[-1].floor > max(len(found), terms.floor):
             out = found.pop()
             left_out[out.agent] = f"asks for {out.floor} vehicles"
-        rosters = cut_groups(terms, found)
+        rosters = cut(found)
         few: dict[str, str] = {}
         for roster in rosters:
             parted = apart(roster.by_id, held, terms.company, drawn_order(roster.digest, roster.by_id))
             few |= parted.reasons
-            awaited |= parted.missing - set(members)
+            awaited |= parted.missing
         if not few:
-            break
+            return rosters, left_out, awaited
         left_out |= few
         found = [each for each in found if each.agent not in few]
-    lacking = missing(terms, found)
-    editions = () if lacking else tuple(roster.first() for roster in rosters)
-    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in found}
-    return Paired(editions, sealed, lacking, left_out, {each.agent: held[each.agent] for each in found}, awaited)
 
 
 def _held(agent: str, values: Mapping[str, Any], former: Sequence[Former]) -> tuple[frozenset[str], ...]:

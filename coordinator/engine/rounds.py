@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -82,14 +82,19 @@ def settle(draft: Draft) -> None:
         quorum = asking.quorum(state, current)
         has_target = policy.target is not None and current.kind == "statistics" and not state.is_fixed
         is_due = draft.at >= current.closes_at + policy.grace
-        if has_target and accepted >= max(policy.target or 0, quorum):
+        is_complete = is_due or not waiting
+        refusals = _blaming(state, current)
+        # Those who have answered cannot be in a group that is founded again: it waits until all have said something.
+        if is_complete and (blamed := pairing.blamed(state.editions, refusals)):
+            _pair_again(draft, current, blamed, refusals)
+        elif has_target and accepted >= max(policy.target or 0, quorum):
             _close(draft, missed=())
         elif is_due and accepted >= quorum and _is_worth_waiting(draft, current):
             _extend(draft, current)
             return
         elif accepted >= quorum and (is_due or (not waiting and not _is_waiting_for_former(draft, current))):
             _close(draft, missed=draft.awaited())
-        elif state.is_fixed and accepted + waiting < quorum:
+        elif state.is_fixed and accepted + waiting < quorum and (is_complete or not refusals):
             _fail_round(draft, f"{accepted + waiting} members are left of the {quorum} that must answer")
         elif not accepted and _all_refused(draft, current):
             _fail_round(draft, f"each of the {len(current.dropped)} asked has refused")
@@ -101,6 +106,54 @@ def settle(draft: Draft) -> None:
         else:
             asked = len(current.asked)
             _fail_round(draft, f"{accepted} of {asked} asked had answered at the deadline, {quorum} must")
+
+
+def _blaming(state: RunState, current: Round) -> dict[str, str]:
+    """Return who refuses to meet its group because of a member, and why; nobody once a group has told something."""
+    is_first = state.phase == "domain" or (state.phase == "learning" and state.spec.domain is not None)
+    if not current.dropped or not state.editions or not is_first or len(state.levels) > 1:
+        return {}
+    reasons = {agent: why.removeprefix(REFUSED) for agent, why in current.dropped.items() if why.startswith(REFUSED)}
+    return {agent: why for agent, why in reasons.items() if why.startswith(pairing.BLAMES)}
+
+
+def _pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals: Collection[str]) -> None:
+    """Found groups again without a member that most of them refuse, of those who refuse it; ask the question again.
+
+    Whoever has answered has met the former founders, and answers in no other group. Other groups are as they were.
+    """
+    state, before = draft.state, draft.collecting(draft.state)
+    assert isinstance(before, Privately)
+    reasons = {**current.dropped, **dict.fromkeys(draft.awaited(), "deadline")}
+    answered = set(draft.record(draft.awaited()))
+    editions, out, forgotten = [], dict[str, str](), set[tuple[str, ...]]()
+    for edition in state.editions:
+        whom = blamed.get(edition.group)
+        if whom is None:
+            editions.append(edition)
+            continue
+        founders = [agent for agent in edition.members if agent in refusals and agent != whom]
+        others = set(edition.members) - set(founders)
+        again, left_out = pairing.founded_again(edition.roster, founders, state.held)
+        out |= {agent: reasons.get(agent, f"its group was founded again without {whom}") for agent in others}
+        out |= {**left_out, whom: pairing.BLAMED}
+        if again is None:
+            why = "too-few-for-privacy: the group is too small to go on"
+            out |= {agent: why for agent in founders if agent not in left_out}
+        else:
+            editions.append(again)
+        if answered.isdisjoint(edition.members):
+            forgotten.add(edition.members)  # nobody holds later runs to it
+    new = (each.members for each in editions if each not in state.editions)
+    summed = (*(members for members in state.summed if members not in forgotten), *new)
+    draft.update(editions=tuple(editions), summed=summed)
+    if not editions:
+        draft.move("too-few-for-privacy", f"{len(out)} were lost" + asking.why_not({**state.lost, **out}))
+        return
+    after = draft.collecting(draft.state)
+    assert isinstance(after, Privately)
+    draft.update(store=carried(before, after, [level.task for level in state.levels], state.store))
+    _ask_again(draft, out)
 
 
 def _is_worth_waiting(draft: Draft, current: Round) -> bool:
@@ -418,12 +471,16 @@ def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropp
 
 def _ask_those_left(draft: Draft, lost: Mapping[str, str], end: tuple[str, str] | None = None) -> None:
     """Take members out, and those who must go with them; ask the others the open question again. `_go_on_without`'s."""
+    out = _shrink(draft, lost, draft.state.levels[-1:], end)
+    if not draft.state.is_ended:
+        _ask_again(draft, out, end)
+
+
+def _ask_again(draft: Draft, out: Mapping[str, str], end: tuple[str, str] | None = None) -> None:
+    """Ask the open question of the groups as they are now, unless too few are left. `end` as for `_go_on_without`."""
     state = draft.state
-    out = _shrink(draft, lost, state.levels[-1:], end)
-    if draft.state.is_ended:
-        return
     counted_before = {agent for level in state.levels for agent in level.members}
-    left = draft.state.waited_for
+    left = state.waited_for
     draft.update(
         cohort=tuple(sorted({*counted_before, *left})), lost={**state.lost, **out}, restarts=state.restarts + 1
     )

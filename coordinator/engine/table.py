@@ -69,7 +69,7 @@ TABLE = Table(
     Transition("recruiting", "rows-limited", "recruiting", "the same, but one of five agents or more claims over five times the median's rows: all are asked again, with that limit", _OPEN),
     Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),
     Transition("learning", "counted", "learning", "the round closed; nobody was lost that changes an earlier level", _OPEN),
-    Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently, or the run is private and elastic: the open question is asked again", "Restarted, " + _OPEN),
+    Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently, or the run is private and elastic, or a group is founded again: the open question is asked again", "Restarted, " + _OPEN),
     Transition("learning", "model-done", "scoring", "the scheme returned its model; private run", _OPEN, _private),
     Transition("learning", "model-done", "finished", "the scheme returned its model", _PUBLISH),
     *(

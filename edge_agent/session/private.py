@@ -309,8 +309,10 @@ class PrivateRuns:
         """Read the founders' announcements; their seals are verified once, when the vehicle first meets them."""
         founders, asked = [], _keys_task(terms).digest
         for message in group.founders:
+            member = ""
             try:
                 envelope = Envelope.from_bytes(message, fleet=self._topics.fleet)
+                member = envelope.agent
                 body = envelope.body
                 if not isinstance(body, ContributionBody) or envelope.run != run:
                     raise WireError("malformed", "no announcement for this run")  # noqa: TRY301 - one way for all faults
@@ -321,7 +323,7 @@ class PrivateRuns:
                 values = Contribution.from_value(body.contribution).values
                 founders.append(Announcement(envelope.agent, values["key"], body.data_digest, values["floor"]))
             except (WireError, ContributionError, ValueError, KeyError) as fault:
-                raise PrivacyError("bad-member", str(fault)) from fault
+                raise PrivacyError("bad-member", str(fault), member) from fault
         return Roster(terms, group.group, tuple(founders))
 
     def _open(self, verifier: Verifier, run: str, agent: str, message: bytes) -> None:

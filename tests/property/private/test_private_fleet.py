@@ -344,8 +344,32 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
         agent._effects._answerer._private._verifier = simulation.ca.verifier()  # as the agent's program gives it
     simulation.start_run(spec())
     document = simulation.run_until_ended("r1", within=100)
-    assert document["outcome"] == "failed"
-    assert "refused: bad-member" in document["reason"]
+    assert document["outcome"] == "failed", "each time that the group is founded again another key is swapped"
+    assert "bad-member: most of its group refuse its announcement (v00, v01, v02 and 5 more)" in document["reason"]
+
+
+@pytest.mark.parametrize("unaware", [0, 4])
+def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(tmp_path: Path, unaware: int) -> None:
+    """Its announcement arrived in time; when the others are told of it, most of them know that it was revoked."""
+    ca = TestCa()
+    simulation = fleet(tmp_path, ca=ca)
+    revoked = ca.crl(simulation._issued["v12"])
+    for name, agent in simulation.agents.items():
+        verifier = agent._effects._answerer._private._verifier = ca.verifier()
+        if name not in NAMES[:unaware]:
+            verifier.update_crl(revoked)
+    simulation.start_run(spec())
+    document = check(simulation)
+    assert document["outcome"] == "finished"
+    assert document["cohort"] == [name for name in NAMES[unaware:] if name != "v12"]
+    assert document["restarts"] == 1
+    assert reasons(document)["v12"] == "bad-member: most of its group refuse its announcement"
+    for agent in simulation.agents.values():  # it has another certificate
+        agent._effects._answerer._private._verifier = ca.verifier()
+    simulation.start_run(spec("r2"))
+    document = check(simulation, "r2")
+    assert document["outcome"] == "finished"
+    assert not any("refused" in reason for reason in reasons(document).values()), reasons(document)
 
 
 def _with_other_key(message: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from console.main import run
 from console.model.export import _audit_of
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
+from coordinator.runs.defaults import default_engine
 from coordinator.runs.records import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
 from glassfleet.audit.saved import place_of
 from schemas import codec
 from schemas.errors import UsageError
+from schemas.topics import DEFAULT_FLEET
 from tests.support.private_bench import PrivateStage, rows_of
 from tests.support.simulation import Simulation
 
@@ -56,12 +59,10 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state folder whose journal holds a private run of fourteen vehicles, one of them lost late, and the rows."""
-    folder = tmp_path_factory.mktemp("private")
+def private_run(folder: Path, fleet: str, **spec: Any) -> Path:
+    """Leave in `folder` the journal of a private run of fourteen vehicles, one of them lost late, and the rows."""
     agents = [f"v{number:02d}" for number in range(14)]
-    stage = PrivateStage(agents)
+    stage = PrivateStage(agents, replace(default_engine(), fleet=fleet), **spec)
     stage.finish(*agents, leaves={"v03": 6})
     assert (stage.phase, len(stage.state.cohort)) == ("finished", 11)
     events = [from_value(codec.decode(body)) for body in stage.journal]
@@ -74,6 +75,11 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines = [",".join(map(repr, [*row, y])) for row, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)]
         (folder / "data" / f"{agent}.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return private_run(tmp_path_factory.mktemp("private"), DEFAULT_FLEET)
 
 
 def audit(there: Path, *more: str) -> int:
@@ -116,6 +122,17 @@ def test_audit_of_a_private_run_attacks_sums_of_groups_and_of_who_left(
     by_seen = {line["seen"]: line["rows"] for line in found["lines"]}
     assert by_seen == {"each group": 14 * 12, "who left": 3 * 12, "all that was opened": 14 * 12}
     assert found["models"][0]["rows"] == 11 * 12
+
+
+def test_audit_of_a_private_run_of_a_fleet_with_another_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name is in the terms that the vehicles were told: under another one no answer is of this run."""
+    folder = private_run(tmp_path, "trucks", parameters={"max_depth": 1, "n_sets": 2})
+    found = report(folder, capsys, "r1", "--fleet", "trucks")
+    assert (found["vehicles"], found["models"][0]["rows"]) == (14, 11 * 12)
+    assert audit(folder, "r1", "--data", str(folder / "data")) != 0
+    assert "the run is another fleet's" in capsys.readouterr().err
 
 
 def test_audit_of_a_private_run_refuses_rows_that_do_not_add_up_to_what_was_opened(

@@ -208,6 +208,123 @@ def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_t
     stage.check_end()
 
 
+def refuse(stage: PrivateStage, whom: str, *agents: str) -> None:
+    """Let vehicles say that they meet no group with `whom` in it."""
+    request = stage.request
+    assert request is not None
+    for agent in agents:
+        stage.send(Refused(stage.at, agent, request.task_digest, f"bad-member: {whom}"))
+
+
+@pytest.mark.parametrize("accept", [0, 3])
+def test_group_is_founded_again_without_a_vehicle_that_most_of_it_refuse(accept: int) -> None:
+    stage = paired()
+    stage.answer(*AGENTS[:accept])
+    refuse(stage, "v12", *AGENTS[accept:])
+    assert stage.phase == "domain"
+    stage.restart()
+    [edition] = stage.state.editions
+    left = [agent for agent in AGENTS[accept:] if agent != "v12"]
+    assert edition.number == 0
+    assert edition.members == tuple(each.agent for each in edition.roster.founders) == tuple(left)
+    assert stage.state.summed == ((tuple(AGENTS), tuple(left)) if accept else (tuple(left),))
+    assert stage.state.lost["v12"] == "bad-member: most of its group refuse its announcement"
+    assert set(stage.state.lost) == {"v12", *AGENTS[:accept]}
+    stage.finish(*left)
+    assert stage.phase == "finished"
+    assert stage.state.cohort == tuple(left)
+    assert not any(stage.vehicles[agent].refused for agent in left)
+    stage.check_end()
+
+
+def test_group_is_founded_again_where_limits_are_given_and_statistics_are_asked_first() -> None:
+    found = paired()
+    found.finish(*AGENTS)
+    assert found.state.domain is not None
+    stage = paired(domain=found.state.domain.to_document())
+    assert stage.phase == "learning"
+    refuse(stage, "v12", *AGENTS)
+    stage.restart()
+    left = tuple(agent for agent in AGENTS if agent != "v12")
+    assert stage.state.cohort == left
+    stage.finish(*left)
+    assert stage.phase == "finished"
+    assert stage.state.cohort == left
+    assert not any(stage.vehicles[agent].refused for agent in left)
+    stage.check_end()
+
+
+def test_second_vehicle_that_most_refuse_is_left_out_in_turn() -> None:
+    stage = paired()
+    refuse(stage, "v03", *AGENTS)
+    refuse(stage, "v12", *stage.state.cohort)
+    stage.finish(*AGENTS)
+    assert stage.phase == "finished"
+    assert set(stage.state.lost) == {"v03", "v12"}
+    stage.check_end()
+
+
+@pytest.mark.parametrize("liars", [1, 7])
+def test_vehicles_that_blame_another_and_are_no_majority_are_lost_themselves(liars: int) -> None:
+    stage = paired(policy={"deadline": 10, "min_agents": 8})
+    refuse(stage, "v12", *AGENTS[:liars])
+    stage.answer(*AGENTS[liars:])
+    if liars == 1:
+        stage.finish(*AGENTS[liars:])
+        assert stage.phase == "finished"
+        assert "v12" in stage.state.cohort or stage.state.lost["v12"].startswith("company")
+    else:
+        assert stage.reason.startswith("too-few-for-privacy")
+    assert stage.state.lost.get("v00", "refused: bad-member: v12") == "refused: bad-member: v12"
+    stage.check_end()
+
+
+def test_group_that_has_told_a_sum_is_not_founded_again() -> None:
+    stage = paired(rounds=2)
+    refuse(stage, "v12", *AGENTS[:8])
+    stage.finish(*AGENTS[8:])
+    assert stage.state.phase == "failed"
+    assert "refused: bad-member: v12" in stage.reason
+    stage.check_end()
+
+
+def test_who_has_not_said_is_waited_for_before_a_group_is_founded_again() -> None:
+    stage = paired()
+    refuse(stage, "v12", *AGENTS[:12])
+    assert len(stage.state.rounds) == 1
+    stage.wait()
+    assert len(stage.state.rounds) == 2
+    assert {agent: stage.state.lost[agent] for agent in AGENTS[13:]} == dict.fromkeys(AGENTS[13:], "deadline")
+    stage.finish(*AGENTS[:12])
+    assert stage.state.cohort == tuple(AGENTS[:12])
+    stage.check_end()
+
+
+def test_other_groups_keep_their_answers_when_one_is_founded_again() -> None:
+    agents = [f"v{number:02d}" for number in range(64)]
+    stage = PrivateStage(agents, **QUICK)
+    stage.answer(*agents)
+    hurt, other = stage.state.editions
+    stage.answer(*other.members)
+    whom = hurt.members[3]
+    refuse(stage, whom, *hurt.members)
+    assert set(stage.state.accepted) == set(other.members)
+    assert stage.state.editions[1] == other
+    stage.finish(*agents)
+    assert stage.phase == "finished"
+    assert set(agents) - set(stage.state.cohort) == {whom}
+    stage.check_end()
+
+
+def test_fleet_ends_by_name_when_each_new_group_is_refused() -> None:
+    stage = paired(10)
+    for whom in AGENTS[:3]:
+        refuse(stage, whom, *stage.state.waited_for)
+    assert stage.reason.startswith("too-few-for-privacy")
+    assert "bad-member: most of its group refuse its announcement (v00, v01, v02)" in stage.reason
+    stage.check_end()
+
+
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
     stage = paired(rounds=rounds)

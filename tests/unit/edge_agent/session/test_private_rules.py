@@ -298,6 +298,20 @@ def test_an_announcement_for_another_run_of_the_same_name_is_no_announcement(vic
     assert victim.answer(terms, victim.request(terms, founders, first_task(terms)))
 
 
+def test_refusal_names_the_member_and_nothing_else_and_another_group_is_met_afterwards(victim: Victim) -> None:
+    terms = terms_of()
+    founders = victim.founders(terms, victim.announce(terms))
+    bad = Envelope.from_bytes(founders[-1], fleet=terms.fleet).agent
+    stale = victim.founders(terms_of(nonce="n0"), victim.announce(terms))
+    with pytest.raises(PrivacyError) as caught:
+        victim.answer(terms, victim.request(terms, [*founders[:-1], stale[-1]], first_task(terms)))
+    assert caught.value.reason == f"bad-member: {bad}"
+    victim.restart()
+    assert victim.answer(terms, victim.request(terms, founders[:-1], first_task(terms)))
+    with refused("other-roster"):
+        victim.answer(terms, victim.request(terms, founders, first_task(terms)))
+
+
 def test_keys_of_pairs_are_those_of_the_roster_that_is_answered(victim: Victim) -> None:
     """A first roster that came to nothing leaves nothing behind."""
     terms = terms_of()
