@@ -222,17 +222,19 @@ class Agent:
     # Called by the loop
 
     def connected(self) -> None:
-        """Announce ourselves: a connection stands."""
-        self._online = True
+        """Announce ourselves: a connection stands, or has another identity now."""
+        was_online, self._online = self._online, True
+        self._private.connected()
         self.log.info("connected")
         self._birth()
         self._step(Tick(self._clock()))
         self._step(Connected())
+        if was_online:  # the broker may have denied the former identity what it sent to others
+            self.resubscribe()
 
     def disconnected(self, why: str) -> None:
         """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
-        self._private.disconnected()
         self.log.info("disconnected", reason=why)
         self._step(Disconnected())
 
@@ -273,7 +275,7 @@ class Agent:
         self.transport.start(handlers or Handlers(self.handle, self.connected, self.disconnected))
 
     def resubscribe(self) -> None:
-        """Ask for all retained messages again, after messages had to be dropped here."""
+        """Ask for all retained messages again, after messages were lost that no new connection brings."""
         for pattern in self._subscriptions():
             self.transport.subscribe(pattern)
 

@@ -106,8 +106,8 @@ class PrivateRuns:
         """Whether the other vehicles' keys are verified."""
         return self._verifier is not None
 
-    def disconnected(self) -> None:
-        """Take note that the connection was lost: with the next one the requests of all open runs come again."""
+    def connected(self) -> None:
+        """Take note that a connection stands: the requests of all open runs come again."""
         self._heard.clear()
 
     def heard(self, run: str) -> None:

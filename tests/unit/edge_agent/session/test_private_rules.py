@@ -348,7 +348,7 @@ def test_a_request_that_is_refused_takes_nothing_from_the_open_run(victim: Victi
     victim.end("r1")
     terms = terms_of(run="r2", nonce="n2")
     founders = victim.founders(terms, victim.announce(terms))
-    victim.private.disconnected()
+    victim.private.connected()
     with refused("run-over"):
         victim.announce(former)
     assert victim.answer(terms, victim.request(terms, founders, first_task(terms)))
@@ -441,3 +441,20 @@ def test_what_fails_inside_an_answer_tells_nothing_and_ends_the_run_here(
         bench.run(3)
     assert [each.reason for each in bench.coordinator.refusals] == ["cannot-answer", "run-left"]
     assert agent.counts["answers"] == 1
+
+
+def test_a_vehicle_that_is_let_in_again_on_its_standing_connection_takes_part_in_the_next_run(tmp_path: Path) -> None:
+    """A broker sends nothing to who is revoked, yet may keep the connection: the end of a run is missed that way."""
+    bench = Bench(tmp_path)
+    agent = bench.agent("v00", Source(dataset(), dataset(5)))
+    bench.run()
+    bench.coordinator.ask(keys_task(terms_of()))
+    bench.run()
+    agent.transport.unsubscribe(Topics("fleet").request("+"))
+    bench.coordinator.clear()
+    bench.coordinator.ask(keys_task(after := terms_of("r2", "n2")), run="r2")
+    bench.run()
+    agent.connected()  # as after each renewal of its certificate
+    bench.run()
+    assert not bench.coordinator.refusals
+    assert bench.coordinator.answers[-1].task_digest == keys_task(after).digest
