@@ -97,7 +97,7 @@ def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: Wo
     eventually(lambda: has_ended(there.api, "closed"), seconds=90)
     run = there.api.get("/api/runs/closed").json()
     assert run["outcome"] == "finished", run["reason"]
-    assert run["spec"]["private"] == {"floor": 8, "company": 3, "patience": 1}
+    assert run["spec"]["private"] == {"floor": 8, "company": 3, "support": 3, "patience": 1}
     page.reload()
     expect(page.locator("main")).to_contain_text(protection(run["private"]))
     page.goto(f"{there.base}/models/closed/1")
