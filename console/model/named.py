@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import BrokerOptions, broker_options, json_file, security_options
-from schemas.errors import DocumentError, UsageError, VerificationError
+from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -62,33 +61,13 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
     DocumentError, VerificationError
         It is none of these, or was changed.
     """
-    from glassfleet import catalogue  # numpy comes with it
-    from glassfleet.export.fml import from_fml
-    from schemas.documents import document_digest
-    from schemas.record import ModelRecord
+    from glassfleet.export import read_model  # numpy comes with it
 
     try:
         data = path.read_bytes()
     except OSError as fault:
         raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
-    if data.lstrip()[:1] == b"<":
-        try:
-            return None, from_fml(data.decode("utf-8"))
-        except UnicodeDecodeError as fault:
-            raise DocumentError(f"{path} is not UTF-8: {fault}") from fault
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError):
-        whole = None
-    if not isinstance(whole, dict) or "cohort" in whole or not ({"document", "model"} & set(whole)):
-        record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
-        return record, catalogue.load(record.scheme).from_document(record.document)
-    document = whole.get("document", whole)
-    if not isinstance(document, dict):
-        raise DocumentError(f"{path}: `document` is not a JSON object")
-    if "digest" in whole and document_digest(document) != whole["digest"]:
-        raise VerificationError(f"{path}: the document is not that of its digest; it was changed")
-    return None, catalogue.load(str(document.get("scheme"))).from_document(document)
+    return read_model(data, str(path))
 
 
 def spoken(learned: Model, words: Path | None) -> Model:

@@ -6,9 +6,12 @@ the scheme's parameters by their own names; those that it does not take have the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +22,45 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet import catalogue
+from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.explain import (
+    Counterfactual,
+    Goal,
+    ModelSummary,
+    RowExplanation,
+    as_row,
+    counterfactual,
+    explain_row,
+    summary,
+)
+from glassfleet.export import export, read_model, to_c, to_fml
+from glassfleet.export.figures import main_picture, picture
 from glassfleet.local import Outcome, central, federated
-from glassfleet.rules import Explanation, Rule
+from glassfleet.rules import Rule
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
+
+if TYPE_CHECKING:
+    from sklearn.inspection import PartialDependenceDisplay
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
 
 MIN_ROWS = 3
 """Limits that parties find together rest on no count of fewer rows, unless the estimator has a ``min_rows``."""
+
+
+class Picture(str):
+    """A drawing as SVG text; a notebook shows it."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -51,6 +79,8 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (n_features_in_,)
         Only when `X` has column names that are text.
+    target_name_ : str
+        The name of `y` (a series, or a frame of one column), else ``"y"``.
     domain_ : Domain
         The limits used.
     model_ : glassfleet.scheme.Model
@@ -60,7 +90,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     complexity_ : dict of str to float
         Size measures by name.
     outcome_ : glassfleet.local.Outcome
-        Rounds, bytes and nullified statistics of the run.
+        Rounds, bytes and nullified statistics of the run. Not after :meth:`load`.
     """
 
     _scheme_name = ""
@@ -74,7 +104,8 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         Parameters
         ----------
         X : array-like of shape (n, F)
-            Finite numbers, in their own units; a data frame's column names are kept.
+            Finite numbers, in their own units. A data frame's column names are kept, and its columns of text are
+            categories, where the scheme takes them.
         y : array-like of shape (n,)
             Finite numbers, or class labels for a classifier.
 
@@ -84,6 +115,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             The data or a parameter cannot be used.
         """
         parameters = self._parameters()
+        self.target_name_ = _name_of(y)
         data = self._dataset(X, y, reset=True)
         domain = self.domain or self._own_domain(data)
         try:
@@ -111,6 +143,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if not parties:
             raise ValueError("parties is empty; at least one (X, y) is needed")
         parameters = self._parameters()
+        self.target_name_ = _name_of(parties[0][1])
         parts = self._datasets(parties)
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
         try:
@@ -120,12 +153,178 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             raise ValueError(str(fault)) from fault
         return self._keep(domain, outcome, parts)
 
-    def explain(self, x: Any) -> Explanation:
-        """Say why the model predicts what it does for one row `x`, shape (F,)."""
+    def show_rules(self, top: int | None = None) -> None:
+        """Print the rules, the most used first; only the first `top` of them, where it is given."""
+        print(self.summary(top))  # noqa: T201  to show is what it is for
+
+    def summary(self, top: int | None = None) -> ModelSummary:
+        """Tell the model as a whole: its size, rules (at most `top`), and how it uses the inputs."""
         check_is_fitted(self)
-        rows = validate_data(self, np.asarray(x, dtype=np.float64).reshape(1, -1), reset=False, skip_check_array=True)
-        explanation: Explanation = self.model_.explain(rows[0])
-        return explanation
+        return summary(self.model_, top=top)
+
+    def explain(self, x: Any) -> RowExplanation:
+        """Say why the model predicts what it does for one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (F,), mapping of column to value, or a series or one-row frame of pandas
+
+        Raises
+        ------
+        ValueError
+            It is not one row, or lacks an input.
+        """
+        row = self._row(x)
+        return explain_row(self.model_, row)
+
+    def counterfactual(self, x: Any, goal: str | None = None) -> Counterfactual:
+        """Find the smallest change of a row that gives another outcome.
+
+        Parameters
+        ----------
+        x : one row, as for :meth:`explain`
+        goal : str or None
+            A class; ``">3.5"`` or ``"<3.5"``; ``"+0.5"`` or ``"-10%"`` (of the target's range); ``"+-0.5"``, either
+            way. None: another class, or a tenth of the range either way.
+
+        Raises
+        ------
+        ValueError
+            It is not one row, or the goal is none of these.
+        """
+        row = self._row(x)
+        try:
+            sought = None if goal is None else Goal.parse(str(goal), self.domain_)
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+        return counterfactual(self.model_, row, sought)
+
+    def plot_tree(self) -> Picture:
+        """Draw the tree, or the rules where they are a list.
+
+        Raises
+        ------
+        ValueError
+            The model is a network.
+        """
+        check_is_fitted(self)
+        return self._picture(main_picture(self.model_) or "tree")
+
+    def plot_explanation(self, x: Any) -> Picture:
+        """Draw how the inputs' shares of one row add up to its forecast.
+
+        Parameters
+        ----------
+        x : one row, as for :meth:`explain`
+
+        Raises
+        ------
+        ValueError
+            It is not one row, or its forecast has no shares.
+        """
+        return self._picture("shares", self._row(x))
+
+    def plot_effect(self, X: Any, feature: str | int) -> PartialDependenceDisplay:
+        """Draw how the mean prediction of rows `X` moves with one input (needs matplotlib).
+
+        scikit-learn's partial dependence, on which ``PartialDependenceDisplay.from_estimator`` has more to say.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, F)
+        feature : str or int
+            Name or number of the input.
+        """
+        from sklearn.inspection import PartialDependenceDisplay  # noqa: PLC0415  matplotlib comes with it
+
+        return PartialDependenceDisplay.from_estimator(self, X, [feature])
+
+    def to_c(self, prefix: str = "model") -> str:
+        """Return the model as a C99 header; its names begin with `prefix`."""
+        check_is_fitted(self)
+        return to_c(self.model_, prefix)
+
+    def to_fml(self) -> str:
+        """Return the model as FML (IEEE 1855)."""
+        check_is_fitted(self)
+        return to_fml(self.model_)
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model show --file``."""
+        check_is_fitted(self)
+        whole = json.loads(export(self.model_, "json"))
+        Path(path).write_text(json.dumps(whole | self._saved(), indent=2, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return an estimator with the model of a file: saved, exported by a fleet (JSON, FML), or a fleet's record.
+
+        It has this class's default parameters; they are for the next ``fit``.
+
+        Raises
+        ------
+        ValueError
+            The file holds no model, or one of another scheme.
+        OSError
+            It cannot be read.
+        """
+        data = Path(path).read_bytes()
+        try:
+            _, model = read_model(data, str(path))
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+        if model.scheme != cls._scheme_name:
+            raise ValueError(
+                f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
+            )
+        learner = cls()
+        learner._take(model, json.loads(data) if data.lstrip()[:1] == b"{" else {})
+        return learner
+
+    def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
+        """Answer with a model out of a file; `whole` is the file, where it is JSON."""
+        self.domain_ = model.domain
+        self.target_name_ = model.domain.target_name
+        self.n_features_in_ = len(model.domain.names)
+        if whole.get("named_columns", True):
+            self.feature_names_in_ = np.array(model.domain.names, dtype=object)
+        self._answer_with(model)
+
+    def _saved(self) -> dict[str, Any]:
+        """Return what the model's document does not know."""
+        return {"named_columns": hasattr(self, "feature_names_in_")}
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows of a fitted estimator: its picture and its rules."""
+        if not hasattr(self, "model_"):
+            return str(super()._html_repr())
+        shown = main_picture(self.model_)
+        told = self.summary()._repr_html_()
+        if shown is None:
+            return told
+        code = base64.b64encode(picture(self.model_, shown)).decode("ascii")
+        return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{told}'
+
+    def _picture(self, what: str, row: Any = None) -> Picture:
+        try:
+            return Picture(picture(self.model_, what, row=row).decode("utf-8"))
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+
+    def _row(self, x: Any) -> NDArray[np.float64]:
+        """Return the numbers of one row, shape (F,)."""
+        check_is_fitted(self)
+        rows = np.shape(x)[0] if np.ndim(x) == 2 else 1
+        if rows != 1:
+            raise ValueError(f"one row is needed, got {rows}")
+        if hasattr(x, "iloc") and x.ndim == 2:
+            x = x.iloc[0]
+        if hasattr(x, "to_dict") and x.ndim == 1 and hasattr(self, "feature_names_in_"):
+            x = x.to_dict()
+        try:
+            return as_row(self.domain_, x)
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         return central(self._scheme(), parameters, domain, data, self._seed())
@@ -145,25 +344,66 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             target=data.target,
             input_quantiles=self.input_quantiles,
             min_count=getattr(self, "min_rows", MIN_ROWS),
+            categories=self._takes_text,
         )
 
-    def _named(self, rows: NDArray[np.float64], target: NDArray[Any]) -> Dataset:
+    @property
+    def _takes_text(self) -> bool:
+        return bool(getattr(self._scheme(), "categorical", False))
+
+    def _coded(self, X: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
+        """Return a data frame with its texts as positions among them, and the texts by column; other rows as given."""
+        categories: dict[str, tuple[str, ...]] = {}
+        if not hasattr(X, "select_dtypes"):
+            return X, categories
+        for name, column in X.select_dtypes(exclude=["number", "bool", "datetime", "timedelta"]).items():
+            if not column.map(lambda cell: isinstance(cell, str)).any():
+                continue
+            if not self._takes_text:
+                raise ValueError(
+                    f"column {name!r} holds text, and {type(self).__name__} takes numbers: leave it out, or encode it"
+                )
+            if column.isna().any():
+                raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
+            texts, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)
+            X, categories[name] = X.assign(**{name: codes}), tuple(texts.tolist())
+        return X, categories
+
+    def _rows(self, X: Any) -> NDArray[np.float64]:
+        """Return rows to predict, shape (n, F), with categories as the domain numbers them."""
+        check_is_fitted(self)
+        X, categories = self._coded(X)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        try:
+            return encode_inputs(self._named(rows, np.zeros(len(rows)), categories), self.domain_)
+        except GlassfleetError as fault:
+            raise ValueError(str(fault)) from fault
+
+    def _named(
+        self, rows: NDArray[np.float64], target: NDArray[Any], categories: Mapping[str, tuple[str, ...]]
+    ) -> Dataset:
         given = getattr(self, "feature_names_in_", None)
         names = [f"x{index}" for index in range(rows.shape[1])] if given is None else [str(name) for name in given]
         # A target called like an input would be ambiguous in the rules.
-        return Dataset(tuple(names), "y" if "y" not in names else "target of y", rows, target)
+        named = self.target_name_
+        return Dataset(
+            tuple(names), f"target of {named}" if named in names else named, rows, target, categories=categories
+        )
 
     def _predicted(self, X: Any) -> NDArray[Any]:
-        check_is_fitted(self)
-        predicted: NDArray[Any] = self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
+        rows = self._rows(X)
+        predicted: NDArray[Any] = self.model_.predict(rows)
         return predicted
 
     def _features(self, data: Dataset) -> tuple[Variable, ...]:
-        """Return exact quantiles of one party's own rows."""
+        """Return exact quantiles of one party's own rows; all categories."""
         low, high = np.quantile(data.X, self.input_quantiles, axis=0)
+        texts = [data.categories.get(name, ()) for name in data.features]
         return tuple(
-            Variable(name=name, low=float(a), high=float(b))
-            for name, a, b in zip(data.features, low, high, strict=True)
+            Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
+            if own
+            else Variable(name=name, low=float(a), high=float(b))
+            for name, a, b, own in zip(data.features, low, high, texts, strict=True)
         )
 
     def _scheme(self) -> Scheme:
@@ -206,8 +446,9 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         return self._predicted(X)
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        X, categories = self._coded(X)
         rows, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
-        return self._named(rows, target.astype(np.float64))
+        return self._named(rows, target.astype(np.float64), categories)
 
     def _own_domain(self, data: Dataset) -> Domain:
         target = Variable(name=data.target, low=float(data.y.min()), high=float(data.y.max()))
@@ -240,10 +481,11 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
         return parts
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        X, categories = self._coded(X)
         rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(labels)
         self._seen = np.unique(labels)
-        return self._named(rows, np.array(_texts(labels), dtype=np.str_))
+        return self._named(rows, np.array(_texts(labels), dtype=np.str_), categories)
 
     def _own_domain(self, data: Dataset) -> Domain:
         return Domain(features=self._features(data), label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
@@ -262,6 +504,19 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
         plain = all(isinstance(value, np.generic) for value in label.values())
         self.classes_ = np.unique(np.asarray(kept, dtype=None if plain else object))
         return super()._keep(domain, outcome, parts)
+
+    def _saved(self) -> dict[str, Any]:
+        return super()._saved() | {"labels": self.classes_.tolist()}
+
+    def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
+        self.classes_ = np.unique(np.asarray(whole.get("labels", model.domain.classes)))
+        super()._take(model, whole)
+
+
+def _name_of(y: Any) -> str:
+    """Return the name of a column of targets as pandas knows it."""
+    names = getattr(y, "columns", [getattr(y, "name", None)])
+    return names[0] if len(names) == 1 and isinstance(names[0], str) and names[0] else "y"
 
 
 def _texts(labels: Iterable[Any]) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeRegressor
 from glassfleet.schemes.fmt.partition import Kind
@@ -128,8 +127,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of ``classes_``, shape (n, n_classes)."""
-        check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = self._rows(X)
         chances: NDArray[np.float64] = self.model_.predict_proba(rows)
         place = {text: index for index, text in enumerate(self.domain_.classes)}
         return chances[:, [place[str(label)] for label in self.classes_]]

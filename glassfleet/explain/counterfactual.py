@@ -111,6 +111,9 @@ class Counterfactual(View):
     predictions: int
     text: str
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def counterfactual(
     model: Model,

@@ -114,6 +114,15 @@ class RowExplanation(View):
     notes: tuple[str, ...]
     text: str
 
+    def __str__(self) -> str:
+        """Return the answer and its rule, base and shares (the largest first) with what they add up to, and notes."""
+        lines = []
+        if self.total is not None:
+            moved = [(part.share, f"{part.feature} = {part.text}") for part in self.inputs if part.share]
+            whole = [(self.base, "base"), *moved, (self.total, self.measure or "together")]
+            lines = [f"{number:+12.4g}  {what}" for number, what in whole]
+        return "\n".join([self.text, *lines, *self.notes])
+
 
 def explain_row(model: Model, row: Row) -> RowExplanation:
     """Say why `model` answers as it does for one row.

@@ -44,6 +44,12 @@ class FeatureUse(View):
     terms: dict[str, int]
     effect: float | None
 
+    def text(self, target: str) -> str:
+        """Return it in words."""
+        parts = [f"in the conditions of {self.rules} rule{'s' * (self.rules != 1)}"] if self.rules else []
+        parts += [f"moves {target} by {self.effect:.4g} over its range"] if self.effect else []
+        return f"{self.feature}: {', '.join(parts)}"
+
 
 class ModelSummary(View):
     """A model, told as a whole.
@@ -82,6 +88,14 @@ class ModelSummary(View):
     features: tuple[FeatureUse, ...]
     partitions: tuple[Partition, ...]
     notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return size, how the inputs are used, rules and notes."""
+        sizes = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in self.complexity.items())
+        uses = [use.text(self.target) for use in self.features if use.rules or use.effect]
+        return "\n".join(
+            [f"{self.target}, by {self.scheme}: {sizes}", *uses, *(rule.text for rule in self.rules), *self.notes]
+        )
 
 
 def summary(model: Model, *, top: int | None = None) -> ModelSummary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,6 +30,10 @@ class View(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the documented JSON form: plain dicts, lists, texts and numbers."""
         return self.model_dump(mode="json")
+
+    def _repr_html_(self) -> str:
+        """Return what ``print`` shows, for a notebook."""
+        return f'<pre style="white-space: pre-wrap">{escape(str(self))}</pre>'
 
 
 class ConditionView(View):

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from glassfleet import catalogue
 from glassfleet.explain.summary import summary
 from glassfleet.export.c_header import to_c
 from glassfleet.export.figures import main_picture, picture
-from glassfleet.export.fml import to_fml
+from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
 from schemas.documents import document_digest
-from schemas.errors import UsageError
+from schemas.errors import DocumentError, UsageError, VerificationError
+from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
     from glassfleet.explain.views import Row
@@ -117,3 +119,43 @@ def to_json(model: Model) -> str:
         "summary": summary(model, top=MOST_RULES).to_dict(),
     }
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_model(data: bytes, name: str) -> tuple[ModelRecord | None, Model]:
+    """Read a model from the bytes of a record, a bare document, an export in JSON, or FML.
+
+    Parameters
+    ----------
+    data : bytes
+    name : str
+        Of the file, for messages.
+
+    Returns
+    -------
+    ModelRecord or None
+        Only where `data` is one.
+    Model
+
+    Raises
+    ------
+    DocumentError, VerificationError
+        It is none of these, or was changed.
+    """
+    if data.lstrip()[:1] == b"<":
+        try:
+            return None, from_fml(data.decode("utf-8"))
+        except UnicodeDecodeError as fault:
+            raise DocumentError(f"{name} is not UTF-8: {fault}") from fault
+    try:
+        whole = json.loads(data)
+    except (ValueError, RecursionError):
+        whole = None
+    if not isinstance(whole, dict) or "cohort" in whole or not ({"document", "model"} & set(whole)):
+        record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
+        return record, catalogue.load(record.scheme).from_document(record.document)
+    document = whole.get("document", whole)
+    if not isinstance(document, dict):
+        raise DocumentError(f"{name}: `document` is not a JSON object")
+    if "digest" in whole and document_digest(document) != whole["digest"]:
+        raise VerificationError(f"{name}: the document is not that of its digest; it was changed")
+    return None, catalogue.load(str(document.get("scheme"))).from_document(document)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
+import pandas as pd
 import pyarrow as pa
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from console.model.named import read_model_file
 from glassfleet import catalogue
 from glassfleet import estimators as offered
 from glassfleet.data.dataset import Dataset
@@ -121,19 +126,30 @@ def parties(X: Any, y: Any, *cuts: int) -> list[tuple[Any, Any]]:
     return list(zip(np.split(X, cuts), np.split(y, cuts), strict=True))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
-def test_estimator_learns_from_parties(estimator: Any) -> None:
+@pytest.fixture(scope="module", params=ESTIMATORS, ids=lambda each: type(each).__name__)
+def learned(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+    """Each estimator after three parties have learned, and rows of the first, for which a FedGA estimator speaks."""
     X, y = rows(1440)
-    y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, 7, -3)
+    y = y if isinstance(request.param, SchemeRegressor) else np.where(y > 0, 7, -3)
     parts = parties(X, y, 360, 900)
-    learner = clone(estimator).fit_federated(parts)
+    return clone(request.param).fit_federated(parts), *parts[0]
+
+
+def test_estimator_learns_from_parties(learned: tuple[Any, Any, Any]) -> None:
+    learner, X, y = learned
     assert learner.outcome_.rounds > 1
-    # On the rows of the first party, for which a FedGA estimator speaks.
-    X, y = parts[0]
     most_frequent = np.mean(y == -3)  # what a classifier reaches that has learned nothing
-    assert learner.score(X, y) > (most_frequent if isinstance(estimator, SchemeClassifier) else 0.6)
+    assert learner.score(X, y) > (most_frequent if isinstance(learner, SchemeClassifier) else 0.6)
     explanation = learner.explain(X[0])
     assert str(explanation.prediction) == str(learner.predict(X[:1])[0])
+
+
+def test_saved_estimator_predicts_the_same(learned: tuple[Any, Any, Any], tmp_path: Path) -> None:
+    learner, X, _ = learned
+    learner.save(tmp_path / "model.json")
+    again = type(learner).load(tmp_path / "model.json")
+    assert again.predict(X).tolist() == learner.predict(X).tolist()
+    assert read_model_file(tmp_path / "model.json")[1].to_document() == learner.model_.to_document()
 
 
 @pytest.mark.parametrize(
@@ -269,6 +285,97 @@ def test_estimator_keeps_the_names_of_columns_when_the_input_has_them() -> None:
     assert "speed is" in str(tree.rules_[0])
     with pytest.raises(ValueError, match="feature names should match"):
         tree.predict(table.rename_columns(["speed", "load", "noise"]))
+
+
+class TestTables:
+    """Data frames: names, columns of text, one row in each of its forms."""
+
+    def learner(self) -> tuple[FuzzyModelTreeClassifier, Any, Any]:
+        rng = np.random.default_rng(0)
+        city, size = rng.choice(["Campinas", "Natal", "Recife", "Santos"], 600), rng.uniform(20, 200, 600)
+        table = pd.DataFrame({"city": city, "size": size, "new": rng.random(600) < 0.5})
+        price = pd.Series(np.where(np.isin(city, ["Natal", "Santos"]) & (size > 80), "dear", "cheap"), name="price")
+        parts = [(table[i::3], price[i::3]) for i in range(3)]
+        return FuzzyModelTreeClassifier().fit_federated(parts), table, price
+
+    def test_texts_are_categories_that_parties_find_together(self) -> None:
+        tree, table, price = self.learner()
+        assert tree.domain_.variable("city").categories == ("Campinas", "Natal", "Recife", "Santos")
+        assert tree.score(table, price) > 0.95
+        unseen = tree.predict_proba(table.assign(city="Paris"))
+        assert np.allclose(unseen.sum(axis=1), 1.0)
+
+    def test_target_has_the_name_of_its_column(self) -> None:
+        tree, table, price = self.learner()
+        assert "THEN price is" in str(tree.rules_[0])
+        assert FuzzyModelTreeClassifier().fit(table, price).domain_.target_name == "price"
+        assert FuzzyModelTreeClassifier().fit(table, price.to_numpy()).domain_.target_name == "y"
+
+    def test_one_row_may_be_a_frame_a_series_or_a_mapping(self) -> None:
+        tree, table, _ = self.learner()
+        texts = {tree.explain(row).text for row in (table.iloc[[3]], table.iloc[3], table.iloc[3].to_dict())}
+        assert len(texts) == 1
+        with pytest.raises(ValueError, match="one row is needed, got 2"):
+            tree.explain(table.iloc[:2])
+
+    def test_estimator_says_which_column_it_cannot_take(self) -> None:
+        tree, table, price = self.learner()
+        with pytest.raises(ValueError, match=r"'city' holds text, and FuzzyRegressionTree takes numbers: leave it out"):
+            FuzzyRegressionTree().fit(table, table["size"])
+        with pytest.raises(ValueError, match="'city' has empty cells: fill them"):
+            tree.fit(table.assign(city=["Natal", None] * 300), price)
+        with pytest.raises(ValueError, match="no category 'Oz'; known: Campinas"):
+            tree.explain({"city": "Oz", "size": 30.0, "new": 1.0})
+
+
+@pytest.fixture(scope="module")
+def tree() -> FuzzyModelTree:
+    return FuzzyModelTree(max_rules=4).fit(*rows())
+
+
+class TestShown:
+    """An estimator shows its model."""
+
+    def test_rules_are_printed(self, tree: FuzzyModelTree, capsys: pytest.CaptureFixture[str]) -> None:
+        tree.show_rules(1)
+        assert capsys.readouterr().out.count("THEN y =") == 1
+
+    def test_explanation_prints_shares_that_add_up(self, tree: FuzzyModelTree) -> None:
+        told = str(tree.explain([1.0, 0.5, 0.0])).splitlines()
+        *parts, total = [float(line.split()[0]) for line in told[1:]]
+        assert sum(parts) == pytest.approx(total, abs=1e-3)
+
+    def test_counterfactual_reaches_its_goal(self, tree: FuzzyModelTree) -> None:
+        found = tree.counterfactual([1.0, 0.5, 0.0], ">1")
+        assert found.best is not None
+        assert tree.predict([list(found.best.row.values())])[0] >= 1.0
+        with pytest.raises(ValueError, match="goal 'blue': write"):
+            tree.counterfactual([1.0, 0.5, 0.0], "blue")
+
+    def test_pictures_are_svg_and_a_notebook_shows_tree_and_rules(self, tree: FuzzyModelTree) -> None:
+        for drawn in (tree.plot_tree(), tree.plot_explanation([1.0, 0.5, 0.0])):
+            assert ET.fromstring(drawn).tag.endswith("svg")
+        shown = tree._repr_html_()
+        assert "data:image/svg+xml" in shown
+        assert "IF x0 is" in shown
+        assert tree.plot_effect(rows()[0], 1).lines_.size == 1
+
+    def test_models_for_elsewhere_are_read_again(self, tree: FuzzyModelTree, tmp_path: Path) -> None:
+        path = tmp_path / "model.xml"
+        path.write_text(tree.to_fml(), encoding="utf-8")
+        assert np.allclose(FuzzyModelTree.load(path).predict(rows()[0]), tree.predict(rows()[0]))
+        assert "qoe_predict" in tree.to_c("qoe")
+        with pytest.raises(ValueError, match="scheme fmt, and TSKRegressor is for tsk"):
+            TSKRegressor.load(path)
+        path.write_text("{}", encoding="utf-8")
+        with pytest.raises(ValueError, match="record"):
+            FuzzyModelTree.load(path)
+
+    def test_nothing_is_shown_before_it_is_learned(self) -> None:
+        with pytest.raises(NotFittedError):
+            FuzzyModelTree().show_rules()
+        with pytest.raises(NotFittedError):
+            FuzzyModelTree().explain([1.0])
 
 
 class TestFedGA:
