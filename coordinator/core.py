@@ -187,7 +187,7 @@ class Coordinator:
         self.metrics["connected"] += 1
         self._report_outages(self.timeline.now())
         self.rebroadcast.connected()
-        self.presence.announce()
+        self.presence.connected()
         self.models.connected()
         for state in list(self.runs.live.values()):
             self._restore(state)
@@ -225,7 +225,7 @@ class Coordinator:
         if due or self.outages.are_over:
             self._report_outages(at)
         self._apply([(run, Tick(at)) for run in due])
-        self.presence.announce_if_due()
+        self.presence.act_if_due()
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()

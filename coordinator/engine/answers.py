@@ -9,7 +9,6 @@ from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.rounds import REFUSED
 from coordinator.engine.state import Round, Stored
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution
@@ -132,7 +131,7 @@ def refused(draft: Draft, event: Refused) -> None:
     if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
         turn_away(draft, event.agent, event.task_digest, "rejected", "not-asked")
         return
-    _drop(draft, event.agent, f"{REFUSED}{event.reason}"[:480])
+    _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
     draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")
 
 

@@ -11,6 +11,9 @@ from coordinator.engine import learning
 from coordinator.engine.state import Offer, Round, RunState
 from glassfleet.data.lags import recalled_names
 
+REFUSED = "refused: "
+"""What the reason of a drop begins with when the agent said itself that it cannot answer."""
+
 _NAMED = 3
 """So many reasons, and agents with each, are named when a run fails; the others are counted."""
 

@@ -45,8 +45,9 @@ What happens to an answer, in this order (first match decides):
 A dropped agent is not waited for; it is still counted if a good answer arrives before the round closes.
 
 Where to read on: `table` (every move; it drives them), `state` (a run as data), `draft` (the state in the making),
-`rounds` (open, close, count), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what
-a run lacks while it waits).
+`rounds` (when a round ends), `opening`, `counting` (what a closed one does), `regrouping` (private runs that lose
+members), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks while it
+waits).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from coordinator.engine import answers, asking, events, rounds, scoring
+from coordinator.engine import answers, asking, events, opening, rounds, scoring
 from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
@@ -278,7 +279,7 @@ def _gather(draft: Draft) -> None:
     wanted, timeout = asking.wanted(state), state.spec.policy.gather_timeout
     if len(able) >= wanted:
         draft.update(features=settled.features, target=settled.target)
-        rounds.begin(draft, "enough-agents")
+        opening.begin(draft, "enough-agents")
     elif draft.at >= state.started_at + timeout:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",

@@ -262,7 +262,7 @@ class RunState:
     champion : Mapping or None
         Private runs: document of the model that the name stood for when the run began.
     private : Mapping
-        Private runs: what protected the answers that the model rests on, see `rounds`; empty before it is learned.
+        Private runs: what protected the answers that the model rests on, see `scoring`; empty before it is learned.
     scores : Mapping
         Private runs: the fleet's test scores (`glassfleet.private.scores`), or ``missing``: why there are none.
     false_answers : tuple of str

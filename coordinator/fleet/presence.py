@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.fleet.leadership import Election
 from coordinator.messages.decoder import Peer
 from coordinator.messages.publisher import Publisher, birth
 from schemas.errors import IdentityError
 from schemas.topics import Topics
+
+LISTENS = 5.0
+"""Seconds to wait for the echo of our own birth; a queue that overflows may have dropped it."""
 
 
 @dataclass(eq=False)
@@ -36,6 +39,7 @@ class Presence:
     software: str
     clock: Callable[[], float]
     metrics: Counter[str]
+    _listens_until: float | None = field(default=None, init=False)
 
     @property
     def incarnation(self) -> str:
@@ -44,21 +48,30 @@ class Presence:
 
     @property
     def due(self) -> float | None:
-        """When the birth certificate is to be published again, on the clock that was given; None: it need not be."""
-        return self.election.due
+        """When `act_if_due` has something to do, on the clock that was given; None: nothing."""
+        return min((due for due in (self.election.due, self._listens_until) if due is not None), default=None)
 
     def raise_term(self, term: float) -> None:
         """Let this life's term be later than one that was read before it began; before the first connection."""
         self.election.term = max(self.election.term, term + 1e-3)
+
+    def connected(self) -> None:
+        """Publish the birth certificate. Requests wait for its echo: what is retained comes before it."""
+        self.publisher.hold()
+        self._listens_until = self.clock() + LISTENS
+        self.announce()
 
     def announce(self) -> None:
         """Publish the birth certificate."""
         self._say("up")
         self.election.published(self.clock())
 
-    def announce_if_due(self) -> None:
-        """Publish it again when somebody else's state stands in its place."""
-        if self.due is not None and self.due <= self.clock():
+    def act_if_due(self) -> None:
+        """Publish it again when somebody else's state stands in its place; and wait no longer for an echo."""
+        at = self.clock()
+        if self._listens_until is not None and self._listens_until <= at:
+            self._heard()
+        if self.election.due is not None and self.election.due <= at:
             self.metrics["births.repeated"] += 1
             self.announce()
 
@@ -68,12 +81,18 @@ class Presence:
 
     def check_peer(self, peer: Peer, *, retained: bool) -> None:
         """Take what stands on the coordinator's topic; raises IdentityError when another has taken over."""
+        if (peer.incarnation, peer.status) == (self.incarnation, "up"):
+            self._heard()
         if self.election.is_lost(peer.incarnation, peer.status, peer.term, self.clock(), retained=retained):
             raise IdentityError(
                 f"another coordinator has taken over fleet {self.topics.fleet!r} (incarnation {peer.incarnation[:8]}, "
                 f"this one is {self.incarnation[:8]}): this one stops. Its runs are in its journal; to go on with "
                 "them, stop the other and start this one again, or give it another --fleet"
             )
+
+    def _heard(self) -> None:
+        self._listens_until = None
+        self.publisher.release()
 
     def _say(self, status: str) -> None:
         state = birth(self.topics, self.incarnation, self.software, status, term=self.election.term)

@@ -53,6 +53,7 @@ class Publisher:
     wall: Callable[[], float]
     max_bytes: int
     _requests: dict[str, Retained] = field(default_factory=dict, init=False)
+    _held: dict[str, Retained | None] | None = field(default_factory=dict, init=False)  # by run; None: it has ended
 
     @property
     def limit(self) -> int:
@@ -117,29 +118,50 @@ class Publisher:
         )
         return frames_for_request(envelope, self.topics, self.limit)
 
+    def hold(self) -> None:
+        """Keep requests back until `release`: what is retained names parts that nobody else may know, see `seen`."""
+        self._held = self._held or {}
+
+    def release(self) -> None:
+        """Publish what was kept back."""
+        held, self._held = self._held or {}, None
+        for run, retained in held.items():
+            if retained is None:
+                self.clear(run)
+            else:
+                self.request(run, retained)
+
     def request(self, run: str, retained: Retained) -> None:
         """Publish the open request of a run, in place of the one before."""
+        if self._held is not None:
+            self._held[run] = retained
+            return
         old = self._requests.get(run, Retained(()))
         self._requests[run] = retained
-        self._send(retained)
-        self._clear_topics(set(old.blobs) - set(retained.blobs))
+        # Parts go before what names them is replaced: whoever is killed in between leaves none that nothing names.
+        self._clear_blobs(old.blobs)
+        for frame in retained.frames:
+            self.publish(*frame, retain=True)
 
     def repeat(self, run: str, retained: Retained) -> None:
         """Publish the open request of a run again, for who has not seen it; its blobs can be had by their names."""
         topic = self.topics.request(run)
-        for frame in retained.frames:
+        for frame in retained.frames if self._held is None else ():
             if frame.topic == topic:
                 self.publish(*frame, retain=True)
 
     def clear(self, run: str) -> None:
         """Say that nothing is open in a run."""
-        old = self._requests.pop(run, Retained(()))
+        if self._held is not None:
+            self._held[run] = None
+            return
+        self._clear_blobs(self._requests.pop(run, Retained(())).blobs)
         self._clear_topics([self.topics.request(run)])
-        self._clear_topics(old.blobs)
 
-    def adopt(self, run: str, blobs: tuple[str, ...]) -> None:
+    def adopt(self, run: str, blobs: Collection[str]) -> None:
         """Take over a standing request that another life has published, to be cleared by the next one."""
-        self._requests[run] = Retained((), blobs)
+        known = self._requests.get(run, Retained(())).blobs
+        self._requests[run] = Retained((), tuple(dict.fromkeys((*known, *blobs))))
 
     def seen(self, run: str, blobs: Collection[str], *, is_live: bool) -> None:
         """Take note of a request of ours on the broker: clear what outlived its run or its round.
@@ -147,14 +169,13 @@ class Publisher:
         A coordinator that was killed between journal and broker left it there. Requests of live runs come back as an
         echo, too; those name the blobs that we know. No request of another run can take away what an open one needs.
         """
+        if is_live and self._held is not None:
+            self.adopt(run, blobs)
+            return
+        self._clear_blobs(blobs)
         if not is_live:
             self.metrics["requests.cleared-leftover"] += 1
             self._clear_topics([self.topics.request(run)])
-        elif run not in self._requests:
-            return
-        if blobs:
-            needed = {blob for retained in self._requests.values() for blob in retained.blobs}
-            self._clear_topics(set(blobs) - needed)
 
     # -- receipts ---------------------------------------------------------------------------------------------
 
@@ -166,9 +187,9 @@ class Publisher:
         envelope = Envelope(fleet=self.topics.fleet, body=body, run=effect.run, agent=effect.agent, time=self.wall())
         self.publish(self.topics.receipt(effect.agent), envelope.to_bytes())
 
-    def _send(self, retained: Retained) -> None:
-        for frame in retained.frames:
-            self.publish(*frame, retain=True)
+    def _clear_blobs(self, blobs: Iterable[str]) -> None:
+        """Clear parts of requests that no open one needs."""
+        self._clear_topics(set(blobs).difference(*(retained.blobs for retained in self._requests.values())))
 
     def _clear_topics(self, topics: Iterable[str]) -> None:
         for frame in clearing(sorted(topics)):
