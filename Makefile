@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Test processes at a time: many tests wait for brokers and deadlines, so one more than the two cores of CI.
 JOBS   ?= 3
+# Tests and demo start hundreds of processes; each would compile all its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo pictures test test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
+.PHONY: help setup demo pictures test not-slow test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -21,8 +23,12 @@ setup: $(READY)  ## Create the virtual environment with the locked versions
 demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=--stay keeps the dashboard up
 	$(BIN)/glassfleet demo $(ARGS)
 
+# Beside each other: mypy is one process that takes most of a minute.
+test: $(READY)  ## Checks and every test but the slow ones (about twelve minutes)
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow
+
 # In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
-test: check  ## Checks and every test but the slow ones (about twelve minutes)
+not-slow: $(READY)
 	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only

@@ -97,7 +97,7 @@ def run(
             text = re.sub(rf"\b{port}\b", str(free_port()), text)
     if clone:
         for part in CLONED:
-            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "fuzz", "golden"))
+            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("fuzz", "golden"))
     # The script and the words stay out of the reader's folder.
     beside = folder.with_name(f"{folder.name}-beside")
     beside.mkdir()
@@ -142,7 +142,6 @@ def environment(home: Path, code: Path | None) -> Mapping[str, str]:
         | {
             "PATH": os.pathsep.join(path),
             "XDG_STATE_HOME": str(home / "home"),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "TZ": "UTC",
             "COLUMNS": "120",

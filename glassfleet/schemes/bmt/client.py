@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_matrix
 
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
@@ -190,6 +189,9 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
 
 def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
     """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
+    # Not above: every agent and command loads all schemes, and this takes a third as long as all of them.
+    from scipy.sparse import csc_matrix  # noqa: PLC0415
+
     assert question.edges is not None
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
