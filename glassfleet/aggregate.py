@@ -1,19 +1,51 @@
-"""What the server halves do with sums: add them up, and keep a digest of all that a model rests on."""
+"""What the server halves share: they ask, add up the answers, and keep a digest of all that a model rests on."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.condense import NO_ROWS
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import Contribution, Next, State, Task
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError
 
 Sums = dict[str, NDArray[np.int64]]
+
+
+class Question(Protocol):
+    """A scheme's question."""
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+
+
+def ask(question: Question, memory: Mapping[str, Value]) -> Next:
+    """Return the step that asks `question`; the server half keeps `memory`, which :func:`memory_of` returns."""
+    task = question.to_task()
+    return Next({**memory, "kind": task.kind, "body": task.body}, task)
+
+
+def memory_of(state: State) -> dict[str, Any]:
+    """Return what a server half kept when it asked the open task."""
+    return {name: value for name, value in state.items() if name not in ("kind", "body")}
+
+
+def taken_up(state: State, contributions: Sequence[Contribution], most: int) -> tuple[int, Sums, dict[str, Any]]:
+    """Return the rows of all who answered, the sums of all answers, and the memory with ``sums_digest`` chained.
+
+    Raises
+    ------
+    RunFailedError
+        As :func:`count_rows`.
+    """
+    rows, sums = count_rows(contributions, most), add_up(contributions)
+    digest = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+    return rows, sums, {**memory_of(state), "sums_digest": digest}
 
 
 def add_up(contributions: Sequence[Contribution]) -> Sums:
@@ -38,7 +70,8 @@ def count_rows(contributions: Sequence[Contribution], most: int) -> int:
         raise RunFailedError(NO_ROWS)
     if rows > most:
         raise RunFailedError(
-            f"too-many-rows: {rows} rows in all, the sums are good for {most}; use fewer agents, or fewer fraction bits"
+            f"too-many-rows: {rows} rows in all, the sums are good for {most}; use fewer agents, or let fewer rows of "
+            "each count (max_rows_each)"
         )
     return rows
 

@@ -190,6 +190,10 @@ class Activation:
     normalised_strength: float | None = None
 
 
+RUNNERS_UP = 3
+"""Rules named beside the one that decided, in an explanation."""
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why a model answered as it did for one row.

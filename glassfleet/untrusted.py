@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import gram_value, limb_bits, unpack_symmetric
 from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
+from schemas.errors import UsageError
 
 K = TypeVar("K", bound=str)
 P = TypeVar("P", bound=BaseModel)
@@ -45,18 +47,31 @@ def task_errors() -> Iterator[None]:
         raise TaskError(str(fault)) from fault
 
 
-def task_head(parameters: BaseModel, domain: Domain) -> dict[str, Any]:
-    """Return what the body of every task holds; :func:`read_task_head` reads it."""
-    return {"parameters": parameters.model_dump(mode="json"), "domain": domain.to_document()}
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a ValueError about what an operator asked for into a :class:`UsageError` with the same text."""
+    try:
+        yield
+    except ValueError as fault:
+        raise UsageError(str(fault)) from fault
 
 
-def read_task_head(task: Task, name: str, kinds: Collection[K], Parameters: type[P]) -> tuple[K, P, Domain]:
+def task_head(parameters: BaseModel, domain: Domain, max_rows: int | None = None) -> dict[str, Any]:
+    """Return what the body of every task holds, `max_rows` where it is given; :func:`read_task_head` reads it."""
+    head = {"parameters": parameters.model_dump(mode="json"), "domain": domain.to_document()}
+    return head if max_rows is None else {**head, "max_rows": max_rows}
+
+
+def read_task_head(
+    task: Task, name: str, kinds: Collection[K], Parameters: type[P], max_rows: int | None = None
+) -> tuple[K, P, Domain]:
     """Read what every task of the scheme `name` holds; return kind, parameters and domain.
 
     Raises
     ------
     TaskError
-        The task is another scheme's, of no known kind, or malformed.
+        The task is another scheme's, of no known kind, or malformed; or its grid is good for another number of rows
+        than `max_rows`.
     """
     kind = next((known for known in kinds if known == task.kind), None)
     if task.scheme != name or kind is None:
@@ -64,7 +79,20 @@ def read_task_head(task: Task, name: str, kinds: Collection[K], Parameters: type
     if not isinstance(task.body, Mapping):
         raise TaskError("the task has no body")
     with task_errors():
+        if max_rows is not None and task.body["max_rows"] != max_rows:
+            raise TaskError(f"the run's grid is good for {task.body['max_rows']!r} rows, this agent's for {max_rows}")
         return kind, Parameters.model_validate(task.body["parameters"]), Domain.from_document(task.body["domain"])
+
+
+def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
+    """Return a task's list of numbers; raises TaskError unless they increase from 0 at least to below `limit`."""
+    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+        raise TaskError(f"{name} is not a list of integers")
+    if any(not 0 <= number < limit for number in numbers):
+        raise TaskError(f"{name} holds a number outside [0, {limit})")
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise TaskError(f"{name} does not increase")
+    return tuple(numbers)
 
 
 class Remembered(Generic[Q]):
@@ -93,12 +121,17 @@ class Remembered(Generic[Q]):
         return question
 
 
-def check_head(task: Task, contribution: Contribution, max_rows: int | None = None) -> None:
-    """Raise :class:`ContributionError` unless an answer is of the task's kind, and from at most `max_rows` rows."""
+def check_head(task: Task, contribution: Contribution, max_rows: int | None = None, *, sums_only: bool = False) -> None:
+    """Raise :class:`ContributionError` unless an answer is of the task's kind, and from at most `max_rows` rows.
+
+    `sums_only`: it must hold nothing else than sums.
+    """
     if contribution.kind != task.kind:
         raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
     if max_rows is not None and contribution.rows > max_rows:
         raise ContributionError(f"{contribution.rows} rows, the grid is good for {max_rows}")
+    if sums_only and contribution.values:
+        raise ContributionError("this scheme sends sums only")
 
 
 def check_names(what: str, given: Mapping[str, Any], expected: Collection[str]) -> None:
@@ -167,6 +200,19 @@ def check_qualities(what: str, contribution: Contribution, bits: int) -> None:
     sums = contribution.sums
     at_most(sums["ws"], contribution.rows << bits, f"a {what}'s WS exceeds the agent's rows")
     at_most(sums["wq"], sums["ws"], f"a {what}'s quality sum exceeds its WS")
+
+
+def check_numeric(domain: Domain, scheme: str, most_inputs: int | None = None) -> None:
+    """Raise ValueError, with the reason, unless `scheme` can learn the domain's target from so many inputs."""
+    if domain.target is None:
+        raise ValueError(f"{scheme} learns a numeric target; the domain has classes")
+    check_inputs(domain, scheme, most_inputs)
+
+
+def check_inputs(domain: Domain, scheme: str, most: int | None) -> None:
+    """Raise ValueError unless the domain has at most `most` inputs; None: any number."""
+    if most is not None and len(domain.features) > most:
+        raise ValueError(f"{len(domain.features)} inputs; {scheme} takes at most {most}: choose fewer columns")
 
 
 def check_classes(domain: Domain, scheme: str, most: int) -> None:

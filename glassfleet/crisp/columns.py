@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.categories import encode_inputs
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import to_grid
 from glassfleet.untrusted import known_class_numbers, select_columns, select_numbers
@@ -77,18 +77,15 @@ def prepare(data: Dataset, domain: Domain) -> Columns:
     TaskError
         The vehicle lacks a column, has another target or one of the other kind, or has none of the run's classes.
     """
-    known = data.memo.get(MEMO)
-    if isinstance(known, tuple) and (known[0] is domain or known[0] == domain):
-        columns: Columns = known[1]
-        return columns
+    return remembered(data.memo, MEMO, domain, lambda: _columns(data, domain))
+
+
+def _columns(data: Dataset, domain: Domain) -> Columns:
     if domain.target is not None:
         chosen = select_numbers(data, domain)
         y = to_grid(domain.scale_target(chosen.y), GRID_BITS).astype(np.int64)
-        columns = Columns.of(encode_inputs(chosen, domain), y, 0)
-    else:
-        chosen, y = select_columns(data, domain), known_class_numbers(data, domain)
-        here = y >= 0
-        X = encode_inputs(chosen, domain)[here]
-        columns = Columns.of(X, y[here], len(domain.classes), int(here.size - np.count_nonzero(here)))
-    data.memo[MEMO] = (domain, columns)
-    return columns
+        return Columns.of(encode_inputs(chosen, domain), y, 0)
+    chosen, y = select_columns(data, domain), known_class_numbers(data, domain)
+    here = y >= 0
+    X = encode_inputs(chosen, domain)[here]
+    return Columns.of(X, y[here], len(domain.classes), int(here.size - np.count_nonzero(here)))

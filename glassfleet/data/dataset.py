@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,14 @@ class Dataset:
         columns = [position[name] for name in features]
         kept = {name: self.categories[name] for name in features if name in self.categories}
         return Dataset(tuple(features), self.target, self.X[:, columns], self.y, categories=kept, key=self.key)
+
+
+def remembered(memo: dict[Any, Any], what: Hashable, key: object, make: Callable[[], T]) -> T:
+    """Return what `make` makes for `key`; the latest of each `what` is kept in `memo`."""
+    known: tuple[object, T] | None = memo.get(what)
+    if known is None or known[0] != key:
+        known = memo[what] = (key, make())
+    return known[1]
 
 
 def pool(parts: Sequence[Dataset]) -> Dataset:

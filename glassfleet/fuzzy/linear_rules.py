@@ -1,10 +1,12 @@
-"""Rules with a polynomial for a consequent: their numbers, their values, and their lines in a document."""
+"""Rules with a polynomial for a consequent: their numbers, their lines in a document, and the model that they make."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +16,16 @@ from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.fuzzy.splits import SplitTree
-from glassfleet.rules import Condition, Rule
+from glassfleet.numerics.statistics import blocks
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
+Span = TypeVar("Span")
+"""Where the rows of a leaf may be on one input."""
+
+_ROW_BLOCK = 1 << 13
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -93,29 +101,150 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     return LinearRules(coefficients=coefficients, **numbers)
 
 
-def readable_rules(rules: LinearRules, domain: Domain, conditions: Sequence[tuple[Condition, ...]]) -> tuple[Rule, ...]:
-    """Return the rules in words; `conditions` has one line per rule."""
-    return tuple(
-        Rule(
-            index=index,
-            conditions=line,
-            consequent=linear_consequent(domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
-            weight=float(rules.weight[index]),
-            support=float(rules.support[index]),
-            confidence=float(rules.confidence[index]),
+class LinearTree(ABC, Generic[Span]):
+    """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast.
+
+    Parameters
+    ----------
+    domain : Domain
+        Inputs, target and their limits.
+    tree : SplitTree
+        The splits.
+    rules : LinearRules
+        One line per leaf of `tree`, in its order.
+    """
+
+    def __init__(self, domain: Domain, tree: SplitTree[Any], rules: LinearRules) -> None:
+        self.domain = domain
+        self._shape = tree
+        self._rules = rules
+
+    # --- what each tree says of itself ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def strengths(self, scaled: Array) -> Array:
+        """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
+
+    def weights(self, scaled: Array) -> Array:
+        """Return by how much each leaf's output counts, shape (L, n); for each row they add up to one."""
+        return self.strengths(scaled)
+
+    @abstractmethod
+    def spans(self, leaf: int) -> dict[int, Span]:
+        """Return the spans that lead to a node, by input, in the order in which inputs first appear on the path."""
+
+    @abstractmethod
+    def condition(self, feature: int, span: Span) -> Condition:
+        """Return that an input is in a span."""
+
+    @abstractmethod
+    def membership(self, feature: int, value: float, span: Span) -> float:
+        """Return the degree of a scaled value of an input in a span, in [0, 1]."""
+
+    # --- predicting -------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Array) -> Array:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
+
+        The result is clipped to the target's limits.
+        """
+        X = self.domain.check_rows(X)
+        result = np.empty(X.shape[0])
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            result[block] = np.minimum(np.maximum(self._raw(self._scaled(X[block])), 0.0), 1.0)
+        return self.domain.unscale_target(result)
+
+    def _scaled(self, X: Array) -> Array:
+        return np.ascontiguousarray(self.domain.scale_inputs(X).T)
+
+    def _raw(self, scaled: Array) -> Array:
+        """Return scaled, unclipped forecasts of scaled rows, shape (F, n)."""
+        answer = np.zeros(scaled.shape[1])
+        for weight, coefficients in zip(self.weights(scaled), self._rules.coefficients, strict=True):
+            answer += weight * outputs_of(coefficients, scaled)
+        return answer
+
+    # --- explaining -------------------------------------------------------------------------------------------------
+
+    def explain(self, x: Array) -> Explanation:
+        """Say why the model answers as it does for the one row `x`, shape (F,).
+
+        Where the forecast is clipped to the target's limits, the difference is part of `base`, and `clipped_from` and
+        a note tell what the rules say.
+        """
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
+        prediction = float(self.predict(row)[0])
+        scaled = self._scaled(row)
+        strength, weight = self.strengths(scaled)[:, 0].tolist(), self.weights(scaled)[:, 0].tolist()
+        target = self.domain.target
+        assert target is not None
+        width = target.high - target.low
+        shares = np.zeros(len(self.domain.features))
+        for part, coefficients in zip(weight, self._rules.coefficients, strict=True):
+            shares += part * width * coefficients[1:] * scaled[:, 0]
+        order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
+        fired = [
+            Activation(
+                self.rules()[rule],
+                strength[rule],
+                tuple(self.membership(f, float(scaled[f, 0]), span) for f, span in self._spans[rule].items()),
+            )
+            for rule in order[: RUNNERS_UP + 1]
+            if rule == order[0] or strength[rule] > 0.0
+        ]
+        said = float(self.domain.unscale_target(self._raw(scaled))[0])
+        # A last digit beyond the limit is rounding, not something the rules say.
+        clipped = abs(said - prediction) > _ROUNDING * width
+        alone = sum(part > 0.0 for part in weight) == 1
+        return Explanation(
+            prediction=prediction,
+            fired=fired[0],
+            runners_up=tuple(fired[1:]),
+            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            base=prediction - float(shares.sum()),
+            clipped_from=said if clipped else None,
+            notes=(_clipped_note(self.domain, said, prediction, alone=alone),) if clipped else (),
         )
-        for index, line in enumerate(conditions)
-    )
+
+    @cached_property
+    def _spans(self) -> list[dict[int, Span]]:
+        return [self.spans(leaf) for leaf in self._shape.leaves]
+
+    @cached_property
+    def _readable(self) -> tuple[Rule, ...]:
+        rules = self._rules
+        return tuple(
+            Rule(
+                index=index,
+                conditions=tuple(self.condition(f, span) for f, span in spans.items()),
+                consequent=linear_consequent(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
+                weight=float(rules.weight[index]),
+                support=float(rules.support[index]),
+                confidence=float(rules.confidence[index]),
+            )
+            for index, spans in enumerate(self._spans)
+        )
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules, depth first, lower sides first."""
+        return self._readable
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
+
+        Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
+        FRT paper).
+        """
+        return tree_complexity(self._shape, sum(map(len, self._spans)), self._rules.coefficients)
 
 
-def complexity_of(rules: LinearRules, tree: SplitTree[Any], conditions: int) -> Mapping[str, int | float]:
-    """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
+def tree_complexity(tree: SplitTree[Any], conditions: int, coefficients: Array) -> Mapping[str, int | float]:
+    """Return the measures of a tree whose leaves have polynomials, shape (leaves, .., F + 1), intercepts first.
 
-    Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the FRT
-    paper).
+    An intercept counts whether it is zero or not, a slope only where it is not zero.
     """
     splits = len(tree.splits)
-    used = int(np.count_nonzero(rules.coefficients[:, 1:])) + splits + 1
+    used = int(np.count_nonzero(coefficients[..., 1:])) + coefficients[..., 0].size
     return {
         "nodes": tree.size - 1,
         "leaves": splits + 1,
@@ -125,7 +254,7 @@ def complexity_of(rules: LinearRules, tree: SplitTree[Any], conditions: int) -> 
     }
 
 
-def clipped_note(domain: Domain, said: float, prediction: float, *, alone: bool) -> str:
+def _clipped_note(domain: Domain, said: float, prediction: float, *, alone: bool) -> str:
     """Say that the rules, or one `alone`, give `said`, beyond the limit of the target that the forecast is."""
     target = domain.target
     assert target is not None

@@ -6,10 +6,13 @@ root. So the first s - 1 splits of a tree are a tree of s leaves: sizes are pref
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, Self, TypeVar
+
+from glassfleet.outline import OutlineNode, outlined
+from schemas.codec import Value
 
 
 class NodeSplit(Protocol):
@@ -48,15 +51,17 @@ class SplitTree(Generic[S]):
     @cached_property
     def leaves(self) -> list[int]:
         """Nodes that are not cut, from the lower sides to the upper ones."""
-        found, stack = [], [0]
+        return [node for node, _ in self.walk() if node not in self.split_of]
+
+    def walk(self) -> Iterator[tuple[int, int]]:
+        """Yield all nodes and their depths: depth first, lower sides first."""
+        stack = [(0, 0)]
         while stack:
-            node = stack.pop()
+            node, depth = stack.pop()
+            yield node, depth
             index = self.split_of.get(node)
-            if index is None:
-                found.append(node)
-            else:
-                stack += [2 * index + 2, 2 * index + 1]
-        return found
+            if index is not None:
+                stack += [(2 * index + 2, depth + 1), (2 * index + 1, depth + 1)]
 
     def parent(self, node: int) -> int:
         """Return the node above `node`; -1 for the root."""
@@ -74,7 +79,7 @@ class SplitTree(Generic[S]):
     @cached_property
     def depth(self) -> int:
         """Length of the longest path."""
-        return max(len(self.path(leaf)) for leaf in self.leaves)
+        return max(depth for _, depth in self.walk())
 
     def grown(self, splits: Sequence[S]) -> Self:
         """Return this tree with more splits at the end."""
@@ -83,3 +88,22 @@ class SplitTree(Generic[S]):
     def first(self, n_splits: int) -> Self:
         """Return the tree of the first `n_splits` splits."""
         return type(self)(self.splits[:n_splits])
+
+    def progress(self, asked: Collection[int], told: Callable[[int], tuple[str, str]]) -> dict[str, Value]:
+        """Return the size so far and a drawing, for displays.
+
+        Parameters
+        ----------
+        asked : collection of int
+            Nodes that the vehicles are asked about.
+        told : callable
+            Returns what leads to a node below the root: an input's name, and its side in words.
+        """
+        nodes = (OutlineNode(depth, *(told(node) if node else ("", "")), node in asked) for node, depth in self.walk())
+        return {
+            "nodes": self.size - 1,
+            "leaves": len(self.splits) + 1,
+            "open": len(asked),
+            "depth": self.depth,
+            **outlined(nodes, self.size),
+        }

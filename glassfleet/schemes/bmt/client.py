@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.condense import condensed
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_held_out
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.bmt.bins import GROUP, bins_of, histogram
-from glassfleet.schemes.bmt.messages import NAME, Question, read_task
+from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, MAX_ROWS, SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side
-from glassfleet.untrusted import select_numbers
+from glassfleet.training import TrainingRows, training_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,51 +31,17 @@ class BmtClient:
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = read_task(task)
-        rows = _prepare(question, data)
+        parameters = question.parameters
+        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
         answers = {"scan": _scan, "bins": _bins, "ramps": _ramps}
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
-@dataclass
-class _Rows:
-    """A vehicle's rows for one domain, scaled, those held out last; and their bins between the latest edges."""
-
-    domain: Domain
-    chosen: tuple[int, float]  # rows of a group, share held out
-    count: int
-    training: int
-    inputs: Array  # (F, n)
-    target: Array  # (n,)
-    edges: Array | None = None
-    bins: NDArray[np.int32] | None = None
-
-    def bins_between(self, edges: Array) -> NDArray[np.int32]:
-        """Return the training rows' bins, shape (F, n)."""
-        if self.bins is None or self.edges is None or not np.array_equal(self.edges, edges):
-            self.edges, self.bins = edges, bins_of(self.inputs[:, : self.training], edges)
-        return self.bins
-
-    def parts(self) -> tuple[slice, slice]:
-        """Return the training rows and those held out."""
-        return slice(0, self.training), slice(self.training, self.count)
-
-
-def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale and sort the rows once per domain; kept in the dataset's memo."""
-    domain, parameters = question.domain, question.parameters
-    known, chosen = data.memo.get(NAME), (parameters.group_rows, parameters.holdout)
-    if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
-        return known
-    own = condensed(select_numbers(data, domain), domain, parameters.group_rows)
-    scaled = np.ascontiguousarray(domain.scale_inputs(own.X).T)
-    target = domain.scale_target(own.y)
-    held = is_held_out(scaled, target, parameters.holdout)
-    order = np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)])
-    rows = _Rows(domain, chosen, own.rows, int((~held).sum()), scaled[:, order], target[order])
-    data.memo[NAME] = rows
-    return rows
+def _parts(rows: TrainingRows) -> tuple[slice, slice]:
+    """Return the training rows and those held out."""
+    return slice(0, rows.training), slice(rows.training, rows.count)
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
@@ -116,16 +78,16 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
     return total
 
 
-def _columns(rows: _Rows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
+def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
     """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
     inputs = rows.inputs[list(regressors)][:, chosen]
     return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
 
 
-def _residual(question: Question, rows: _Rows, reached: Sequence[Array]) -> Array:
+def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) -> Array:
     """Return the training rows' residuals of the model asked about, clipped, shape (n,)."""
     assert question.coefficients is not None
-    left = rows.target[: rows.training].copy()
+    left: Array = rows.y[: rows.training].copy()
     inputs = rows.inputs[list(question.regressors), : rows.training]
     for leaf, line in zip(question.tree.leaves, question.coefficients, strict=True):
         degree = reached[leaf]
@@ -137,11 +99,11 @@ def _residual(question: Question, rows: _Rows, reached: Sequence[Array]) -> Arra
 # --- the three answers ----------------------------------------------------------------------------------------------
 
 
-def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all columns over the training rows and those held out."""
     gram = []
-    for part in rows.parts():
-        columns = np.concatenate([_columns(rows, part, range(question.n_features)), rows.target[None, part]])
+    for part in _parts(rows):
+        columns = np.concatenate([_columns(rows, part, range(question.n_features)), rows.y[None, part]])
         gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
     return {
         "histogram": histogram(rows.inputs),
@@ -150,7 +112,7 @@ def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
     }
 
 
-def _bins(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _bins(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum what is new to the joint fit, over training rows and those held out; and the bins of some leaves."""
     answer: dict[str, Ints] = {}
     if question.latest:
@@ -160,7 +122,7 @@ def _bins(question: Question, rows: _Rows) -> dict[str, Ints]:
     return answer
 
 
-def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _joint(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of pairs of leaves, and w z y and w y^2 of leaves, over training rows and those held out."""
     gram, target = [], []
     tree, pairs, new = question.tree, question.pairs, question.new
@@ -168,7 +130,7 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
     def lower_last(leaf: int) -> tuple[bool, int]:
         return leaf in new and leaf % 2 == 1, leaf
 
-    for part in rows.parts():
+    for part in _parts(rows):
         reached = degrees(tree, rows.inputs[:, part])
         products = np.zeros((len(pairs), question.width), dtype=np.int64)
         scores = np.zeros((len(new), question.columns + 1), dtype=np.int64)
@@ -176,7 +138,7 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
             there = np.flatnonzero(reached[leaf])
             degree = reached[leaf][there]
             columns = _columns(rows, there + part.start, question.regressors)
-            y = rows.target[part][there]
+            y = rows.y[part][there]
             mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
             if mine:
                 weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
@@ -187,7 +149,7 @@ def _joint(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"gram": np.stack(gram), "target": np.stack(target)}
 
 
-def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
     # Not above: every agent and command loads all schemes, and this takes a third as long as all of them.
     from scipy.sparse import csc_matrix  # noqa: PLC0415
@@ -195,10 +157,12 @@ def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
     assert question.edges is not None
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
-    reached = degrees(question.tree, rows.inputs[:, : rows.training])
+    edges, inputs = question.edges, rows.inputs[:, : rows.training]
+    reached = degrees(question.tree, inputs)
     residual = _residual(question, rows, reached)
     offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
-    places = (rows.bins_between(question.edges)[features] + offset).T
+    between = remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
+    places = (between[features] + offset).T
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         degree = reached[leaf][there]
@@ -217,7 +181,7 @@ def _binned(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
 
 
-def _ramps(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w^2 mu^2 z z', w^2 mu (1 - mu) z z', w mu z r and w mu for each ramp, with its lower side's degree mu."""
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)

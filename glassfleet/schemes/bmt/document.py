@@ -12,7 +12,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.schemes.bmt.params import Parameters
 from glassfleet.schemes.bmt.tree import MAX_SPLITS, Tree
-from schemas.errors import DocumentError
+from glassfleet.untrusted import check_numeric
 
 SCHEME = "bmt"
 FORMAT = 1
@@ -47,7 +47,6 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
-        if domain.target is None:
-            raise DocumentError("a model tree needs a numeric target")
+        check_numeric(domain, SCHEME)
         tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.features))
     return parameters, domain, tree, read_rules(body.rules, len(tree.leaves), domain)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, check_numeric, increasing, read_task_head, task_errors, task_head
 from schemas.codec import Value
 
 NAME = "bmt"
@@ -103,11 +102,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Value] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "max_rows": MAX_ROWS,
-        }
+        body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
         if self.kind != "scan":
             body |= {
                 "regressors": list(self.regressors),
@@ -130,22 +125,17 @@ class Question:
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters, MAX_ROWS)
         with task_errors():
             return cls._read(kind, parameters, domain, task.body)
 
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
-        if body["max_rows"] != MAX_ROWS:
-            raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
-        if domain.target is None:
-            raise TaskError("a model tree needs a numeric target")
+        check_numeric(domain, NAME, MAX_INPUTS)
         f = len(domain.features)
-        if f > MAX_INPUTS:
-            raise TaskError(f"{f} inputs; at most {MAX_INPUTS} are supported")
         if kind == "scan":
             return cls(kind, parameters, domain)
-        regressors = _increasing("regressors", body["regressors"], f)
+        regressors = increasing("regressors", body["regressors"], f)
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
         tree = Tree.from_value(body["tree"], f)
@@ -153,12 +143,12 @@ class Question:
         if kind == "ramps":
             candidates = _candidates(body["places"], body["ramps"], tree, f)
             return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates)
-        latest, leaves = body["latest"], _increasing("leaves", body["leaves"], tree.size)
+        latest, leaves = body["latest"], increasing("leaves", body["leaves"], tree.size)
         if type(latest) is not int or not 0 <= latest <= len(tree.splits):
             raise TaskError("more splits are the latest ones than there are")
         if any(leaf in tree.split_of for leaf in leaves):
             raise TaskError("a leaf asked about is split already")
-        features = _increasing("features", body["features"], f)
+        features = increasing("features", body["features"], f)
         if not (latest or leaves) or (leaves and not features):
             raise TaskError("nothing is asked about")
         edges = _edges(body["edges"], (f, parameters.bins + 1))
@@ -167,16 +157,6 @@ class Question:
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
-
-
-def _increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise TaskError(f"{name} is not a list of integers")
-    if any(not 0 <= number < limit for number in numbers):
-        raise TaskError(f"{name} holds a number outside [0, {limit})")
-    if any(a >= b for a, b in pairwise(numbers)):
-        raise TaskError(f"{name} does not increase")
-    return tuple(numbers)
 
 
 def _table(name: str, value: object, shape: tuple[int, int]) -> Array:

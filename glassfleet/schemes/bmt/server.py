@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.numerics.sparse import forward
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.scheme import Contribution, Done, Next, State, Task
@@ -25,8 +23,9 @@ from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, MAX_STEPS, Param
 from glassfleet.schemes.bmt.progress import progress_of
 from glassfleet.schemes.bmt.size import choose
 from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,11 +49,9 @@ class BmtServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for histograms and for the root's sums."""
-        if domain.target is None:
-            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
-        if len(domain.features) > MAX_INPUTS:
-            raise UsageError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
-        return _ask(Question("scan", parameters, domain), {"sums_digest": ""})
+        with usage_errors():
+            check_numeric(domain, NAME, MAX_INPUTS)
+        return ask(Question("scan", parameters, domain), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -63,25 +60,13 @@ class BmtServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
-        if contribution.rows > MAX_ROWS:
-            raise ContributionError(f"{contribution.rows} rows, the grid is good for {MAX_ROWS}")
-        if contribution.values:
-            raise ContributionError("this scheme sends sums only")
+        check_head(task, contribution, MAX_ROWS, sums_only=True)
         check_sums(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > MAX_ROWS:
-            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
-        sums = add_up(contributions)
-        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
-        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+        _, sums, memory = taken_up(state, contributions, MAX_ROWS)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "bins":
@@ -91,11 +76,6 @@ class BmtServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
-
-
-def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
-    task = question.to_task()
-    return Next({"kind": task.kind, "body": task.body, **memory}, task)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -137,7 +117,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         features=tuple(range(f)),
         edges=memory["edges"],
     )
-    return _ask(asked, memory)
+    return ask(asked, memory)
 
 
 def _regressors(whole: Array, n: int, most: int) -> list[int]:
@@ -209,7 +189,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         memory["coefficients"],
         candidates=tuple(candidates),
     )
-    return _ask(asked, memory)
+    return ask(asked, memory)
 
 
 def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
@@ -308,4 +288,4 @@ def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
         features=tuple(memory["features"]),
         edges=memory["edges"],
     )
-    return _ask(asked, {**memory, "open": found})
+    return ask(asked, {**memory, "open": found})

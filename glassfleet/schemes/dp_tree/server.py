@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
+from glassfleet.aggregate import Sums, add_up, ask, chained_digest
 from glassfleet.crisp import Tree, TreeModel
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
@@ -20,9 +20,9 @@ from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth,
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.progress import progress_of
-from glassfleet.untrusted import check_classes, check_head, check_names
+from glassfleet.untrusted import check_classes, check_head, check_names, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 
 class DpTreeServer:
@@ -30,18 +30,14 @@ class DpTreeServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random here
         """Ask who is there."""
-        try:
+        with usage_errors():
             check_classes(domain, NAME, MAX_CLASSES)
-        except ValueError as fault:
-            raise UsageError(str(fault)) from fault
-        return _ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": "", "spent": []})
+        return ask(Question("hello", parameters, domain), {"counts": [], "sums_digest": "", "spent": []})
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        check_head(task, contribution)
-        if contribution.values:
-            raise ContributionError("this scheme sends sums only")
+        check_head(task, contribution, sums_only=True)
         shapes, rows = question.shapes(), contribution.rows
         check_names("sums", contribution.sums, shapes)
         for name, shape in shapes.items():
@@ -69,7 +65,7 @@ class DpTreeServer:
             raise RunFailedError("no-rows: no agent that answered has any rows")
         state = {**state, "spent": _spent(question, state, contributions)}
         if question.kind == "hello":
-            return _ask(replace(question, kind="edges", agents=present), state)
+            return ask(replace(question, kind="edges", agents=present), state)
         # In a private run each vehicle looks itself how many share the noise with it.
         is_private = contributions[0].summed is not None
         if question.parameters.noise == "aggregate" and not is_private and present < question.agents - 1:
@@ -88,18 +84,13 @@ class DpTreeServer:
                 nodes=np.zeros(1, dtype=np.intp),
             )
             counts = np.zeros((1, question.n_classes), dtype=np.int64)
-            return _ask(asked, {"counts": counts, "sums_digest": digest, "spent": state["spent"]})
+            return ask(asked, {"counts": counts, "sums_digest": digest, "spent": state["spent"]})
         noise = 0.0 if question.last else _noise(question, contributions)
         return _grow(question, state, sums, digest, noise)
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
-
-
-def _ask(question: Question, memory: Mapping[str, Value]) -> Next:
-    task = question.to_task()
-    return Next({**memory, "kind": task.kind, "body": task.body}, task)
 
 
 def _spent(question: Question, state: State, contributions: Sequence[Contribution]) -> list[Value]:
@@ -164,7 +155,7 @@ def _grow(question: Question, state: State, sums: Sums, digest: str, noise: floa
         return _finish(question, state, counts, digest)
     nodes = np.arange(question.growth.size, growth.size)
     memory |= {"sums_digest": digest, "spent": state["spent"]}
-    return _ask(replace(question, growth=growth, nodes=nodes), memory)
+    return ask(replace(question, growth=growth, nodes=nodes), memory)
 
 
 def _best_cut(cells: NDArray[np.float64]) -> tuple[int, int] | None:

@@ -12,9 +12,9 @@ from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Q
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.network import Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
-from glassfleet.untrusted import check_head
+from glassfleet.untrusted import check_head, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 
 class FedAvgServer:
@@ -26,10 +26,8 @@ class FedAvgServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
         """Ask all agents to train the same random network."""
-        try:
+        with usage_errors():
             shape = Shape.of(parameters, domain)
-        except ValueError as fault:
-            raise UsageError(str(fault)) from fault
         return _ask(Question(parameters, domain, 1, shape.start(seed), shape))
 
     def check(self, task: Task, contribution: Contribution) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from glassfleet.crisp.columns import Rows
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
@@ -56,15 +55,6 @@ class _Key:
     fit_on_all: bool
 
 
-def _remember(data: Dataset, key: _Key, make: Any) -> Any:
-    """Return what `make` makes, made once for `key` and kept in the dataset's memo."""
-    entry = data.memo.get((NAME, key.what))
-    if entry is None or entry[0] != key:
-        entry = (key, make())
-        data.memo[NAME, key.what] = entry
-    return entry[1]
-
-
 def _cross_validation(question: Question, columns: Columns, data: Dataset) -> NDArray[np.float64]:
     """Return the fitness per fold and depth of the vehicle's own trees, shape (folds, max_depth + 1)."""
     parameters = question.parameters
@@ -75,7 +65,7 @@ def _cross_validation(question: Question, columns: Columns, data: Dataset) -> ND
         folds = kfold_parts(stratified_parts(columns, parameters.folds, rng), parameters.folds)
         return depth_scores(columns, folds, parameters.max_depth, positive=question.positive)
 
-    scores: NDArray[np.float64] = _remember(data, key, measure)
+    scores: NDArray[np.float64] = remembered(data.memo, (NAME, key.what), key, measure)
     return scores
 
 
@@ -120,7 +110,7 @@ def split_rows(question: Question, columns: Columns, data: Dataset) -> tuple[Row
         part = stratified_parts(columns, parts, np.random.default_rng([question.seed, 2]))
         return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
 
-    rows: tuple[Rows, Rows] = _remember(data, key, split)
+    rows: tuple[Rows, Rows] = remembered(data.memo, (NAME, key.what), key, split)
     return rows
 
 
@@ -135,7 +125,7 @@ def _own_structure(question: Question, columns: Columns, data: Dataset) -> NDArr
         feature = grow_tree(columns, train, question.depth).feature
         return feature if len(feature) > 1 else feature[:0]
 
-    return narrow(_remember(data, key, grow), question.n_features)
+    return narrow(remembered(data.memo, (NAME, key.what), key, grow), question.n_features)
 
 
 def _votes(question: Question, columns: Columns, data: Dataset) -> dict[str, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassfleet.aggregate import ask
 from glassfleet.crisp import Forest
 from glassfleet.crisp.columns import GRID
 from glassfleet.crisp.forest import widen
@@ -20,9 +21,9 @@ from glassfleet.schemes.fedga.messages import NAME, Question, read_task
 from glassfleet.schemes.fedga.model import Population
 from glassfleet.schemes.fedga.params import Parameters
 from glassfleet.schemes.fedga.words import draw_structure
-from glassfleet.untrusted import check_class_order, check_head
+from glassfleet.untrusted import check_class_order, check_head, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 _DRAWN = 5
 """Structures that progress shows."""
@@ -33,11 +34,9 @@ class FedgaServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:
         """Ask for depths and row counts."""
-        try:
+        with usage_errors():
             check_class_order(domain)
-        except ValueError as fault:
-            raise UsageError(str(fault)) from fault
-        return _ask(Question("depth", parameters, domain, seed % 2**63), {"best": []})
+        return ask(Question("depth", parameters, domain, seed % 2**63), {"best": []})
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -86,11 +85,6 @@ class FedgaServer:
         return {**told, "lines": lines}
 
 
-def _ask(question: Question, memory: Mapping[str, Value]) -> Next:
-    task = question.to_task()
-    return Next({**memory, "kind": task.kind, "body": task.body}, task)
-
-
 def _agree(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next:
     """Take the median of the depths, and the fleet's plain answer."""
     depth = int(np.floor(np.median([answer.values["depth"] for answer in answers.values()])))
@@ -106,7 +100,7 @@ def _agree(question: Question, state: State, answers: Mapping[str, Contribution]
         "prior": prior,
         "weights": {name: answer.values["weight"] for name, answer in answers.items()},
     }
-    return _ask(replace(question, kind="local", depth=depth), memory)
+    return ask(replace(question, kind="local", depth=depth), memory)
 
 
 def _begin(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next:
@@ -151,7 +145,7 @@ def _propose(question: Question, memory: Mapping[str, Value], evolution: Evoluti
     structures = evolution.structures()
     forest = Forest.of([structures[line] for line in asked])
     remembered = {**memory, "evolution": evolution.to_value(), "asked": np.asarray(asked, dtype=np.int64)}
-    return _ask(replace(question, forest=forest), remembered)
+    return ask(replace(question, forest=forest), remembered)
 
 
 def _evolve(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next | Done:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.condense import condensed
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_held_out
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import SUPPORT, Contribution, Task
-from glassfleet.schemes.fmt.messages import NAME, Question, read_task
+from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.support import count_rows, weights
 from glassfleet.schemes.fmt.tree import Cut, crisp, degrees
-from glassfleet.untrusted import select_numbers
+from glassfleet.training import TrainingRows, training_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,55 +37,26 @@ class FmtClient:
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = read_task(task)
-        rows = _prepare(question, data)
+        parameters = question.parameters
+        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
         answers = {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves, SUPPORT: _support}
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
-@dataclass
-class _Rows:
-    """A vehicle's rows for one domain, scaled, those held out last; and their positions in the latest partitions."""
-
-    domain: Domain
-    chosen: tuple[int, float]  # rows of a group, share held out
-    count: int
-    training: int
-    inputs: Array  # (F, n)
-    target: Array  # (n,)
-    knots: Knots | None = None
-    position: Array | None = None
-
-    def positions(self, knots: Knots) -> Array:
-        if self.position is None or self.knots != knots:
-            self.knots, self.position = knots, positions(self.inputs, knots)
-        return self.position
-
-
-def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale and sort the rows once per domain; kept in the dataset's memo."""
-    domain, parameters = question.domain, question.parameters
-    known, chosen = data.memo.get(NAME), (parameters.group_rows, parameters.holdout)
-    if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
-        return known
-    own = condensed(select_numbers(data, domain), domain, parameters.group_rows)
-    scaled = np.ascontiguousarray(domain.scale_inputs(own.X).T)
-    target = domain.scale_target(own.y)
-    held = is_held_out(scaled, target, parameters.holdout)
-    order = np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)])
-    rows = _Rows(domain, chosen, own.rows, int((~held).sum()), scaled[:, order], target[order])
-    data.memo[NAME] = rows
-    return rows
+def positions_of(rows: TrainingRows, knots: Knots) -> Array:
+    """Return where the inputs lie between knots, shape (F, n); those between the latest knots are kept."""
+    return remembered(rows.memo, "positions", knots, lambda: positions(rows.inputs, knots))
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
 
 
-def _products(rows: _Rows, columns: Sequence[int], chosen: NDArray[np.intp] | slice) -> Array:
+def _products(rows: TrainingRows, columns: Sequence[int], chosen: NDArray[np.intp] | slice) -> Array:
     """Return the products of all pairs of ``[1, x, y]``, on the grid, shape (pairs, n)."""
     k = len(columns) + 2
-    target = rows.target[chosen]
+    target = rows.y[chosen]
     line = np.empty((k, len(target)))
     line[0] = 1.0
     for place, feature in enumerate(columns):
@@ -162,7 +129,7 @@ def rounded_weights(degree: Array, cuts: Sequence[Cut], position: Array) -> Prod
     return lines
 
 
-def _node_sums(question: Question, rows: _Rows, node: int, position: Array, degree: Array | None) -> Ints:
+def _node_sums(question: Question, rows: TrainingRows, node: int, position: Array, degree: Array | None) -> Ints:
     """Return the sums of a node, and of the lower side of each cut that is asked about, shape (1 + cuts, width).
 
     `degree`, shape (n,): to which rows reach the node; None in a run with support, whose sums must add up exactly.
@@ -185,16 +152,16 @@ def _node_sums(question: Question, rows: _Rows, node: int, position: Array, degr
 # --- the answers -----------------------------------------------------------------------------------------------
 
 
-def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
     gram = _node_sums(question, rows, 0, rows.inputs, np.ones(rows.training))[0]
     training = np.array([rows.training], dtype=np.int64)
     return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
 
 
-def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _grow(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum over the training rows: the nodes asked about and the lower side of each of their cuts."""
-    position = rows.positions(question.knots)[:, : rows.training]
+    position = positions_of(rows, question.knots)[:, : rows.training]
     reached = {} if question.parameters.support else degrees(question.tree, position, question.nodes)
     whole, lower = [], []
     for node in question.nodes:
@@ -204,19 +171,19 @@ def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"whole": np.stack(whole), "lower": np.concatenate(lower)}
 
 
-def _leaves(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _leaves(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum all rows of the final leaves."""
-    position, leaves = rows.positions(question.knots), question.asked_leaves
+    position, leaves = positions_of(rows, question.knots), question.asked_leaves
     reached = {} if question.parameters.support else degrees(question.tree, position, leaves)
     return {"gram": np.stack([_node_sums(question, rows, leaf, position, reached.get(leaf))[0] for leaf in leaves])}
 
 
-def _support(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count the rows on which the sums of some nodes and of their siblings would rest."""
-    return {"rows": count_rows(question, rows.positions(question.knots), rows.training)}
+    return {"rows": count_rows(question, positions_of(rows, question.knots), rows.training)}
 
 
-def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum squared errors over the held-out rows: for each variant, way of inference and number of rules."""
     assert question.coefficients is not None
     variants, tree = question.coefficients.shape[0], question.tree
@@ -224,8 +191,8 @@ def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
     held = rows.count - rows.training
     for block in blocks(held, BLOCK_ROWS):
         part = slice(rows.training + block.start, rows.training + block.stop)
-        position = rows.positions(question.knots)[:, part]
-        target = rows.target[part]
+        position = positions_of(rows, question.knots)[:, part]
+        target = rows.y[part]
         reached = degrees(tree, position, range(tree.size))
         decided = [crisp(tree, position, node) for node in range(tree.size)]
         inputs = rows.inputs[list(question.regressors), part]

@@ -13,7 +13,7 @@ from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, wri
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
-from schemas.errors import DocumentError
+from glassfleet.untrusted import check_numeric
 
 SCHEME = "fmt"
 FORMAT = 1
@@ -60,8 +60,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knot
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
-        if domain.target is None:
-            raise DocumentError("a model tree needs a numeric target")
+        check_numeric(domain, SCHEME)
         knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
         tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
     return parameters, domain, knots, tree, read_rules(body.rules, len(tree.leaves), domain)

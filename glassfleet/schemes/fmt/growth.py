@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums
 from glassfleet.data.domain import Domain
-from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import Levels
 from glassfleet.fuzzy.spans import span_words
 from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
 from glassfleet.schemes.fmt.partition import Knots
@@ -75,6 +74,8 @@ class GrowthQuestion:
         The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree.
     nodes : tuple of int
         ``"grow"``: leaves whose cuts are asked about, increasing.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
     """
 
     kind: str
@@ -85,6 +86,7 @@ class GrowthQuestion:
     split_features: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     nodes: tuple[int, ...] = ()
+    levels: Levels = ()
 
     @property
     def n_features(self) -> int:
@@ -131,17 +133,6 @@ def possible(question: GrowthQuestion, node: int) -> list[int]:
         for place, (feature, cut) in enumerate(question.cuts)
         if feature not in span or span[feature][0] <= cut < span[feature][1]
     ]
-
-
-def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
-    """Return a task's list of numbers; raises TaskError unless they increase from 0 at least to below `limit`."""
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise TaskError(f"{name} is not a list of integers")
-    if any(not 0 <= number < limit for number in numbers):
-        raise TaskError(f"{name} holds a number outside [0, {limit})")
-    if any(a >= b for a, b in pairwise(numbers)):
-        raise TaskError(f"{name} does not increase")
-    return tuple(numbers)
 
 
 def planted(memory: dict[str, Any]) -> dict[str, Any]:

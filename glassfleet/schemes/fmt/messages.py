@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import SUPPORT, Task
-from glassfleet.schemes.fmt.growth import GrowthQuestion, increasing, possible
+from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.untrusted import Remembered, read_task_head, task_errors
+from glassfleet.untrusted import Remembered, check_numeric, increasing, read_task_head, task_errors, task_head
 from schemas.codec import Value
 
 NAME = "fmt"
@@ -89,11 +89,7 @@ class Question(GrowthQuestion):
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Value] = {
-            "parameters": self.parameters.model_dump(mode="json"),
-            "domain": self.domain.to_document(),
-            "max_rows": MAX_ROWS,
-        }
+        body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
         if self.kind != "scan":
             body |= {
                 "knots": [list(line) for line in self.knots],
@@ -112,18 +108,13 @@ class Question(GrowthQuestion):
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters, MAX_ROWS)
         with task_errors():
             return cls._read(kind, parameters, domain, task.body)
 
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
-        if body["max_rows"] != MAX_ROWS:
-            raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
-        if domain.target is None:
-            raise TaskError("a model tree needs a numeric target")
-        if len(domain.features) > MAX_INPUTS:
-            raise TaskError(f"{len(domain.features)} inputs; at most {MAX_INPUTS} are supported")
+        check_numeric(domain, NAME, MAX_INPUTS)
         if kind == "scan":
             return cls(kind, parameters, domain)
         f = len(domain.features)
@@ -141,7 +132,7 @@ class Question(GrowthQuestion):
             return question
         coefficients = body["coefficients"]
         _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
-        return cls(*asked, (), coefficients)
+        return cls(*asked, coefficients=coefficients)
 
 
 read_task = Remembered(Question.from_task)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.linear_rules import LinearRules, clipped_note, complexity_of, outputs_of, readable_rules
+from glassfleet.fuzzy.linear_rules import LinearRules, LinearTree
 from glassfleet.fuzzy.spans import span_condition
-from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Explanation, Rule
+from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import Knots, positions, up_to
@@ -21,14 +19,8 @@ from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
 
 Array = NDArray[np.float64]
 
-RUNNERS_UP = 3
-"""Rules named beside the one that decided, in an explanation."""
 
-_ROW_BLOCK = 1 << 13
-_ROUNDING = 1e-12
-
-
-class FuzzyModelTree:
+class FuzzyModelTree(LinearTree[tuple[int, int]]):
     """A binary tree of fuzzy cuts with a linear model in each leaf.
 
     Parameters
@@ -41,117 +33,41 @@ class FuzzyModelTree:
         Each input's partition.
     tree : Tree
         The splits.
-    rules : Rules
+    rules : LinearRules
         One line per leaf of `tree`, in its order.
     """
 
     scheme = "fmt"
 
     def __init__(self, parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: LinearRules) -> None:
+        super().__init__(domain, tree, rules)
         self.parameters = parameters
-        self.domain = domain
         self.knots = knots
         self.tree = tree
-        self._rules = rules
 
-    # --- predicting -------------------------------------------------------------------------------------------------
+    def strengths(self, scaled: Array) -> Array:
+        """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
+        reached = degrees(self.tree, positions(scaled, self.knots), self.tree.leaves)
+        return np.stack([reached[leaf] for leaf in self.tree.leaves])
 
-    def predict(self, X: Array) -> Array:
-        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
-
-        The result is clipped to the target's limits.
-        """
-        X = self.domain.check_rows(X)
-        result = np.empty(X.shape[0])
-        for block in blocks(X.shape[0], _ROW_BLOCK):
-            scaled = np.ascontiguousarray(self.domain.scale_inputs(X[block]).T)
-            result[block] = np.minimum(np.maximum(self._raw(scaled), 0.0), 1.0)
-        return self.domain.unscale_target(result)
-
-    def _raw(self, scaled: Array) -> Array:
-        """Return scaled, unclipped forecasts of scaled rows, shape (F, n)."""
+    def weights(self, scaled: Array) -> Array:
+        """Return by how much each leaf's output counts, shape (L, n): by its strength, or one answers alone."""
+        if self.parameters.inference == "averaged":
+            return self.strengths(scaled)
         position = positions(scaled, self.knots)
-        answer = np.zeros(scaled.shape[1])
-        if self.parameters.inference == "one_rule":
-            for rule, leaf in enumerate(self.tree.leaves):
-                inside = crisp(self.tree, position, leaf)
-                answer[inside] = outputs_of(self._rules.coefficients[rule], scaled[:, inside])
-            return answer
-        reached = degrees(self.tree, position, self.tree.leaves)
-        for rule, leaf in enumerate(self.tree.leaves):
-            answer += reached[leaf] * outputs_of(self._rules.coefficients[rule], scaled)
-        return answer
+        return np.stack([crisp(self.tree, position, leaf).astype(np.float64) for leaf in self.tree.leaves])
 
-    # --- explaining -------------------------------------------------------------------------------------------------
+    def spans(self, leaf: int) -> Span:
+        """Return the first and last set of each input that leads to a leaf."""
+        return self.tree.span(leaf, [len(line) for line in self.knots])
 
-    def explain(self, x: Array) -> Explanation:
-        """Say why the model answers as it does for the one row `x`, shape (F,).
+    def condition(self, feature: int, span: tuple[int, int]) -> Condition:
+        """Return that an input is in a run of sets."""
+        return span_condition(self.domain.features[feature], self.knots[feature], *span)
 
-        Where the forecast is clipped to the target's limits, the difference is part of `base`, and `clipped_from` and
-        a note tell what the rules say.
-        """
-        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
-        prediction = float(self.predict(row)[0])
-        scaled = np.ascontiguousarray(self.domain.scale_inputs(row).T)
-        position = positions(scaled, self.knots)
-        reached = degrees(self.tree, position, self.tree.leaves)
-        strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
-        if self.parameters.inference == "one_rule":
-            decided = [bool(crisp(self.tree, position, leaf)[0]) for leaf in self.tree.leaves].index(True)
-            parts = {decided: 1.0}
-        else:
-            decided = max(range(len(strength)), key=lambda rule: (strength[rule], -rule))
-            parts = {rule: degree for rule, degree in enumerate(strength) if degree > 0.0}
-        target = self.domain.target
-        assert target is not None
-        width = target.high - target.low
-        shares = np.zeros(len(self.domain.features))
-        for rule, part in parts.items():
-            shares += part * width * self._rules.coefficients[rule, 1:] * scaled[:, 0]
-        others = sorted((r for r in range(len(strength)) if r != decided), key=lambda r: (-strength[r], r))
-        activations = [
-            Activation(
-                self.rules()[rule],
-                strength[rule],
-                tuple(membership(position[f, 0], span) for f, span in self._spans[rule].items()),
-            )
-            for rule in [decided, *(r for r in others[:RUNNERS_UP] if strength[r] > 0.0)]
-        ]
-        said = float(self.domain.unscale_target(self._raw(scaled))[0])
-        # A last digit beyond the limit is rounding, not something the rules say.
-        clipped = abs(said - prediction) > _ROUNDING * width
-        return Explanation(
-            prediction=prediction,
-            fired=activations[0],
-            runners_up=tuple(activations[1:]),
-            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
-            base=prediction - float(shares.sum()),
-            clipped_from=said if clipped else None,
-            notes=(clipped_note(self.domain, said, prediction, alone=len(parts) == 1),) if clipped else (),
-        )
-
-    @cached_property
-    def _spans(self) -> list[Span]:
-        n_sets = [len(line) for line in self.knots]
-        return [self.tree.span(leaf, n_sets) for leaf in self.tree.leaves]
-
-    @cached_property
-    def _readable(self) -> tuple[Rule, ...]:
-        features = self.domain.features
-        conditions = [
-            tuple(span_condition(features[f], self.knots[f], *sets) for f, sets in span.items()) for span in self._spans
-        ]
-        return readable_rules(self._rules, self.domain, conditions)
-
-    def rules(self) -> Sequence[Rule]:
-        """Return the rules, depth first, lower sides first."""
-        return self._readable
-
-    def complexity(self) -> Mapping[str, int | float]:
-        """Return the measures of :func:`glassfleet.fuzzy.linear_rules.complexity_of`."""
-        return complexity_of(self._rules, self.tree, sum(len(spans) for spans in self._spans))
-
-    # --- the document -----------------------------------------------------------------------------------------------
+    def membership(self, feature: int, value: float, span: tuple[int, int]) -> float:
+        """Return the membership of a scaled value in a run of sets."""
+        return run_membership(value, self.knots[feature], span)
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
@@ -163,8 +79,8 @@ class FuzzyModelTree:
         return cls(*read_document(document))
 
 
-def membership(position: float, sets: tuple[int, int]) -> float:
-    """Return the membership in a run of sets: the part up to its last, without the part below its first."""
-    at = np.array([position])
+def run_membership(value: float, knots: tuple[float, ...], sets: tuple[int, int]) -> float:
+    """Return the membership of a scaled value in a run of sets: up to its last, less below its first."""
+    at = positions(np.array([[value]]), (knots,))[0]
     upper = float(up_to(float(sets[1]), at)[0])
     return upper if sets[0] == 0 else upper * (1.0 - float(up_to(sets[0] - 1.0, at)[0]))

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
@@ -26,8 +24,9 @@ from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.rules import rules_of
 from glassfleet.schemes.fmt.support import decide
 from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -47,11 +46,9 @@ class FmtServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for histograms and for the root's sums."""
-        if domain.target is None:
-            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
-        if len(domain.features) > MAX_INPUTS:
-            raise UsageError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
-        return _ask(Question("scan", parameters, domain), {"sums_digest": ""})
+        with usage_errors():
+            check_numeric(domain, NAME, MAX_INPUTS)
+        return ask(Question("scan", parameters, domain), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -60,27 +57,15 @@ class FmtServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        if contribution.kind != task.kind:
-            raise ContributionError(f"the answer is about {contribution.kind!r}, the question was {task.kind!r}")
-        if contribution.rows > MAX_ROWS:
-            raise ContributionError(f"{contribution.rows} rows, the grid is good for {MAX_ROWS}")
-        if contribution.values:
-            raise ContributionError("this scheme sends sums only")
+        check_head(task, contribution, MAX_ROWS, sums_only=True)
         check_sums(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         if question.kind == SUPPORT:
-            return _supported(question, {k: v for k, v in state.items() if k not in ("kind", "body")}, contributions)
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > MAX_ROWS:
-            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
-        sums = add_up(contributions)
-        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
-        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+            return _supported(question, memory_of(state), contributions)
+        rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "grow":
@@ -92,11 +77,6 @@ class FmtServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
-
-
-def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
-    task = question.to_task()
-    return Next({"kind": task.kind, "body": task.body, **memory}, task)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -130,8 +110,8 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
 def _ask_nodes(question: Question, memory: dict[str, Any]) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
-        return _ask(question, memory)
-    return _ask(replace(question, kind=SUPPORT, held=None), memory)
+        return ask(question, memory)
+    return ask(replace(question, kind=SUPPORT, held=None), memory)
 
 
 def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
@@ -154,7 +134,7 @@ def _supported(question: Question, memory: dict[str, Any], contributions: Sequen
     asked = [line for line, family in enumerate(enough.cuts) if family.any() or not question.nodes[line]]
     nodes = tuple(question.nodes[line] for line in asked)
     grow = replace(question, kind="grow", nodes=nodes, held=~enough.cuts[asked])
-    return _ask(grow, memory) if nodes else _grown(grow, memory, {})
+    return ask(grow, memory) if nodes else _grown(grow, memory, {})
 
 
 # --- growing --------------------------------------------------------------------------------------------------------
@@ -186,18 +166,8 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     coefficients = fit_nodes(tree, whole, len(question.regressors), variants)
     if question.parameters.support:  # leaves of which not all rows may be summed are fitted to those that are
         kept |= {"whole": whole}
-    asked = Question(
-        "sizes",
-        question.parameters,
-        question.domain,
-        question.knots,
-        question.regressors,
-        question.split_features,
-        tree,
-        (),
-        coefficients,
-    )
-    return _ask(asked, kept)
+    asked = replace(question, kind="sizes", tree=tree, nodes=(), coefficients=coefficients, held=None)
+    return ask(asked, kept)
 
 
 def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
@@ -236,11 +206,11 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
     best = {"variant": variant, "errors": chosen["errors"][variant]}
     kept = {"sums_digest": memory["sums_digest"], "held_out": held, "best": best}
     if not parameters.support:
-        return _ask(asked, kept)
+        return ask(asked, kept)
     kept |= {"whole": memory["whole"], "withheld": memory["withheld"]}
     nodes = tuple(sorted(leaf for leaf in asked.tree.leaves if memory["full"][leaf]))
     asked = replace(asked, nodes=nodes)
-    return _ask(asked, kept) if nodes else _finish(asked, kept, rows, np.zeros((0, asked.width), dtype=np.int64))
+    return ask(asked, kept) if nodes else _finish(asked, kept, rows, np.zeros((0, asked.width), dtype=np.int64))
 
 
 def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -> Done:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.categories import encode_inputs
-from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_held_out
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.client import GRID, rounded_weights, weighted
+from glassfleet.schemes.fmt.client import GRID, positions_of, rounded_weights, weighted
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, MAX_ROWS
-from glassfleet.schemes.fmt.partition import Knots, histogram, positions
+from glassfleet.schemes.fmt.partition import histogram
 from glassfleet.schemes.fmt.tree import degrees
-from glassfleet.schemes.fmt_classes.messages import NAME, Question, read_task
-from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns
+from glassfleet.schemes.fmt_classes.messages import Question, read_task
+from glassfleet.training import TrainingRows, training_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -40,61 +34,12 @@ class FmtClassesClient:
     def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = read_task(task)
-        rows = _prepare(question, data)
+        parameters = question.parameters
+        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
         answers = {"levels": _levels, "scan": _scan, "grow": _grow, "sizes": _sizes, "newton": _newton}
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
-
-
-@dataclass
-class _Rows:
-    """A vehicle's rows of the run's classes, for one domain, those held out last."""
-
-    domain: Domain
-    chosen: tuple[int, float]  # rows of a group, share held out
-    training: int
-    X: Array  # (n, F), categories as positions among the domain's
-    classes: NDArray[np.int64]  # (n,)
-    levels: Levels | None = None
-    inputs: Array | None = None
-    knots: Knots | None = None
-    position: Array | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.classes)
-
-    def scaled(self, levels: Levels) -> Array:
-        """Return the inputs in [0, 1], shape (F, n)."""
-        if self.inputs is None or self.levels != levels:
-            self.levels, self.inputs, self.position = levels, scaled_inputs(self.domain, levels, self.X), None
-        return self.inputs
-
-    def positions(self, question: Question) -> Array:
-        """Return where the inputs lie between the question's knots, shape (F, n)."""
-        inputs = self.scaled(question.levels)
-        if self.position is None or self.knots != question.knots:
-            self.knots, self.position = question.knots, positions(inputs, question.knots)
-        return self.position
-
-
-def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, number and sort the rows once per domain; kept in the dataset's memo."""
-    domain, parameters = question.domain, question.parameters
-    known, chosen = data.memo.get(NAME), (parameters.group_rows, parameters.holdout)
-    if isinstance(known, _Rows) and known.chosen == chosen and known.domain == domain:
-        return known
-    known_class_numbers(data, domain)
-    own = condensed(select_columns(data, domain), domain, parameters.group_rows)
-    classes = class_numbers(own, domain)
-    here = classes >= 0
-    X, classes = encode_inputs(own, domain)[here], classes[here]
-    held = is_held_out(domain.scale_inputs(X).T, classes.astype(np.float64), parameters.holdout)
-    order = np.concatenate([np.flatnonzero(~held), np.flatnonzero(held)])
-    rows = _Rows(domain, chosen, int((~held).sum()), X[order], classes[order])
-    data.memo[NAME] = rows
-    return rows
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
@@ -105,16 +50,12 @@ class _Products:
     """Products of columns of a question's rows, on the grid."""
 
     question: Question
-    rows: _Rows
-
-    @cached_property
-    def _inputs(self) -> Array:
-        return self.rows.scaled(self.question.levels)
+    rows: TrainingRows
 
     def line(self, chosen: Chosen) -> Array:
         """Return ``[1, x]``, shape (k, n)."""
-        count = len(self.rows.classes[chosen])
-        return np.concatenate([np.ones((1, count)), *(self._inputs[f, chosen][None] for f in self.question.columns)])
+        inputs = self.rows.inputs[list(self.question.columns)][:, chosen]
+        return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
 
     def squares(self, line: Array) -> Array:
         """Return the products of all pairs, shape (k (k + 1) / 2, n)."""
@@ -124,7 +65,7 @@ class _Products:
 
     def all(self, chosen: Chosen) -> Array:
         """Return the products of all pairs, and ``[1, x]`` of each class but the first, shape (width, n)."""
-        line, classes = self.line(chosen), self.rows.classes[chosen]
+        line, classes = self.line(chosen), self.rows.y[chosen]
         own = [np.rint(line * GRID) * (classes == number) for number in range(1, self.question.n_classes)]
         return np.concatenate([self.squares(line), *own])
 
@@ -132,30 +73,29 @@ class _Products:
 # --- the five answers -----------------------------------------------------------------------------------------------
 
 
-def _levels(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count classes by category, over all rows."""
     c, counts = question.n_classes, []
     for feature, variable in enumerate(question.domain.features):
         size, code = len(variable.categories), rows.X[:, feature]
         known = (code >= 0.0) & (code <= size - 1.0) & (code == np.rint(code))
-        cell = code[known].astype(np.intp) * c + rows.classes[known]
+        cell = code[known].astype(np.intp) * c + rows.y[known]
         counts.append(np.bincount(cell, minlength=size * c)[: size * c].reshape(size, c))
     return {"counts": np.concatenate(counts).astype(np.int64)}
 
 
-def _scan(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
-    inputs = rows.scaled(question.levels)
     products = _Products(question, rows)
     every = np.arange(rows.training)
-    gram = weighted(products.all, question.width, every, rounded_weights(np.ones(rows.training), [], inputs), 1)[0]
+    gram = weighted(products.all, question.width, every, rounded_weights(np.ones(rows.training), [], rows.inputs), 1)[0]
     training = np.array([rows.training], dtype=np.int64)
-    return {"histogram": histogram(inputs), "gram": gram, "training": training}
+    return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
 
 
-def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _grow(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum over the training rows: the nodes asked about and the lower side of each of their cuts."""
-    position, products = rows.positions(question)[:, : rows.training], _Products(question, rows)
+    position, products = positions_of(rows, question.knots)[:, : rows.training], _Products(question, rows)
     reached = degrees(question.tree, position, question.nodes)
     whole, lower = [], []
     for node in question.nodes:
@@ -167,18 +107,18 @@ def _grow(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"whole": np.stack(whole), "lower": np.concatenate(lower)}
 
 
-def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum squared errors of indicators over the held-out rows: for each variant and number of rules."""
     assert question.coefficients is not None
     tree, held = question.tree, rows.count - rows.training
     errors = np.zeros((len(question.coefficients), len(tree.splits) + 1), dtype=np.int64)
     for block in blocks(held, BLOCK_ROWS):
         part = slice(rows.training + block.start, rows.training + block.stop)
-        reached = degrees(tree, rows.positions(question)[:, part], range(tree.size))
-        inputs = rows.scaled(question.levels)[list(question.regressors), part]
+        reached = degrees(tree, positions_of(rows, question.knots)[:, part], range(tree.size))
+        inputs = rows.inputs[list(question.regressors), part]
         for variant, targets in enumerate(question.coefficients):
             for target, lines in enumerate(targets, start=question.n_scores == 1):
-                truth = (rows.classes[part] == target).astype(np.float64)
+                truth = (rows.y[part] == target).astype(np.float64)
                 outputs = [outputs_of(line, inputs) for line in lines]
                 answer = outputs[0].copy()
                 for size in range(len(tree.splits) + 1):
@@ -192,7 +132,7 @@ def _sizes(question: Question, rows: _Rows) -> dict[str, Ints]:
     return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}
 
 
-def _newton(question: Question, rows: _Rows) -> dict[str, Ints]:
+def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum, over all rows and for each node, what a Newton step of its scores needs.
 
     ``squares``: w p_a (1 - p_a) z z' of each score, then w p_a p_b z z' of each pair. ``expected``: w p_a z.
@@ -210,7 +150,7 @@ def _newton(question: Question, rows: _Rows) -> dict[str, Ints]:
     for block in blocks(rows.count, BLOCK_ROWS):
         line = products.line(block)
         on_grid, square = np.rint(line * GRID), products.squares(line)
-        classes, reached = rows.classes[block], degrees(tree, rows.positions(question)[:, block], range(tree.size))
+        classes, reached = rows.y[block], degrees(tree, positions_of(rows, question.knots)[:, block], range(tree.size))
         for node in range(tree.size):
             there = np.flatnonzero(reached[node])
             if not len(there):

@@ -12,16 +12,24 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import Levels, check_levels
+from glassfleet.fuzzy.levels import check_levels
 from glassfleet.scheme import Task
-from glassfleet.schemes.fmt.growth import GrowthQuestion, increasing
+from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
 from glassfleet.schemes.fmt_classes.inputs import Inputs
 from glassfleet.schemes.fmt_classes.params import MAX_CLASSES, Parameters
-from glassfleet.untrusted import Remembered, check_classes, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    check_classes,
+    check_inputs,
+    increasing,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from schemas.codec import Value
 
 NAME = "fmt_classes"
@@ -49,15 +57,12 @@ class Question(GrowthQuestion):
         cuts of some nodes; held-out errors of all sizes; sums of a Newton round of all nodes of the final tree.
     parameters : Parameters
         The run's parameters.
-    levels : tuple of tuple of float
-        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`.
     coefficients : ndarray of float64, shape (V, T, nodes, R + 1) or (nodes, S, R + 1)
         ``"sizes"``: of every node's indicators, in V variants. ``"newton"``: of every node's scores. Intercepts first.
     """
 
     kind: Kind
     parameters: Parameters
-    levels: Levels = ()
     coefficients: Array | None = None
 
     def words(self, feature: int, first: int, last: int) -> str:
@@ -100,7 +105,7 @@ class Question(GrowthQuestion):
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Value] = {**task_head(self.parameters, self.domain), "max_rows": MAX_ROWS}
+        body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
         if self.kind != "levels":
             body["levels"] = [list(line) for line in self.levels]
         if self.kind not in ("levels", "scan"):
@@ -119,14 +124,12 @@ class Question(GrowthQuestion):
     @classmethod
     def from_task(cls, task: Task) -> Question:
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
+        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters, MAX_ROWS)
         with task_errors():
             return cls._read(kind, parameters, domain, task.body)
 
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
-        if body["max_rows"] != MAX_ROWS:
-            raise TaskError(f"the run's grid is good for {body['max_rows']!r} rows, this agent's for {MAX_ROWS}")
         check_domain(domain)
         if kind == "levels":
             return cls(kind, parameters, domain)
@@ -173,8 +176,7 @@ def check_domain(domain: Domain) -> None:
     check_classes(domain, NAME, MAX_CLASSES)
     if len(domain.classes) < 2:
         raise ValueError(f"all rows have the class {domain.classes[0]!r}: there is nothing to tell apart")
-    if len(domain.features) > MAX_INPUTS:
-        raise ValueError(f"{len(domain.features)} inputs; {NAME} takes at most {MAX_INPUTS}: choose fewer columns")
+    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 def _check_coefficients(coefficients: object, shape: tuple[int, ...], tree: Tree) -> None:

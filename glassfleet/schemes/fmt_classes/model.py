@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_score
-from glassfleet.fuzzy.linear_rules import outputs_of
+from glassfleet.fuzzy.linear_rules import outputs_of, tree_complexity
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Consequent, Explanation, Rule
-from glassfleet.schemes.fmt.model import RUNNERS_UP, membership
+from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule
+from glassfleet.schemes.fmt.model import run_membership
 from glassfleet.schemes.fmt.tree import Span, Tree, degrees
 from glassfleet.schemes.fmt_classes.document import read_document, write_document
 from glassfleet.schemes.fmt_classes.inputs import Inputs
@@ -89,8 +89,7 @@ class FuzzyClassTree:
         scores = all_scores(self._scores(row))[:, 0]
         order = sorted(range(len(scores)), key=lambda number: (-float(scores[number]), number))
         inputs = self.inputs.scaled(row)
-        position = self.inputs.positions(inputs)
-        reached = degrees(self.tree, position, self.tree.leaves)
+        reached = degrees(self.tree, self.inputs.positions(inputs), self.tree.leaves)
         strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
         blend = np.zeros(self.rule_numbers.coefficients.shape[1:])
         for degree, lines in zip(strength, self.rule_numbers.coefficients, strict=True):
@@ -100,11 +99,7 @@ class FuzzyClassTree:
         shares = lead[1:] * inputs[:, 0]
         ranked = sorted(range(len(strength)), key=lambda rule: (-strength[rule], rule))
         activations = [
-            Activation(
-                self.rules()[rule],
-                strength[rule],
-                tuple(membership(position[f, 0], span) for f, span in self._spans[rule].items()),
-            )
+            Activation(self.rules()[rule], strength[rule], self._memberships(rule, inputs[:, 0]))
             for rule in ranked[: RUNNERS_UP + 1]
             if rule == ranked[0] or strength[rule] > 0.0
         ]
@@ -124,6 +119,9 @@ class FuzzyClassTree:
                 ),
             ),
         )
+
+    def _memberships(self, rule: int, inputs: Array) -> tuple[float, ...]:
+        return tuple(run_membership(inputs[f], self.inputs.knots[f], span) for f, span in self._spans[rule].items())
 
     @cached_property
     def _among_all(self) -> Array:
@@ -166,15 +164,7 @@ class FuzzyClassTree:
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, conditions, and parameters: splits and coefficients."""
-        splits, coefficients = len(self.tree.splits), self.rule_numbers.coefficients
-        used = int(np.count_nonzero(coefficients[:, :, 1:])) + coefficients.shape[0] * coefficients.shape[1]
-        return {
-            "nodes": self.tree.size - 1,
-            "leaves": splits + 1,
-            "depth": self.tree.depth,
-            "conditions": sum(len(span) for span in self._spans),
-            "parameters": max(splits - 1, 0) + used,
-        }
+        return tree_complexity(self.tree, sum(map(len, self._spans)), self.rule_numbers.coefficients)
 
     # --- the document -----------------------------------------------------------------------------------------------
 

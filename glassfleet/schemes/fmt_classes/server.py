@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from glassfleet.aggregate import Sums, add_up, chained_digest
-from glassfleet.data.condense import NO_ROWS
+from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.levels import find_levels, knots_of, plain_levels
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
@@ -28,9 +26,9 @@ from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
 from glassfleet.schemes.fmt_classes.newton import stepped
 from glassfleet.schemes.fmt_classes.params import SIZE_RIDGE, STEPS, STILL, Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
-from glassfleet.untrusted import check_head
+from glassfleet.untrusted import check_head, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 
 class FmtClassesServer:
@@ -38,13 +36,11 @@ class FmtClassesServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for the classes of the categories; where there are none, for histograms and the root's sums."""
-        try:
+        with usage_errors():
             check_domain(domain)
-        except ValueError as fault:
-            raise UsageError(str(fault)) from fault
         if any(variable.categories for variable in domain.features):
-            return _ask(Question("levels", parameters, domain), {"sums_digest": ""})
-        return _ask(Question("scan", parameters, domain, levels=plain_levels(domain)), {"sums_digest": ""})
+            return ask(Question("levels", parameters, domain), {"sums_digest": ""})
+        return ask(Question("scan", parameters, domain, levels=plain_levels(domain)), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -53,22 +49,13 @@ class FmtClassesServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        check_head(task, contribution, MAX_ROWS)
-        if contribution.values:
-            raise ContributionError("this scheme sends sums only")
+        check_head(task, contribution, MAX_ROWS, sums_only=True)
         check_sums(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows = sum(contribution.rows for contribution in contributions)
-        if rows == 0:
-            raise RunFailedError(NO_ROWS)
-        if rows > MAX_ROWS:
-            raise RunFailedError(f"{rows} rows in all, the grid of this scheme is good for {MAX_ROWS}")
-        sums = add_up(contributions)
-        memory = {key: value for key, value in state.items() if key not in ("kind", "body")}
-        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
+        rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
         if question.kind == "levels":
             return _leveled(question, memory, sums)
         if question.kind == "scan":
@@ -84,11 +71,6 @@ class FmtClassesServer:
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
 
 
-def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
-    task = question.to_task()
-    return Next({"kind": task.kind, "body": task.body, **memory}, task)
-
-
 def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Give each category its level, and scan the inputs."""
     levels, start = [], 0
@@ -97,7 +79,7 @@ def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         start += len(variable.categories)
         own = counts[:, 1:] if question.n_classes == 2 else counts
         levels.append(find_levels(counts.sum(axis=1), own, 1.0) if variable.categories else ())
-    return _ask(replace(question, kind="scan", levels=tuple(levels)), memory)
+    return ask(replace(question, kind="scan", levels=tuple(levels)), memory)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -119,7 +101,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         split_features=tuple(range(f)),
         nodes=(0,),
     )
-    return _ask(asked, planted({**memory, "training": training}))
+    return ask(asked, planted({**memory, "training": training}))
 
 
 def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -127,12 +109,12 @@ def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     question, memory = taken_in(question, memory, sums)
     asked = split(question, memory)
     if asked is not None:
-        return _ask(asked, memory)
+        return ask(asked, memory)
     tree, whole, kept = best_first(question, memory)
     variants = _variants(question)
     targets = [fit_nodes(tree, own, len(question.regressors), variants) for own in question.triangles(whole)]
     asked = replace(question, kind="sizes", tree=tree, nodes=(), coefficients=np.stack(targets, axis=1))
-    return _ask(asked, kept)
+    return ask(asked, kept)
 
 
 def _variants(question: Question) -> list[Variant]:
@@ -156,7 +138,7 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     # Two classes have the same error; one is asked about.
     kept["brier"] = errors[variant] * (2.0 if question.n_scores == 1 else 1.0) / (float(1 << ERROR_BITS) * max(held, 1))
     scores = np.zeros((tree.size, question.n_scores, len(question.regressors) + 1))
-    return _ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
+    return ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
 
 
 def _stepped(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
@@ -164,7 +146,7 @@ def _stepped(question: Question, memory: dict[str, Any], rows: int, sums: Sums) 
     coefficients, moved = stepped(question, memory["used"] != 0, sums)
     question, steps = replace(question, coefficients=coefficients), int(memory["steps"]) + 1
     if moved >= STILL and steps < STEPS:
-        return _ask(question, {**memory, "steps": steps})
+        return ask(question, {**memory, "steps": steps})
     model, class_shares = _model(question, rows, sums)
     held = int(memory["held_out"])
     summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}

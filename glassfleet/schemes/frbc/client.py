@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.condense import condensed
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -46,8 +46,6 @@ class FrbcClient:
 class _Rows:
     """The rows whose label is one of the run's classes, for one domain and partition."""
 
-    domain: Domain
-    chosen: tuple[int, int]  # sets, rows of a group
     members: Memberships
     classes: NDArray[np.intp]
     unknown: int
@@ -59,20 +57,19 @@ class _Rows:
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale, fuzzify and number the classes once per domain; kept in the dataset's memo."""
-    domain, n_sets, group_rows = question.domain, question.parameters.n_sets, question.parameters.group_rows
-    known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and (known.chosen, known.domain) == ((n_sets, group_rows), domain):
-        return known
+    """Condense, scale, fuzzify and number the classes once per domain and partition; kept in the dataset's memo."""
+    key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
+    return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
+
+
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
     known_class_numbers(data, domain)
     own = condensed(select_columns(data, domain), domain, group_rows)
     numbers = class_numbers(own, domain)
     here = numbers >= 0
     members = fuzzify(domain.scale_inputs(own.X[here]), n_sets)
     unknown = int(here.size - np.count_nonzero(here))
-    rows = _Rows(domain, (n_sets, group_rows), members, numbers[here].astype(np.intp), unknown)
-    data.memo[NAME] = rows
-    return rows
+    return _Rows(members, numbers[here].astype(np.intp), unknown)
 
 
 # --- the first answer: rules ----------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ class Question:
 
     def to_task(self) -> Task:
         """Return the task that asks this."""
-        body: dict[str, Any] = {**task_head(self.parameters, self.domain), "max_rows": self.parameters.max_rows}
+        body: dict[str, Any] = task_head(self.parameters, self.domain, self.parameters.max_rows)
         if self.rules is not None:
             body["rules"] = self.rules.to_value()
         if self.kind == "union":

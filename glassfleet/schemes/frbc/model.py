@@ -13,14 +13,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Consequent, Explanation, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frbc.document import write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
-
-RUNNERS_UP = 3
-"""Rules named beside the one that decided, in an explanation."""
 
 _ROW_BLOCK = 1 << 12
 

@@ -29,9 +29,9 @@ from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
 from glassfleet.schemes.frbc.rulebase import always, weigh
 from glassfleet.schemes.frbc.support import ask_prefixes, decide, follow_prefixes, kept, rules_found
-from glassfleet.untrusted import check_classes, check_head
+from glassfleet.untrusted import check_classes, check_head, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 
 class FrbcServer:
@@ -43,10 +43,8 @@ class FrbcServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for rules."""
-        try:
+        with usage_errors():
             check_classes(domain, NAME, MAX_CLASSES)
-        except ValueError as fault:
-            raise UsageError(str(fault)) from fault
         if parameters.support:
             classes = np.arange(len(domain.classes), dtype=np.int16)[:, None]
             return _ask(ask_prefixes(Question("prefixes", parameters, domain), classes))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.condense import condensed
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -66,27 +66,25 @@ class _Block:
 class _Rows:
     """A vehicle's rows in blocks, for one domain and partition."""
 
-    domain: Domain
-    chosen: tuple[int, int]  # sets, rows of a group
     count: int
     blocks: list[_Block] = field(default_factory=list)
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale and fuzzify the rows once per domain; kept in the dataset's memo."""
-    domain, n_sets, group_rows = question.domain, question.parameters.n_sets, question.parameters.group_rows
-    known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and known.chosen == (n_sets, group_rows) and known.domain == domain:
-        return known
+    """Condense, scale and fuzzify the rows once per domain and partition; kept in the dataset's memo."""
+    key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
+    return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
+
+
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
     own = condensed(select_numbers(data, domain), domain, group_rows)
-    rows = _Rows(domain, (n_sets, group_rows), own.rows)
+    rows = _Rows(own.rows)
     for block in blocks(own.rows, ROW_BLOCK):
         scaled = domain.scale_inputs(own.X[block])
         columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
         columns[:-2] = scaled.T
         columns[-1] = domain.scale_target(own.y[block])
         rows.blocks.append(_Block(fuzzify(scaled, n_sets), columns))
-    data.memo[NAME] = rows
     return rows
 
 

@@ -14,6 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import MAX_NODES, Tree
+from glassfleet.untrusted import check_numeric
 from schemas.errors import DocumentError
 
 SCHEME = "frt"
@@ -82,8 +83,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
-        if domain.target is None:
-            raise DocumentError("a regression tree needs a numeric target")
+        check_numeric(domain, SCHEME)
         tree, leaf_of = _read_tree(body, parameters.n_sets, len(domain.features))
     return parameters, domain, tree, _read_rules(body, leaf_of, parameters, len(domain.features))
 

@@ -14,7 +14,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, check_numeric, read_task_head, task_errors, task_head
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights", "support"]
@@ -90,8 +90,7 @@ class Question:
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body = {
-            **task_head(self.parameters, self.domain),
-            "max_rows": self.parameters.max_rows,
+            **task_head(self.parameters, self.domain, self.parameters.max_rows),
             "tree": self.tree.to_value(),
             "nodes": self.nodes.astype(np.int32),
         }
@@ -107,10 +106,9 @@ class Question:
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         with task_errors():
+            check_numeric(domain, NAME)
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
             nodes, coefficients, held = body["nodes"], body.get("coefficients"), body.get("held")
-        if domain.target is None:
-            raise TaskError("a regression tree needs a numeric target")
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")
         _check_nodes(nodes, tree)

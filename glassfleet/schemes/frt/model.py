@@ -13,14 +13,11 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Condition, Explanation, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
-
-RUNNERS_UP = 3
-"""Rules named beside the one that decided, in an explanation."""
 
 _ROW_BLOCK = 1 << 13
 

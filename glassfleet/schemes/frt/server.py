@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
+from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
-from glassfleet.errors import ContributionError
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
 from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
@@ -26,7 +25,7 @@ from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.support import answer_support, ask_support
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import check_head
+from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import UsageError
 
@@ -36,8 +35,8 @@ class FrtServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
         """Ask for the root's statistics."""
-        if domain.target is None:
-            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        with usage_errors():
+            check_numeric(domain, NAME)
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise UsageError(
                 f"first-order leaves take at most {MAX_LINEAR_FEATURES} inputs; use order=0 or fewer inputs"
@@ -45,7 +44,7 @@ class FrtServer:
         question = Question("level", parameters, domain, Tree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
         memory: dict[str, Any] = {"leaves": [], "sums_digest": ""}
         if parameters.max_depth == 0:
-            return _ask(Question("leaves", parameters, domain, question.tree, question.nodes), memory)
+            return ask(Question("leaves", parameters, domain, question.tree, question.nodes), memory)
         return _ask_level(question, question.tree, question.nodes, memory)
 
     def max_rows(self, parameters: Parameters) -> int:
@@ -55,9 +54,7 @@ class FrtServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = read_task(task)
-        check_head(task, contribution, question.parameters.max_rows)
-        if contribution.values:
-            raise ContributionError("this scheme sends sums only")
+        check_head(task, contribution, question.parameters.max_rows, sums_only=True)
         check_sums(question, contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
@@ -68,7 +65,7 @@ class FrtServer:
             level, children, decision = answer_support(question, state["open"], contributions)
             memory = {name: state[name] for name in ("leaves", "sums_digest")}
             withheld = [*state.get("withheld", []), noted(decision)]
-            return _ask(level, {**memory, "children": children, "withheld": withheld})
+            return ask(level, {**memory, "children": children, "withheld": withheld})
         sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
@@ -90,11 +87,6 @@ class FrtServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, nodes, leaves, open nodes, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
-
-
-def _ask(question: Question, memory: dict[str, Any]) -> Next:
-    task = question.to_task()
-    return Next({"kind": task.kind, "body": task.body, **memory}, task)
 
 
 def variance(ws: NDArray[np.int64], wls: NDArray[np.int64], wss: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -128,8 +120,8 @@ def _ask_level(question: Question, tree: Tree, frontier: NDArray[np.intp], memor
     """Ask about `frontier`, with `support` first whether enough rows are there; `question` is the level above."""
     if question.parameters.support:
         asked, kept = ask_support(question, tree, frontier)
-        return _ask(asked, {**memory, "open": kept})
-    return _ask(Question("level", question.parameters, question.domain, tree, frontier), memory)
+        return ask(asked, {**memory, "open": kept})
+    return ask(Question("level", question.parameters, question.domain, tree, frontier), memory)
 
 
 def _grow(
@@ -164,7 +156,7 @@ def _grow(
     if frontier.size:
         return _ask_level(question, tree, frontier, memory)
     nodes = np.array(sorted(leaves), dtype=np.intp)
-    return _ask(Question("leaves", parameters, question.domain, tree, nodes), memory)
+    return ask(Question("leaves", parameters, question.domain, tree, nodes), memory)
 
 
 # --- leaves and rules -----------------------------------------------------------------------------------------------
@@ -180,7 +172,7 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         if tree.size < question.tree.size:
             leaves = np.flatnonzero(tree.split < 0)
             asked = Question("leaves", question.parameters, question.domain, tree, leaves)
-            return _ask(asked, {**memory, "pruned": True})
+            return ask(asked, {**memory, "pruned": True})
     k, f = question.gram_columns, question.n_features
     most = question.parameters.max_slopes
     if most is not None and most < k - 2:
@@ -195,7 +187,7 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    return _ask(asked, {**memory, "mean_strength": mean})
+    return ask(asked, {**memory, "mean_strength": mean})
 
 
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:

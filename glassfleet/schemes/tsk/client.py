@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.condense import condensed
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -57,8 +57,6 @@ class TskClient:
 class _Rows:
     """A vehicle's rows, scaled and fuzzified, for one domain and partition; and what is remembered about them."""
 
-    domain: Domain
-    group_rows: int
     members: Memberships
     columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
     found: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
@@ -90,19 +88,18 @@ class _Rows:
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale and fuzzify the rows once per domain; kept in the dataset's memo."""
-    domain, chosen = question.domain, (question.parameters.n_sets, question.parameters.group_rows)
-    known = data.memo.get(NAME)
-    if isinstance(known, _Rows) and (known.members.n_sets, known.group_rows) == chosen and known.domain == domain:
-        return known
-    own = condensed(select_numbers(data, domain), domain, question.parameters.group_rows)
+    """Condense, scale and fuzzify the rows once per domain and partition; kept in the dataset's memo."""
+    key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
+    return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
+
+
+def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _Rows:
+    own = condensed(select_numbers(data, domain), domain, group_rows)
     scaled = domain.scale_inputs(own.X)
     columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
     columns[:-2] = scaled.T
     columns[-1] = domain.scale_target(own.y)
-    rows = _Rows(domain, chosen[1], fuzzify(scaled, chosen[0]), columns)
-    data.memo[NAME] = rows
-    return rows
+    return _Rows(fuzzify(scaled, n_sets), columns)
 
 
 def _product(rows: _Rows) -> list[Floats]:

@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, with_otherwise
-from schemas.errors import DocumentError
+from glassfleet.untrusted import check_numeric
 
 FORMAT = 1
 
@@ -63,8 +63,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Rule
     parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
-        if domain.target is None:
-            raise DocumentError(f"a model of {NAME} needs a numeric target")
+        check_numeric(domain, NAME)
         base = _read_rules(body, parameters.n_sets, len(domain.features))
     return parameters, domain, base
 

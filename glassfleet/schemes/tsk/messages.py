@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, check_numeric, read_task_head, task_errors, task_head
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights", "support"]
@@ -98,10 +97,9 @@ class Question:
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
         centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
-        if domain.target is None:
-            raise TaskError(f"{NAME} needs a numeric target")
         question = cls(kind, parameters, domain, centres, antecedents, coefficients)
         with task_errors():
+            check_numeric(domain, NAME)
             question._validate()
         return question
 

@@ -14,15 +14,12 @@ from glassfleet.fuzzy import condition, fuzzify
 from glassfleet.fuzzy.consequent import linear_consequent
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Explanation, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
 
 Floats = NDArray[np.float64]
-
-RUNNERS_UP = 3
-"""Rules named beside the one that decided, in an explanation."""
 
 _ROW_BLOCK = 1 << 12
 _ENTRIES = 1 << 21

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, add_up, chained_digest, count_rows
+from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
@@ -22,9 +22,9 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
-from glassfleet.untrusted import check_head
+from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 MAX_ANSWER_BYTES = 48 * 1024 * 1024
 """An answer of Gram sums must fit a message (``schemas.limits.MAX_DECODED_BYTES``) with room to spare."""
@@ -41,13 +41,13 @@ class TskServer:
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - cluster_seed is used
         """Ask for rules, or for the first sums of the common clustering."""
-        if domain.target is None:
-            raise UsageError(f"{NAME} learns a numeric target; the domain has classes")
+        with usage_errors():
+            check_numeric(domain, NAME)
         memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
         if parameters.antecedents == "local":
-            return _ask(Question("rules", parameters, domain), memory)
+            return ask(Question("rules", parameters, domain), memory)
         first = first_centres(parameters.n_clusters, len(domain.features) + 1, parameters.cluster_seed)
-        return _ask(Question("clusters", parameters, domain, centres=first[None]), memory)
+        return ask(Question("clusters", parameters, domain, centres=first[None]), memory)
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -97,11 +97,6 @@ class TskServer:
         }
 
 
-def _ask(question: Question, memory: Mapping[str, Any]) -> Next:
-    task = question.to_task()
-    return Next({**memory, "kind": task.kind, "body": task.body}, task)
-
-
 def _memory(state: State) -> dict[str, Any]:
     names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld")
     return {name: state[name] for name in names if name in state}
@@ -135,7 +130,7 @@ def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         memory["iterations"] += 1
         memory["still"] = memory["still"] + 1 if same else 0
         if memory["iterations"] < parameters.max_rounds and memory["still"] < parameters.patience:
-            return _ask(Question("clusters", parameters, question.domain, centres=np.stack([latest, new])), memory)
+            return ask(Question("clusters", parameters, question.domain, centres=np.stack([latest, new])), memory)
         latest = new
     return _ask_sums(question, _antecedents(question, latest), memory)
 
@@ -158,7 +153,7 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
             "(n_clusters), fewer sets or fewer inputs"
         )
     kind: Kind = "support" if question.parameters.support else "sums"
-    return _ask(Question(kind, question.parameters, question.domain, antecedents=antecedents), memory)
+    return ask(Question(kind, question.parameters, question.domain, antecedents=antecedents), memory)
 
 
 def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
@@ -172,7 +167,7 @@ def _supported(question: Question, memory: dict[str, Any], contributions: Sequen
         raise RunFailedError(_NOTHING_LEFT)
     if named.stop and not enough[named].all():
         return _ask_sums(question, antecedents[named][enough[named]], memory)
-    return _ask(Question("sums", question.parameters, question.domain, antecedents=antecedents[enough]), memory)
+    return ask(Question("sums", question.parameters, question.domain, antecedents=antecedents[enough]), memory)
 
 
 def _rules(task: Task) -> list[Any]:
@@ -209,7 +204,7 @@ def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
     asked = Question(
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
-    return _ask(asked, memory)
+    return ask(asked, memory)
 
 
 def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,10 +74,10 @@ def spec(run: str = "r1", **changes: Any) -> RunSpec:
     )
 
 
-def fleet(folder: Path, **options: Any) -> Simulation:
+def fleet(folder: Path, names: Sequence[str] = NAMES, **options: Any) -> Simulation:
     simulation = Simulation(SOURCES, folder, **options)
     simulation.start_coordinator()
-    for name in NAMES:
+    for name in names:
         simulation.start_agent(name)
     simulation.advance(1.0)
     return simulation
@@ -221,35 +221,31 @@ def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(t
     check(simulation, "r2")
 
 
+def learn(simulation: Simulation, run: str, **changes: Any) -> dict[str, Any]:
+    """Learn a model with at least eleven vehicles; all agree, and it is the central one of its cohort."""
+    simulation.start_run(spec(run, policy={"deadline": 5, "gather_agents": 11, "max_restarts": 20}, **changes))
+    document = simulation.run_until_ended(run, within=100)
+    record = simulation.record("m")
+    assert document["outcome"] == "finished", document["reason"]
+    assert record is not None
+    assert record.run == run
+    assert record.digest == central_digest(record, SOURCES)
+    assert not any(reason.startswith("refused") for reason in reasons(document).values()), "vehicles agree"
+    return document
+
+
 def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out(tmp_path: Path) -> None:
-    simulation = Simulation(SOURCES, tmp_path)
-    simulation.start_coordinator()
-    for name in NAMES[:12]:
-        simulation.start_agent(name)
-    simulation.advance(1.0)
-    policy = {"deadline": 5, "gather_agents": 11, "max_restarts": 20}
-
-    def learn(run: str) -> dict[str, Any]:
-        simulation.start_run(spec(run, policy=policy))
-        document = simulation.run_until_ended(run, within=100)
-        record = simulation.record("m")
-        assert document["outcome"] == "finished", document["reason"]
-        assert record is not None
-        assert record.run == run
-        assert record.digest == central_digest(record, SOURCES)
-        assert not any(reason.startswith("refused") for reason in reasons(document).values()), "vehicles agree"
-        return document
-
-    assert learn("r1")["cohort"] == list(NAMES[:12])
+    simulation = fleet(tmp_path, NAMES[:12])
+    assert learn(simulation, "r1")["cohort"] == list(NAMES[:12])
     simulation.start_agent("v12")
     simulation.advance(1.0)
-    document = learn("r2")
+    document = learn(simulation, "r2")
     assert document["cohort"] == list(NAMES[:12])
     assert reasons(document)["v12"] == "waits for company: it joins when 2 more new vehicles come"
     assert document["rounds"][0]["seconds"] < 5, "a newcomer is not waited for"
     simulation.kill_agent("v05")
     simulation.advance(1.0)
-    document = learn("r3")
+    document = learn(simulation, "r3")
     assert document["rounds"][0]["seconds"] >= 5, "it waited for v05, whom others would have to follow"
     assert len(document["cohort"]) == 9
     along = [agent for agent, reason in reasons(document).items() if reason.startswith("company")]
@@ -258,17 +254,13 @@ def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out
     for name in ("v05", "v13", "v14"):
         simulation.start_agent(name)
     simulation.advance(1.0)
-    assert learn("r4")["cohort"] == list(NAMES), "two more have come, and v05 is back"
+    assert learn(simulation, "r4")["cohort"] == list(NAMES), "two more have come, and v05 is back"
 
 
 def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation = Simulation(SOURCES, tmp_path)
-    simulation.start_coordinator()
-    for name in NAMES[:12]:
-        simulation.start_agent(name)
-    simulation.advance(1.0)
+    simulation = fleet(tmp_path, NAMES[:12])
     masked, rng = PrivateRuns.masked, np.random.default_rng(1)
 
     def noise(self: PrivateRuns, run: str, *rest: Any) -> ContributionBody:
@@ -281,27 +273,17 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
 
     monkeypatch.setattr(PrivateRuns, "masked", noise)
 
-    def learn(run: str, **changes: Any) -> dict[str, Any]:
-        simulation.start_run(spec(run, policy={"deadline": 5, "gather_agents": 11, "max_restarts": 20}, **changes))
-        document = simulation.run_until_ended(run, within=100)
-        record = simulation.record("m")
-        assert document["outcome"] == "finished", document["reason"]
-        assert record is not None
-        assert record.run == run
-        assert record.digest == central_digest(record, SOURCES)
-        return document
-
-    document = learn("r1")
+    document = learn(simulation, "r1")
     assert document["false_answers"] == ["v04"]
     assert document["agents"]["v04"]["reason"] == "false answers: its masks fit nobody's"
     assert any("v04 gave false answers" in note for note in document["notes"])
     assert len(document["cohort"]) == 9
-    again = learn("r2")
+    again = learn(simulation, "r2")
     assert again["spec"]["without"] == ["v04"]
     assert again["false_answers"] == ["v04"]
     assert again["cohort"] == document["cohort"]
     assert not any(each["kind"] == "pairs" for each in again["rounds"])
-    assert learn("r3", readmit=["v04"])["cohort"] == list(NAMES[:12])
+    assert learn(simulation, "r3", readmit=["v04"])["cohort"] == list(NAMES[:12])
 
 
 def reasons(document: dict[str, Any]) -> dict[str, str]:

@@ -169,4 +169,4 @@ def test_local_clustering_is_remembered_between_tasks_and_forgotten_for_others()
     again = SCHEME.client.contribute(SCHEME.server.start(POOLED, DOMAIN, 0).task, data, RNG)
     fresh = SCHEME.client.contribute(SCHEME.server.start(POOLED, DOMAIN, 0).task, _data(), RNG)
     assert digest_of(first.to_value()) == digest_of(again.to_value()) == digest_of(fresh.to_value())
-    assert len(data.memo["tsk"].found) == 1
+    assert len(data.memo["tsk"][1].found) == 1
