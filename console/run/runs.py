@@ -22,6 +22,7 @@ from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.tables import printable
+from glassfleet.schemes import DEFAULT
 from schemas.errors import RunFailedError
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def run() -> None:
 
     \b
     Examples:
-      glassfleet run start --scheme frt --model qoe --wait
+      glassfleet run start --model qoe --wait
     """
 
 
 @run.command()
 @coordinator_options
-@click.option("--scheme", default="frt", show_default=True, help="What to learn: a scheme of the catalogue.")
+@click.option("--scheme", default=DEFAULT, show_default=True, help="What to learn: a scheme of the catalogue.")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
     "--exact",
@@ -137,7 +138,7 @@ def start(options: RunOptions) -> None:
 
     \b
     Examples:
-      glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
+      glassfleet run start --param max_rules=6 --min-agents 0.5 --deadline 10 --wait
     """
     spec = spec_of(options)
     if opens_rows(spec):
@@ -171,7 +172,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
     from console.tables import is_terminal, show_runs
 
     if not runs:
-        click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
+        click.echo("No runs yet. Start one: glassfleet run start")
     elif is_terminal():
         show_runs(runs)
         return

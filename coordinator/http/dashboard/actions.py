@@ -14,13 +14,14 @@ from coordinator.http.dashboard.security import COOKIE, read_form
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet import catalogue
 from glassfleet.private.groups import SUPPORT_ROWS
+from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
 
 DEFAULTS = {
-    "scheme": "frt",
+    "scheme": DEFAULT,
     "model": "model",
     "participation": "",
     "min_agents": "1",

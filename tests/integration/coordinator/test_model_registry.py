@@ -52,7 +52,8 @@ class World:
 
     def learn(self, depth: int, code: int = 0) -> str:
         return self.say(
-            "run", "start", "--model", "m", "--exact", "--param", f"max_depth={depth}", "--param", "min_rows=1",
+            "run", "start", "--scheme", "frt", "--model", "m", "--exact", "--param", f"max_depth={depth}",
+            "--param", "min_rows=1",
             "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
         )  # fmt: skip
 
