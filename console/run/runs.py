@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, options_as, print_json, tell
+from console.lazy import is_quiet
 from console.run.connection import coordinator_options
 from console.run.follow import (
     asked,
@@ -78,7 +79,10 @@ def run() -> None:
     "only one.",
 )
 @click.option(
-    "--min-agents", default="1", show_default=True, metavar="N", help="Quorum: a number, or a share like 0.5."
+    "--min-agents",
+    metavar="N",
+    help="Quorum: a number, or a share like 0.5. Default: half of the vehicles that learned the model in use, or else "
+    "of those known; at least 2.",
 )
 @click.option("--target-agents", type=int, metavar="N", help="Close a round as soon as so many have answered.")
 @click.option("--sample", metavar="N", help="Ask only so many: a number, or a share like 0.5.")
@@ -126,7 +130,6 @@ def run() -> None:
     help="Follow the rounds until the run ends and its model is current; exit code 6 when it fails, or stays a "
     "candidate.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask when known vehicles are down; only a terminal is asked.")
 @coordinator_wait_option
 @json_option
 @config_option
@@ -145,7 +148,8 @@ def start(options: RunOptions) -> None:
         click.echo(OPENS_ROWS, err=True)
     api = options.api
     patience = options.coordinator_wait if options.wait else 0.0
-    tell_quorum(api, spec, patience, is_sure=options.yes)
+    if not is_quiet():
+        tell_quorum(api, spec, patience)
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
     if not options.wait:
