@@ -88,7 +88,7 @@ def cli() -> None:
     Examples:
       glassfleet demo
       glassfleet data check vehicle-07.csv.gz
-      glassfleet run start --scheme frt --model qoe --wait
+      glassfleet run start --model qoe --wait
     """
 
 

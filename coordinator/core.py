@@ -264,7 +264,8 @@ class Coordinator:
                 "cancel it"
             )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
+        policy = spec.policy.with_quorum(len(self._counted(spec)))
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "policy": policy})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         if spec.private is not None:
@@ -276,15 +277,22 @@ class Coordinator:
         self.metrics["runs.started"] += 1
         return spec.run
 
+    def _counted(self, spec: RunSpec) -> set[str]:
+        """Return of whom a run needs half by default: who learned the model in use, or else the vehicles known."""
+        champion = self.models.champion(spec.model)
+        known = [each["agent"] for each in self.fleet.document()] if champion is None else champion.cohort
+        return {*known} - {*spec.without}
+
     def _private_start(self, start: Start) -> Start:
         """Return the start of a private run, with what earlier ones mean for it."""
         spec, documents = start.spec, self.runs.private_past()
+        champion = self.models.champion(spec.model)
         false = quarantined(documents, spec.readmit)
         return replace(
             start,
             spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
             false_answers=tuple(sorted(false)),
-            champion=self.models.champion(spec.model),
+            champion=None if champion is None else champion.document,
             former=former(documents),
         )
 

@@ -108,7 +108,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
     if as_json:
         print_json(rows)
     elif not rows:
-        click.echo("No models are published yet. Learn one: glassfleet run start --scheme frt --wait")
+        click.echo("No models are published yet. Learn one: glassfleet run start --wait")
     elif is_terminal():
         show_models(rows)
     else:

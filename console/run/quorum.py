@@ -1,13 +1,11 @@
-"""Whom a run would rest on: said before it starts, and asked about when vehicles that are known are down."""
+"""Whom a run would rest on: said before it starts."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.lazy import is_quiet
 from console.run.follow import asked
 from console.tables import printable
 from schemas.errors import NotFoundError, UsageError
@@ -18,32 +16,26 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float, *, is_sure: bool) -> None:
-    """Say on stderr how many of the known vehicles are up; on a terminal, ask whether to start without the others.
+def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float) -> None:
+    """Say on stderr how many of the known vehicles are up, and whether they could learn privately.
 
     Parameters
     ----------
     api : console.client.Coordinator
     spec : dict
-        What is to be started. A run that waits for as many vehicles as are known needs no question.
+        What is to be started.
     patience : float
         Seconds, at least 0, to wait for the coordinator.
-    is_sure : bool
-        Do not ask.
 
     Raises
     ------
     CoordinatorError
         It is not there.
-    click.Abort
-        The answer was no.
     """
     vehicles = asked(api, "/api/agents", patience)
-    down = sorted(str(each["agent"]) for each in vehicles if each["status"] != "up")
-    waits = spec.get("policy", {}).get("gather_agents", 1) >= len(vehicles)
-    asks = bool(down) and not waits and not is_sure and sys.stdin.isatty() and sys.stderr.isatty()
-    if not vehicles or (is_quiet() and not asks):
+    if not vehicles:
         return
+    down = sorted(str(each["agent"]) for each in vehicles if each["status"] != "up")
     up = len(vehicles) - len(down)
     lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
     click.echo(
@@ -51,10 +43,8 @@ def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float, *, is_s
         + "the model will rest on those that answer",
         err=True,
     )
-    if not is_quiet() and could_be_private(spec, up):
+    if could_be_private(spec, up):
         click.echo("this fleet could learn privately, nobody would see a single vehicle's numbers: --private", err=True)
-    if asks:
-        click.confirm("Start the run without the others?", abort=True, err=True)
 
 
 def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, options_as, print_json, tell
+from console.lazy import is_quiet
 from console.run.connection import coordinator_options
 from console.run.follow import (
     asked,
@@ -22,6 +23,7 @@ from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.tables import printable
+from glassfleet.schemes import DEFAULT
 from schemas.errors import RunFailedError
 
 if TYPE_CHECKING:
@@ -34,13 +36,13 @@ def run() -> None:
 
     \b
     Examples:
-      glassfleet run start --scheme frt --model qoe --wait
+      glassfleet run start --model qoe --wait
     """
 
 
 @run.command()
 @coordinator_options
-@click.option("--scheme", default="frt", show_default=True, help="What to learn: a scheme of the catalogue.")
+@click.option("--scheme", default=DEFAULT, show_default=True, help="What to learn: a scheme of the catalogue.")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
 @click.option(
     "--exact",
@@ -77,7 +79,10 @@ def run() -> None:
     "only one.",
 )
 @click.option(
-    "--min-agents", default="1", show_default=True, metavar="N", help="Quorum: a number, or a share like 0.5."
+    "--min-agents",
+    metavar="N",
+    help="Quorum: a number, or a share like 0.5. Default: half of the vehicles that learned the model in use, or else "
+    "of those known; at least 2.",
 )
 @click.option("--target-agents", type=int, metavar="N", help="Close a round as soon as so many have answered.")
 @click.option("--sample", metavar="N", help="Ask only so many: a number, or a share like 0.5.")
@@ -125,7 +130,6 @@ def run() -> None:
     help="Follow the rounds until the run ends and its model is current; exit code 6 when it fails, or stays a "
     "candidate.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask when known vehicles are down; only a terminal is asked.")
 @coordinator_wait_option
 @json_option
 @config_option
@@ -137,14 +141,15 @@ def start(options: RunOptions) -> None:
 
     \b
     Examples:
-      glassfleet run start --scheme frt --param n_sets=5 --min-agents 0.5 --deadline 10 --wait
+      glassfleet run start --param max_rules=6 --min-agents 0.5 --deadline 10 --wait
     """
     spec = spec_of(options)
     if opens_rows(spec):
         click.echo(OPENS_ROWS, err=True)
     api = options.api
     patience = options.coordinator_wait if options.wait else 0.0
-    tell_quorum(api, spec, patience, is_sure=options.yes)
+    if not is_quiet():
+        tell_quorum(api, spec, patience)
     started = posted(api, "/api/runs", spec, patience)
     run_id = str(started["run"])
     if not options.wait:
@@ -171,7 +176,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
     from console.tables import is_terminal, show_runs
 
     if not runs:
-        click.echo("No runs yet. Start one: glassfleet run start --scheme frt")
+        click.echo("No runs yet. Start one: glassfleet run start")
     elif is_terminal():
         show_runs(runs)
         return

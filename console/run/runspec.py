@@ -47,7 +47,7 @@ class RunOptions(CoordinatorOptions):
     model_name: str
     run_id: str
     participation: str | None
-    min_agents: str
+    min_agents: str | None
     target_agents: int | None
     sample: str | None
     deadline: float
@@ -68,7 +68,6 @@ class RunOptions(CoordinatorOptions):
     seed: int
     rollout: str | None
     wait: bool
-    yes: bool
     coordinator_wait: float
     as_json: bool
 
@@ -89,7 +88,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
         "max_restarts": options.max_restarts,
         "gather_agents": options.gather_agents,
         "gather_timeout": options.gather_timeout,
-        "min_agents": count_or_share(options.min_agents, "--min-agents"),
+        "min_agents": None if options.min_agents is None else count_or_share(options.min_agents, "--min-agents"),
         "target": options.target_agents,
         "sample": None if options.sample is None else count_or_share(options.sample, "--sample"),
     }

@@ -50,10 +50,13 @@ def settled(state: RunState) -> RunState:
     return replace(state, features=features, target=target)
 
 
-def wanted(state: RunState) -> int:
-    """Return how many agents that can run it must be up before the first round of a run."""
-    private = state.spec.private
-    return max(state.spec.policy.gather_agents, 0 if private is None else private.floor)
+def wanted(state: RunState) -> tuple[int, str]:
+    """Return how many agents that can run it must be up before the first round of a run, and how to ask for fewer."""
+    policy, private = state.spec.policy, state.spec.private
+    if policy.gather_agents == 1 or (private is not None and private.floor >= policy.gather_agents):
+        return 1 if private is None else private.floor, ""
+    setting = "min_agents" if policy.gather_agents == policy.min_agents else "gather_agents"
+    return policy.gather_agents, f"to learn from fewer: {setting}"
 
 
 def quorum(state: RunState, current: Round) -> int:

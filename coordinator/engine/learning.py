@@ -184,8 +184,10 @@ def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[
     return most, beyond
 
 
-def share(number: float, of: int) -> int:
-    """Resolve a number of agents or a fraction of them; at least 1."""
+def share(number: float | None, of: int) -> int:
+    """Resolve a number of agents or a fraction of them; at least 1, which is what None stands for."""
+    if number is None:
+        return 1
     wanted = number if isinstance(number, int) else math.ceil(number * of - 1e-9)
     return max(1, wanted)
 

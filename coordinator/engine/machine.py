@@ -276,7 +276,7 @@ def _gather(draft: Draft) -> None:
         return
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    wanted, timeout = asking.wanted(state), state.spec.policy.gather_timeout
+    (wanted, way_out), timeout = asking.wanted(state), state.spec.policy.gather_timeout
     if len(able) >= wanted:
         draft.update(features=settled.features, target=settled.target)
         opening.begin(draft, "enough-agents")
@@ -284,7 +284,7 @@ def _gather(draft: Draft) -> None:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
-            f"({len(state.agents)} agents up in all)"
+            f"({len(state.agents)} up in all{way_out and f'; {way_out}'})"
             + draft.without_broker("that time")
             + asking.why_not(asking.unable(settled)),
         )

@@ -71,9 +71,10 @@ def _gathering(state: RunState) -> Waiting:
     settled, up = asking.settled(state), len(state.agents)
     unable = asking.unable(settled)
     able = up - len(unable) if settled.features else 0
-    wanted = asking.wanted(state)
+    wanted, way_out = asking.wanted(state)
     there = f"{up or 'no vehicle'} {_is(up)} up" + (f", {able or 'none'} can" if able < up else "")
-    return Waiting(f"needs {_count(wanted, 'vehicle')} that can answer: {there}", "others", asking.why_not(unable))
+    needs = f"needs {_count(wanted, 'vehicle')} that can answer{way_out and f' ({way_out})'}: {there}"
+    return Waiting(needs, "others", asking.why_not(unable))
 
 
 def _limited(state: RunState, current: Round, needed: int, left: list[str]) -> Waiting:

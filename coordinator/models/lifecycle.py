@@ -301,13 +301,13 @@ class Models:
         self.registry.decide([aliases.to_candidate(model.name, model.version, model.digest, trial, reason)])
         return stood
 
-    def champion(self, name: str) -> dict[str, Any] | None:
-        """Return the document of the version that a name stands for; None: it stands for none that can be read."""
+    def champion(self, name: str) -> ModelRecord | None:
+        """Return the record of the version that a name stands for; None: it stands for none that can be read."""
         current = self.registry.aliases.current.get(name)
         if current is None:
             return None
         try:
-            return ModelRecord.load(self.registry.get(name, current.version).record).document
+            return ModelRecord.load(self.registry.get(name, current.version).record)
         except (NotFoundError, DamagedError, DocumentError, VerificationError):
             return None
 

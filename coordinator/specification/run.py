@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -48,9 +50,9 @@ class RoundPolicy(BaseModel):
 
     Attributes
     ----------
-    min_agents : int or float
+    min_agents : int, float or None
         Quorum: a number of agents >= 1, or a fraction in (0, 1] of those asked (in the rounds of a fixed cohort: of the
-        cohort as it was fixed). ``1`` is one agent, ``1.0`` is all.
+        cohort as it was fixed). ``1`` is one agent, ``1.0`` is all. None: half of the fleet, see `with_quorum`.
     target : int or None
         Close as soon as this many, and the quorum, have answered; None waits for all. Cohort participation: chooses the
         cohort, once.
@@ -74,7 +76,7 @@ class RoundPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    min_agents: int | float = 1
+    min_agents: int | float | None = None
     target: Annotated[int, Field(ge=1)] | None = None
     deadline: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 30.0
     grace: Seconds = 0.0
@@ -96,6 +98,24 @@ class RoundPolicy(BaseModel):
                         f"{name} {most} is below min_agents {self.min_agents}: no round could ever succeed"
                     )
         return self
+
+    def with_quorum(self, fleet: int) -> RoundPolicy:
+        """Return the policy with its quorum, where none was asked for: half of the fleet, and at least two vehicles.
+
+        The run also waits for so many at its start. A `target` below that is enough. With a `sample` the quorum is half
+        of those asked.
+
+        Parameters
+        ----------
+        fleet : int
+            Vehicles that count, at least 0.
+        """
+        if self.min_agents is not None:
+            return self
+        if self.sample is not None:
+            return self.model_copy(update={"min_agents": 0.5})
+        quorum = min(max(2, math.ceil(fleet / 2)), self.target or sys.maxsize)
+        return self.model_copy(update={"min_agents": quorum, "gather_agents": max(self.gather_agents, quorum)})
 
 
 class Bounds(BaseModel):

@@ -74,6 +74,7 @@ def main() -> None:
                 until(lambda: api.get("/api/agents"))
                 tell("data read, connected")
                 wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
+                wanted["policy"] = {"min_agents": 1}
                 run, told = api.post("/api/runs", wanted)["run"], 0
                 while not (status := api.run(run))["outcome"] or told < len(status["rounds"]):
                     for each in status["rounds"][told:]:

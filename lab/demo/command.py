@@ -11,6 +11,7 @@ import click
 
 from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.run.runspec import BOUNDS_HELP
+from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of
 from lab.demo.view import counted
@@ -57,7 +58,7 @@ LOOK = 0.5
     "--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=f"For --data. {BOUNDS_HELP}"
 )
 @click.option(
-    "--scheme", default="fmt", show_default=True, metavar="NAME",
+    "--scheme", default=DEFAULT, show_default=True, metavar="NAME",
     help="What to learn; a classifier forecasts Good or Poor. fmt is shown with max_rules=12, other_sets=[], "
     "max_regressors=16 and size_tolerance=0.01 unless --param says otherwise. `glassfleet doctor` lists the schemes.",
 )  # fmt: skip

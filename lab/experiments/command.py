@@ -18,6 +18,7 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
 from glassfleet.scheme import Scheme
+from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
 from lab.experiments.folds import SETTINGS, Plan, run_folds
 from lab.experiments.rows import read_rows
@@ -31,7 +32,7 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
 
 
 @click.command()
-@click.option("--scheme", default="frt", show_default=True, help="Name of the scheme.")
+@click.option("--scheme", default=DEFAULT, show_default=True, help="Name of the scheme.")
 @click.option(
     "--csv",
     "path",
@@ -45,13 +46,13 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     "--labels", is_flag=True, help="The target is a class label even if it looks like a number, e.g. 0 and 1."
 )
 @click.option(
-    "--clients", type=click.IntRange(2, 1000), help="Clients that share the rows.  [default: the paper's, 5 for frt]"
+    "--clients", type=click.IntRange(2, 1000), help="Clients that share the rows.  [default: the paper's, 5 for fmt]"
 )
 @click.option(
-    "--folds", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: the paper's, 5 for frt]"
+    "--folds", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: the paper's, 5 for fmt]"
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for frt]"
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for fmt]"
 )
 @click.option("--settings", default=",".join(SETTINGS), show_default=True, help="Which settings to run, with commas.")
 @click.option(

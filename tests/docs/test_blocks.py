@@ -44,7 +44,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         " --as-coordinator": ELSEWHERE,
     },
     "docs/explanation/private-runs.md": {
-        "glassfleet run start --scheme frt --model qoe --private --wait": (
+        "glassfleet run start --model qoe --private --wait": (
             "needs eight vehicles; tests/acceptance/test_demo.py runs a private demonstration"
         ),
     },

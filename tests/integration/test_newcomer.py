@@ -48,7 +48,7 @@ def test_service_names_the_way_out_when_no_broker_comes(processes: Processes, se
 def test_run_start_says_that_there_is_no_broker_while_the_coordinator_waits_for_it(processes: Processes) -> None:
     processes.start("coordinator", "--api-port", "0", "--broker", "mqtt://127.0.0.1:9", "--broker-wait", "60")
     eventually(lambda: processes.note("api-url"))
-    done = processes.call("run", "start", "--scheme", "frt")
+    done = processes.call("run", "start")
     assert done.returncode == 11
     assert "the coordinator has no broker yet" in done.stderr
 

@@ -155,8 +155,9 @@ TOY_ENGINE = Engine(
 
 
 def toy_spec(run: str = "r1", *, domain: Domain | None = DOMAIN, **changes: Any) -> RunSpec:
-    """Return a spec of the toy; `policy` is a dict."""
-    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, **changes})
+    """Return a spec of the toy; `policy` is a dict, with a quorum of one vehicle unless it says otherwise."""
+    policy = {"min_agents": 1, **changes.pop("policy", {})}
+    return RunSpec.from_document({"run": run, "scheme": "toy", "domain": domain, "policy": policy, **changes})
 
 
 def answer_event(

@@ -14,16 +14,17 @@ from coordinator.http.dashboard.security import COOKIE, read_form
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet import catalogue
 from glassfleet.private.groups import SUPPORT_ROWS
+from glassfleet.schemes import DEFAULT
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
 
 DEFAULTS = {
-    "scheme": "frt",
+    "scheme": DEFAULT,
     "model": "model",
     "participation": "",
-    "min_agents": "1",
+    "min_agents": "",
     "gather_agents": "1",
     "deadline": "30",
     "private": "",
@@ -91,7 +92,8 @@ def spec_of(fields: dict[str, str]) -> RunSpec:
         raise UsageError(f"further settings are not JSON: {fault}") from fault
     if not isinstance(rest, dict) or not isinstance(rest.get("policy", {}), dict):
         raise UsageError('further settings must be a JSON object, e.g. {"parameters": {"max_depth": 3}}')
-    policy = {name: number_of(name, fields[name]) for name in ("min_agents", "gather_agents", "deadline")}
+    numbers = ("min_agents", "gather_agents", "deadline")
+    policy = {name: number_of(name, fields[name]) for name in numbers if fields[name].strip()}
     document: dict[str, Any] = {
         "scheme": fields["scheme"],
         "model": fields["model"],

@@ -20,7 +20,7 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from schemas.topics import Topics
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
-from tests.support.processes import Processes, eventually, on_terminal
+from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -52,7 +52,8 @@ class World:
 
     def learn(self, depth: int, code: int = 0) -> str:
         return self.say(
-            "run", "start", "--model", "m", "--exact", "--param", f"max_depth={depth}", "--param", "min_rows=1",
+            "run", "start", "--scheme", "frt", "--model", "m", "--exact", "--param", f"max_depth={depth}",
+            "--param", "min_rows=1",
             "--gather-agents", "3", "--min-agents", "3", "--wait", code=code,
         )  # fmt: skip
 
@@ -152,32 +153,6 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     assert world.told("model", "promote", "m", "2")["version"] == 2
     assert "is current already" in world.say("model", "promote", "m", "2", code=2)
     assert "known: m" in world.say("model", "history", "n", code=9)
-
-
-def test_run_start_asks_on_a_terminal_when_known_vehicles_are_down_and_only_there(world: World) -> None:
-    for name in ("va", "vb"):
-        world.vehicle(name)
-    eventually(lambda: len(agents(world, "up")) == 2, seconds=20)
-    world.end_vehicle("vb")
-    eventually(lambda: len(agents(world, "up")) == 1, seconds=20)
-    start = ("run", "start", "--model", "m", "--run")
-    told = at_terminal(world, b"n\n", *start, "first")
-    assert "1 of 2 known vehicles is up (down: vb): the model will rest on those that answer" in told
-    assert "Start the run without the others?" in told
-    assert world.told("run", "list") == []
-    assert "Start the run" not in at_terminal(world, b"n\n", *start, "second", "--yes")
-    world.say(*start, "third")  # in a pipe
-    assert [each["run"] for each in world.told("run", "list")] == ["second", "third"]
-
-
-def agents(world: World, status: str) -> list[dict[str, Any]]:
-    with world.cloud.api() as api:
-        return [each for each in api.get("/api/agents").json() if each["status"] == status]
-
-
-def at_terminal(world: World, typed: bytes, *words: str) -> str:
-    """Run a command on a terminal of its own; returns what it shows."""
-    return on_terminal(words, typed=typed, GLASSFLEET_STATE_DIR=str(world.processes.folder))[1]
 
 
 def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(world: World) -> None:

@@ -113,7 +113,11 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
             "write a number of agents",
         ),
         (["run", "start", "--coordinator", "http://127.0.0.1:9", "--domain", "nofile"], 2, "cannot read nofile"),
-        (["run", "start", "--exact", "--param", "n_sets=1"], 2, "--param n_sets"),  # before it looks for a coordinator
+        (
+            ["run", "start", "--exact", "--param", "max_rules=0"],
+            2,
+            "--param max_rules",
+        ),  # before it looks for a coordinator
         (["run", "start", "--exact", "--scheme", "nosuch", "--coordinator", "http://x"], 9, "no scheme 'nosuch'"),
         (["model", "list"], 2, "no broker: give --broker URL"),
         (["model", "list", "--broker", "mqtt://127.0.0.1:9"], 4, "nothing listens at 127.0.0.1:9"),

@@ -27,7 +27,7 @@ class Fleet:
 def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(
     vehicles: int, offered: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell_quorum(Fleet(vehicles), SPEC, 0.0, is_sure=False)  # type: ignore[arg-type]
+    tell_quorum(Fleet(vehicles), SPEC, 0.0)  # type: ignore[arg-type]
     told = capsys.readouterr().err.splitlines()
     assert told[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
     assert told[1:] == ([OFFER] if offered else [])

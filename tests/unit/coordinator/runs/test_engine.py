@@ -73,8 +73,8 @@ def test_engine_fails_by_name_when_too_few_agents_come() -> None:
     play.pass_time(0.1)
     assert play.phase == "failed"
     assert play.state.reason == (
-        "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 agents up in all); not counted: "
-        "has no column 'x' (blind)"
+        "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 5 s (2 up in all; to learn from "
+        "fewer: gather_agents); not counted: has no column 'x' (blind)"
     )
 
 

