@@ -40,7 +40,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         "vehicles": vehicles,
         "seconds": round(played.seconds, 1),
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "ok": is_ok(played, findings, private=private),
+        "ok": is_ok(played, findings),
         "faults": {
             "injected": len(played.injected),
             "by_kind": _counts(fault["kind"] for fault in played.injected),
@@ -76,7 +76,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     }
 
 
-def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
+def is_ok(played: Played, findings: Findings) -> bool:
     """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal.
 
     Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them, or because
@@ -86,11 +86,11 @@ def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
         played.hung
         or played.died
         or any(getattr(findings, name) for name in FAULTS_OF)
-        or any(run["outcome"] != "finished" and not (private and _too_private(run)) for run in findings.runs)
+        or any(run["outcome"] != "finished" and not _too_few(run) for run in findings.runs)
     )
 
 
-def _too_private(run: Mapping[str, Any]) -> bool:
+def _too_few(run: Mapping[str, Any]) -> bool:
     reason = str(run["reason"])
     refused = any(f"refused: {code}" in reason for code in ("single-out", "bad-member"))
     return run["outcome"] == "failed" and (reason.startswith("too-few-for-privacy") or refused)
@@ -148,7 +148,9 @@ def lines(report: dict[str, Any]) -> list[str]:
     for name in FAULTS_OF:
         page += [f"FOUND          {name}: {finding}" for finding in report["findings"][name]]
     page += [f"FOUND          died: {words}" for words in report["died_by_themselves"]]
-    page += [f"FOUND          {run['run']}: {run['outcome']} {run['reason']}" for run in runs["failed"]]
+    for run in runs["failed"]:
+        word = "too few" if _too_few(run) else "FOUND"
+        page.append(f"{word:15}{run['run']}: {run['outcome']} {run['reason']}")
     page += [f"FOUND          {run} has no end" for run in runs["hung"]]
     page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")
     return page
