@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.rabbitmq import RabbitmqConfig, rabbitmq_hash
+from broker.servers.rabbitmq import RabbitmqConfig
 from console.services.broker import broker
 from schemas.errors import UsageError
 
@@ -70,9 +70,3 @@ def test_rabbitmq_user_may_use_our_topics_and_nothing_else(tmp_path: Path) -> No
     assert (topics["read"], topics["write"]) == ("^gf\\.1\\..*", "^gf\\.1\\..*")
     assert definitions["users"][0]["tags"] == []
     assert f"load_definitions = {tmp_path / 'definitions.json'}" in RabbitmqConfig(1883, tmp_path).render()
-
-
-def test_rabbitmq_hash_is_the_documented_one() -> None:
-    # The algorithm of https://www.rabbitmq.com/docs/passwords, with SHA-512: base64(salt + hash(salt + password)).
-    assert rabbitmq_hash("test12", salt=bytes.fromhex("908dc60a")).startswith("kI3GC")
-    assert rabbitmq_hash("a") != rabbitmq_hash("a")

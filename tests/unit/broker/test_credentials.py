@@ -22,7 +22,6 @@ from broker.servers.revocation import install_crl
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
 from broker.tls import save_identity
 from broker.trust import trust
-from console.services.tap import _text, decode, seal
 from coordinator.authority.certificates import Revoked, make_crl
 from coordinator.authority.store import Authority
 from schemas.envelope import Envelope
@@ -104,18 +103,6 @@ def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, br
     assert credentials.signer.certificate == before.certificate
 
 
-def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
-    folder = ca.identity("agent", "v1")
-    ca.identity("agent", "v2")
-    credentials = FolderCredentials(folder, clock=clock)
-    before = credentials.signer
-    renew(ca, folder, "v1")
-    ca.authority.revoke("v2")
-    assert credentials.update_crl(ca.authority.crl_pem)
-    assert look(credentials, clock)
-    assert credentials.signer.certificate != before.certificate
-
-
 def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
     folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v2")
     whole = (folder / "key.pem").read_bytes()
@@ -127,17 +114,6 @@ def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
     assert credentials.update_crl(ca.authority.crl_pem)
     save_identity(folder, key=whole)
     assert number_in(FolderCredentials(folder, clock=clock).crl) == number_in(ca.authority.crl_pem)
-
-
-def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
-    folder = ca.identity("agent", "v1")
-    credentials = FolderCredentials(folder, clock=clock)
-    other = FleetCa(tmp_path / "other")
-    for _ in range(5):
-        ca.authority.refresh_crl()
-    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
-    assert credentials.update_crl(ca.authority.crl_pem)
-    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
 
 
 LISTS = 5
@@ -232,19 +208,6 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert credentials.update_crl(other.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
     assert not credentials.update_crl(first)
-    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
-
-
-def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_ones(ca, clock, tmp_path):
-    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
-    stolen = other.identity("coordinator", "cloud")
-    ca.authority.refresh_crl()
-    credentials = FolderCredentials(folder, clock=clock)
-    save_identity(folder, ca=other.authority.ca_pem)
-    assert look(credentials, clock)
-    save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
-    other.authority.revoke("cloud", "stolen")
-    assert credentials.update_crl(other.authority.crl_pem)
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -414,28 +377,6 @@ def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent
     assert heard == [TOPICS.agent_state("v1"), TOPICS.agent_state("liar")]
 
 
-def test_patience_remembers_a_bounded_number_of_agents():
-    patience = Patience(1, 0.001, clock=Clock())
-    for number in range(10_000):
-        patience.spend(f"v{number}")
-    assert len(patience._spent) <= 4096
-    assert not patience.has("v9999")
-
-
-def test_refusal_log_counts_all_and_tells_of_each_code_now_and_then():
-    clock, counted, lines = Clock(), Counter[str](), []
-    log = RefusalLog(lambda name: counted.update([name]), lambda *line: lines.append(line), pause=10, clock=clock)
-    fault = WireError("unsigned", "why")
-    for _ in range(1000):
-        log(Message("t", b"x"), fault)
-    log(Message("t", b"x"), WireError("bad-signature", "other"))
-    assert counted == {"refused.unsigned": 1000, "refused.bad-signature": 1}
-    assert lines == [("t", "unsigned", "why", 1), ("t", "bad-signature", "other", 1)]
-    clock.now += 10
-    log(Message("t", b"x"), fault)
-    assert lines[-1] == ("t", "unsigned", "why", 1000)
-
-
 def test_refusal_log_shows_no_control_characters_of_a_forged_topic():
     lines: list[str] = []
     log = RefusalLog(lambda _name: None, lambda topic, *_: lines.append(topic))
@@ -480,21 +421,6 @@ def test_verifier_keeps_its_authorities_when_the_new_ones_cannot_be_read():
     with pytest.raises(UsageError, match="PEM"):
         verifier.trust(b"nonsense")
     assert verifier.owner(ca.agent("v1").certificate.public_bytes(Encoding.DER)) == Owner("agent", "v1")
-
-
-def test_tap_says_who_sealed_each_message_and_what_the_fleet_would_refuse():
-    ca = TestCa()
-    topic = TOPICS.agent_state("v1")
-    plain = Envelope(fleet="fleet", body=AgentState(status="up", incarnation="i"), agent="v1", time=NOW).to_bytes()
-    good, forged = (ca.agent(name).signer().seal(topic, plain) for name in ("v1", "v2"))
-    verdicts = [seal(topic, payload, TOPICS, ca.verifier()) for payload in (good, forged, plain)]
-    assert verdicts[0] == "agent v1"
-    assert verdicts[1] == "REFUSED wrong-signer: agent v2 may not write here"
-    assert verdicts[2].startswith("REFUSED unsigned")
-    assert [seal(topic, payload, TOPICS, None) for payload in (good, plain)] == ["sealed, not verified", "unsigned"]
-    assert seal(TOPICS.revoked(), ca.crl(ca.agent("v3")), TOPICS, ca.verifier()) == "by the CA: 1 revoked"
-    line = decode("gf/1/fleet/\x1b[2J\n", b"x", TOPICS) | {"retained": False}
-    assert _text(line).isprintable()
 
 
 def test_good_list_in_the_folder_is_kept_behind_many_that_cannot_be_read_when_another_one_comes(ca):

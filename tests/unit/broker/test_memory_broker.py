@@ -85,22 +85,6 @@ def test_faults_do_happen():
     assert all(seen.values()), seen
 
 
-def test_nothing_happens_while_no_time_passes():
-    hub = MemoryHub(faults=Faults(delay=(1.0, 1.0)))
-    peer = Peer(hub, "a").start("t")
-    peer.transport.publish("t", b"x")
-    assert hub.next_event == 1.0
-    hub.advance(0.9)
-    assert peer.events == []
-    hub.advance(0.1)
-    assert peer.events == ["up"]
-    hub.advance(1.0)
-    assert peer.messages == []
-    hub.advance(1.0)
-    assert peer.first() == [b"x"]
-    assert hub.now == 3.0
-
-
 def test_partitioned_client_misses_nothing_when_it_heals_soon():
     hub = MemoryHub()
     a, b = Peer(hub, "a").start(), Peer(hub, "b", will=Message("will", b"down")).start("t")
@@ -153,20 +137,6 @@ def test_killed_client_never_comes_back_and_its_successor_gets_the_session():
     again = Peer(hub, "b").start()
     hub.advance(1)
     assert again.first() == [b"1"]
-
-
-def test_client_killed_behind_a_partition_leaves_its_will_once_that_heals():
-    hub = MemoryHub()
-    a = Peer(hub, "a").start("will")
-    Peer(hub, "b", will=Message("will", b"down")).start()
-    hub.pump()
-    hub.partition(["b"])
-    hub.kill("b")
-    hub.advance(10)
-    assert a.messages == []
-    hub.heal()
-    hub.pump()
-    assert a.first() == [b"down"]
 
 
 def test_broker_that_forgets_has_neither_sessions_nor_retained_messages():

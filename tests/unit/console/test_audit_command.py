@@ -124,17 +124,6 @@ def test_audit_of_a_private_run_attacks_sums_of_groups_and_of_who_left(
     assert found["models"][0]["rows"] == 11 * 12
 
 
-def test_audit_of_a_private_run_of_a_fleet_with_another_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The name is in the terms that the vehicles were told: under another one no answer is of this run."""
-    folder = private_run(tmp_path, "trucks", parameters={"max_depth": 1, "n_sets": 2})
-    found = report(folder, capsys, "r1", "--fleet", "trucks")
-    assert (found["vehicles"], found["models"][0]["rows"]) == (14, 11 * 12)
-    assert audit(folder, "r1", "--data", str(folder / "data")) != 0
-    assert "the run is another fleet's" in capsys.readouterr().err
-
-
 def test_audit_of_a_private_run_refuses_rows_that_do_not_add_up_to_what_was_opened(
     masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,15 +163,6 @@ def test_audit_simulates_private_runs_where_there_are_enough_vehicles(
     }  # fmt: skip
     assert [line for line in found["lines"] if line["protection"] == "private, support 3" and line["read"]] == []
     assert found["left_out"] == {}
-
-
-def test_audit_prints_a_table(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert audit(there, "open", "--data", str(there / "data")) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("open: fmt, 3 vehicles, 120 rows\n")
-    assert "3 of 3 vehicles, most v" in out
-    assert "all vehicles together" in out
-    assert "membership AUC 0." in out
 
 
 def test_audit_simulates_a_fleet_with_and_without_protection(

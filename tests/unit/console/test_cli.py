@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,16 @@ import pytest
 from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, run
 from console.model.published import Registry
-from console.model.words import by_support, counterfactual_lines, explanation_lines, rule_lines
-from console.services.tap import decode, summary
+from console.services.tap import decode
 from console.settings import fill_in
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import counterfactual
-from glassfleet.rules import Activation, Condition, Consequent, Explanation, Rule, Slope
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support import sample_models
 from tests.support.commands import every_command
 from tests.support.fake_coordinator import record_of
 from tests.support.processes import ROOT, python
@@ -174,15 +169,6 @@ def test_missing_extra_is_named_with_its_pip_command(
     assert "pip install 'glassfleet[operator]'" in capsys.readouterr().err
 
 
-def test_agent_command_loads_the_core_only() -> None:
-    extras = ["alembic", "amqtt", "fastapi", "httpx", "pyarrow", "rich", "sklearn", "sqlalchemy", "uvicorn"]
-    code = (
-        "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
-        f"print([name for name in {extras} if name in sys.modules])"
-    )
-    assert python(code).stdout.strip() == "[]"
-
-
 def test_help_imports_no_command() -> None:
     modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
     code = (
@@ -267,22 +253,6 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
     assert "none was named" not in said
 
 
-def test_counterfactual_says_which_outcome_it_sought_and_how_to_ask_for_one_when_none_was_named() -> None:
-    def said(found: Any, learned: Any, *, is_asked: bool = False) -> str:
-        return " ".join(" ".join(counterfactual_lines(found, learned.domain, is_asked=is_asked)).split())
-
-    numbers, classes = sample_models.model("frt"), sample_models.model("frbc")
-    move = counterfactual(numbers, sample_models.rows(1)[0])
-    told = "a move by a tenth of the target's range was looked for, up or down within it; --goal +10%"
-    assert told in said(move, numbers)
-    assert told not in said(move, numbers, is_asked=True)
-    found = [counterfactual(classes, row) for row in sample_models.rows(40)]
-    assert {each.prediction for each in found} == {*classes.domain.classes}
-    for each in found:
-        (named,) = re.findall(r"any other class was looked for; --goal (\S+) asks for one", said(each, classes))
-        assert named in {*classes.domain.classes} - {each.prediction}, "a class that is another"
-
-
 def test_model_explain_is_refused_when_row_or_column_is_not_there(
     capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path, tmp_path: Path
 ) -> None:
@@ -291,15 +261,6 @@ def test_model_explain_is_refused_when_row_or_column_is_not_there(
     (tmp_path / "other.csv").write_text("speed,height\n1,2\n")
     assert run(["model", "predict", "--file", str(record_file), "--data", str(tmp_path / "other.csv")]) == 3
     assert "input 'load' is no column" in capsys.readouterr().err
-
-
-def test_model_explain_is_refused_when_an_input_is_fixed_and_the_only_one_to_change(
-    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path
-) -> None:
-    words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--only", "load"]
-    assert run([*words, "--fixed", "speed", "--fixed", "load"]) == 2
-    assert "load is given with --fixed" in capsys.readouterr().err
-    assert run([*words, "--fixed", "speed"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -348,16 +309,6 @@ def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
 
 
-def test_model_file_is_refused_when_it_was_changed(capsys: pytest.CaptureFixture[str], record_file: Path) -> None:
-    changed = json.loads(record_file.read_text())
-    changed["document"]["parameters"]["min_gain"] = 0.5
-    record_file.write_text(json.dumps(changed))
-    assert run(["model", "show", "--file", str(record_file)]) == 8
-    assert "changed after it was published" in capsys.readouterr().err
-    record_file.write_text("{}")
-    assert run(["model", "show", "--file", str(record_file)]) == 10
-
-
 def test_model_show_prints_the_record_that_reads_back(
     capsys: pytest.CaptureFixture[str], record_file: Path, record: ModelRecord, tmp_path: Path
 ) -> None:
@@ -366,33 +317,6 @@ def test_model_show_prints_the_record_that_reads_back(
     assert run(["model", "show", "--file", str(record_file), "--json"]) == 0
     (tmp_path / "again.json").write_text(capsys.readouterr().out)
     assert run(["model", "show", "--file", str(tmp_path / "again.json")]) == 0
-
-
-def test_consequent_names_the_terms_that_move_the_output_most_when_few_are_asked_for() -> None:
-    # A column's name may hold a sign: nothing is read back from the text.
-    numbers = {"a": -0.1, "b": 0.2, "c - a": -3e-05, "d": 4.0, "e = f": -0.5, "f": 0.3}
-    slopes = tuple(Slope(name, value, value * (10.0 if name == "f" else 1.0)) for name, value in numbers.items())
-    long = Consequent("y", 1.5, "", slopes)
-    assert long.text(2) == "y = 1.5 + 4 d + 0.3 f and 4 weaker terms"
-    assert Consequent("y", 1.5, "min", slopes).text(2) == "y = (1.5 + 4 d + 0.3 f and 4 weaker terms) min"
-    assert long.text() == long.text(5) == "y = 1.5 - 0.1 a + 0.2 b - 3e-05 c - a + 4 d - 0.5 e = f + 0.3 f"
-    assert Consequent("y", 1.5, "min", slopes[:1]).text(2) == "y = (1.5 - 0.1 a) min"
-    assert Consequent("y", 1.5, "min", ()).text(2) == "y = 1.5 min"
-    assert Consequent("class", "red").text(2) == "class is red"
-
-
-def test_rules_without_conditions_hold_always() -> None:
-    rule = Rule(0, (), Consequent("y", 1.0), 1.0, 1.0, 1.0)
-    assert rule_lines(rule)[1].strip() == "IF  always"
-    assert by_support([rule, Rule(1, (), Consequent("y", 1.0), 1.0, 2.0, 1.0)], 1)[0].index == 1
-
-
-def test_explanation_tells_few_shares_one_by_one_when_asked_and_names_the_last_one() -> None:
-    learned = sample_models.model("fmt")
-    explanation = learned.explain(sample_models.rows(2)[1])
-    few = explanation_lines(explanation, learned.domain, keep=2)
-    assert sum("the others together" in line for line in few) == 1
-    assert not any("the others together" in line for line in explanation_lines(explanation, learned.domain, keep=3))
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
@@ -410,16 +334,6 @@ def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:
     assert decode(topics.request("r"), b"", topics)["kind"] == "request cleared"
 
 
-def test_tap_summary_shortens_what_is_long_or_deep() -> None:
-    value = {"a": list(range(9)), "b": b"12345", "c": "x" * 64, "d": {"e": {"f": {"g": {"h": 1}}}}}
-    assert summary(value) == {
-        "a": "<9 items>",
-        "b": "<5 bytes>",
-        "c": "x" * 12 + "...",
-        "d": {"e": {"f": {"g": "<1 entries>"}}},
-    }
-
-
 def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, drive: Path
 ) -> None:
@@ -430,119 +344,6 @@ def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     found = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
     assert not found["data"]["ok"]
     assert found["core packages"]["ok"]
-
-
-def test_demo_refuses_bounds_of_a_column_that_no_vehicle_has(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "fleet").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "fleet" / f"{name}.csv").write_text("x,y\n" + "".join(f"{i},{i % 7}\n" for i in range(40)))
-    bounds = tmp_path / "bounds.json"
-    for content, words in (('{"z": [0, 1]}', "no vehicle has a column 'z'"), ("[1]", "must hold an object")):
-        bounds.write_text(content)
-        assert run(["demo", "--data", str(tmp_path / "fleet"), "--bounds", str(bounds)]) == 2
-        assert words in capsys.readouterr().err
-
-
-def test_long_antecedents_are_told_in_running_text_when_words_are_to_be_few() -> None:
-    domain = Domain(features=(Variable(name="a", low=0, high=1),), target=Variable(name="y", low=0, high=1))
-    conditions = tuple(Condition(f"feature_{number}", "Low", 0, 1, 0, "s") for number in range(9))
-    rule = Rule(0, conditions, Consequent("class", "red"), 1.0, 1.0, 1.0)
-    assert len(rule_lines(rule)) == 11
-    short = rule_lines(rule, "", domain)
-    assert len(short) < 6
-    assert all(len(line) <= 116 for line in short)
-    for crisp in (True, False):
-        told = Condition("a", "at most 0.5 s", 0, 0.5, 0.25, "s", crisp=crisp, in_numbers=not crisp)
-        assert rule_lines(replace(rule, conditions=(told,)))[1].strip() == "IF  a is at most 0.5 s"
-
-
-def test_otherwise_rule_is_told_as_such_and_not_as_one_that_always_holds() -> None:
-    learned = sample_models.model("tsk")
-    other = next(rule for rule in learned.rules() if rule.otherwise)
-    assert rule_lines(other)[1].startswith("  OTHERWISE mos = ")
-    corner = np.array([variable.high for variable in learned.domain.features])
-    told = explanation_lines(learned.explain(corner), learned.domain)
-    assert told[1] == f"because no other rule fires, by rule {other.index}:"
-    assert told[2].startswith("  OTHERWISE mos = ")
-    assert not re.search("always|ALWAYS|highest weight", " ".join(told))
-
-
-def test_explanation_tells_a_fallback_once_however_its_note_is_worded() -> None:
-    learned = sample_models.model("frbc")
-    fired = Activation(learned.rules()[0], 0.0, (0.0,) * len(learned.rules()[0].conditions))
-    explanation = Explanation("Good", fired, fallback=True, notes=("the heaviest rule answers", "nothing to share out"))
-    lines = explanation_lines(explanation, learned.domain)
-    assert lines[1].startswith("because no rule fires for this row, by rule")
-    assert [line for line in lines if line.startswith("note:")] == ["note: nothing to share out"]
-
-
-@pytest.mark.parametrize("kind", ["dp_tree", "frbc", "tsk", "fmt", "fedavg_mlp-numbers"])
-def test_explanation_says_what_the_shares_add_up_to_and_they_do(kind: str) -> None:
-    learned = sample_models.model(kind)
-    compared = 0
-    for row in sample_models.rows(6):
-        explanation = learned.explain(row)
-        lines = explanation_lines(explanation, learned.domain)
-        if not explanation.shares:
-            assert not any("shares of the inputs (" in line for line in lines)
-            continue
-        first = next(number for number, line in enumerate(lines) if line.startswith("shares of the inputs ("))
-        last = next(number for number, line in enumerate(lines) if line.endswith("  together"))
-        assert (explanation.measure or "the forecast").split()[0] in lines[first]
-        numbers = [float(line.split()[0]) for line in lines[first + 1 : last + 1] if line.startswith(("  +", "  -"))]
-        assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=1e-3)
-        if isinstance(explanation.prediction, float):
-            assert numbers[-1] == pytest.approx(explanation.prediction, abs=1e-4)
-        compared += 1
-    assert compared
-
-
-def _files(tmp_path: Path, learned: Any) -> tuple[str, str]:
-    """Write a model and a row; return their files."""
-    path, rows = tmp_path / "model.json", tmp_path / "rows.csv"
-    path.write_text(json.dumps(learned.to_document()))
-    values = ",".join(str(value) for value in sample_models.rows(1)[0])
-    rows.write_text(",".join(learned.domain.names) + f"\n{values}\n")
-    return str(path), str(rows)
-
-
-def test_network_is_told_without_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    learned = sample_models.model("fedavg_mlp-numbers")
-    file, rows = _files(tmp_path, learned)
-    assert run(["model", "rules", "--file", file]) == 0
-    out, err = capsys.readouterr()
-    assert (out, "it has no rules" in err) == ("", True)
-    assert run(["model", "rules", "--file", file, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
-    assert run(["model", "explain", "--file", file, "--data", rows]) == 0
-    said = capsys.readouterr().out
-    assert "it has no rules" in said
-    assert not re.search(r"because of|always|\brule \d", said)
-
-
-def test_population_is_told_as_structures_the_fittest_first_and_says_where_the_trees_are(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    learned = sample_models.population()
-    file, rows = _files(tmp_path, learned)
-    assert run(["model", "rules", "--file", file, "--json"]) == 0
-    out, err = capsys.readouterr()
-    told = json.loads(out)
-    assert len(told) == learned.complexity()["structures"]
-    fitness = [each["fitness"] for each in told]
-    assert fitness == sorted(fitness, reverse=True)
-    assert {each["support"] for each in told} == {None}
-    assert "glassfleet explain --at last" in err
-    assert run(["model", "rules", "--file", file, "--top", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "always" not in out
-    assert "fitness" in out.splitlines()[0]
-    assert run(["model", "explain", "--file", file, "--data", rows]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "glassfleet explain --at last --id VEHICLE" in said
-    assert not re.search(r"because of|always|\brule \d|shares of the inputs \(|another outcome", said)
 
 
 @pytest.mark.parametrize(

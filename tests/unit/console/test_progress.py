@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from console.progress import SILENCE, Work, progress
-from tests.support.processes import on_terminal, serving
+from console.progress import SILENCE, Work
+from tests.support.processes import on_terminal
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
@@ -56,29 +53,6 @@ def test_work_tells_in_lines_how_far_it_is_when_it_was_silent_for_long(capsys: p
     assert told.err == "fetching: the second, 1 of 4\na line\n"
 
 
-@pytest.mark.parametrize(
-    ("total", "unit", "done", "words"),
-    [
-        (None, "steps", None, "w"),
-        (None, "steps", 3, "w: 3"),
-        (None, "bytes", 2.5e6, "w: 2.5 MB"),
-        (5e6, "bytes", 2.5e6, "w: 2.5 MB of 5.0 MB"),
-        (7, "steps", 3, "w: 3 of 7"),
-    ],
-)
-def test_work_names_what_is_known_when_it_is_told_in_lines(total, unit, done, words, capsys):
-    work = Work("w", total, unit, silence=0.0)
-    work.at(done)
-    assert capsys.readouterr().err == f"{words}\n"
-
-
-def test_service_is_silent_when_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("collecting", silence=float("inf")) as work:
-        for count in range(3):
-            work.at(count)
-    assert capsys.readouterr() == ("", "")
-
-
 SHOWING = """
 import sys, time
 from console.progress import progress
@@ -102,20 +76,6 @@ def test_bar_is_drawn_and_taken_away_and_lines_stay_when_on_a_terminal(total: in
     assert sent.rindex(SHOWN) > sent.rindex(HIDDEN)
 
 
-def test_result_goes_to_the_file_and_the_bar_to_the_terminal_when_stdout_is_a_file(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("wb") as out:
-        code, sent = on_terminal(["-c", SHOWING.format(total=3)], out=out.fileno())
-    assert code == 0
-    assert (tmp_path / "out").read_text() == "a result\n"
-    assert "2/3" in CONTROL.sub("", sent)
-    assert screen(sent).splitlines() == ["1 is done", "2 is done"]
-
-
-def test_terminal_that_can_only_write_gets_lines() -> None:
-    code, sent = on_terminal(["-c", SHOWING.format(total=3)], TERM="dumb")
-    assert (code, sent.splitlines()) == (0, ["a result", "1 is done", "2 is done"])
-
-
 INTERRUPTED = """
 import os, signal, time
 from console.progress import progress
@@ -134,36 +94,6 @@ def test_bar_is_taken_away_when_the_work_is_interrupted() -> None:
     assert code == 0
     assert "waiting" in CONTROL.sub("", sent)
     assert screen(sent).strip() == "interrupted"
-
-
-@pytest.fixture
-def slow_server() -> Iterator[str]:
-    """A server that sends a table, which is no known dataset, in pieces."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(8 * 65536))
-            self.end_headers()
-            for _ in range(8):
-                self.wfile.write(b"1.0,2.0,3.0,45\n" * 4369 + b"\n")
-                time.sleep(0.15)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serving(Handler) as address:
-        yield f"{address}/table.csv"
-
-
-def test_fetching_shows_bytes_and_what_is_left_and_then_the_fault(slow_server: str, tmp_path: Path) -> None:
-    code, sent = on_terminal(["datasets", "fetch", "mortgage", "--url", slow_server, "--data-dir", str(tmp_path)])
-    assert code in (3, 8)
-    plain = CONTROL.sub("", sent)
-    assert "fetching mortgage" in plain
-    assert re.search(r"\d+(\.\d)?/524\.3 kB", plain)
-    (line,) = [line for line in screen(sent).splitlines() if line.strip()]
-    assert line.startswith("glassfleet: error: ")
 
 
 def test_json_is_alone_on_stdout_when_a_bar_is_drawn(tmp_path: Path) -> None:

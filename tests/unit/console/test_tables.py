@@ -90,24 +90,6 @@ def test_list_of_runs_is_a_table_with_aligned_columns_and_coloured_outcomes_on_a
     assert said.count("\x1b[31m") == 1
 
 
-@pytest.mark.parametrize("columns", [30, 64])
-def test_list_of_runs_stays_within_a_narrow_terminal_and_keeps_the_ids(url: str, columns: int) -> None:
-    said = ESCAPE.sub("", shown("run", "list", "--coordinator", url, columns=columns))
-    assert max(map(len, said.splitlines())) <= columns
-    assert "finished" in said
-    assert LONG in "".join(said.split())
-
-
-def test_rounds_of_a_run_are_a_table_on_a_terminal(url: str) -> None:
-    said = ESCAPE.sub("", shown("run", "show", "monday", "--coordinator", url))
-    heads = "phase round kind asked accepted late dropped took who did not count"
-    assert re.search(f"^{heads.replace(' ', ' +')} *$", said, re.MULTILINE)
-    assert re.search(r"^statistics +3 +level +5 +4 +0 +1 +2\.50 s +vehicle-01: deadline *$", said, re.MULTILINE)
-    narrow = ESCAPE.sub("", shown("run", "show", "monday", "--coordinator", url, columns=60))
-    assert "who did not count" not in narrow
-    assert "statistics 3: vehicle-01: deadline" in narrow
-
-
 def test_runs_in_a_pipe_are_plain_lines_and_json_is_all_of_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "list", "--coordinator", url]) == 0
     plain = capsys.readouterr().out.splitlines()

@@ -33,11 +33,6 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
     assert load_config().connection.keepalive == 30, "the file is forgotten again"
 
 
-def test_config_puts_the_journal_into_the_state_directory(tmp_path: Path) -> None:
-    assert load_config(state_dir=tmp_path).journal_url == f"sqlite:///{tmp_path / 'journal.sqlite'}"
-    assert load_config(state_dir=tmp_path, journal="postgresql://x/y").journal_url == "postgresql://x/y"
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -63,11 +58,6 @@ def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words
     file.write_text(text)
     with pytest.raises(UsageError, match=words):
         load_config(file)
-
-
-def test_config_names_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read"):
-        load_config(tmp_path / "absent.toml")
 
 
 def test_config_may_be_exposed_when_asked_for() -> None:

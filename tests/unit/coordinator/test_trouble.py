@@ -29,7 +29,7 @@ from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
 from schemas.trust.joining import BlobStore
 from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
-from tests.support.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
+from tests.support.engine_bench import TOY_ENGINE, ToyModel, toy_spec
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
 
@@ -102,21 +102,6 @@ def test_coordinator_ends_a_run_by_name_when_its_request_is_too_large_for_the_br
     assert TOPICS.request("r1") not in fleet.hub.retained
     fleet.crash()
     assert fleet.core.runs.document("r1") == document
-
-
-def test_coordinator_ends_a_run_by_name_when_it_came_to_a_broker_that_carries_less(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fleet = Fleet(engine=engine_with(Wordy()))
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec())
-    fleet.begin(run="r2", scheme="toy")
-    monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    fleet.max_bytes = 4096
-    fleet.crash()
-    for run in ("r1", "r2"):
-        assert fleet.core.runs.document(run)["reason"].startswith("request-too-large: ")
-        assert TOPICS.request(run) not in fleet.hub.retained
 
 
 # -- models that cannot be published -------------------------------------------------------------------------------
@@ -358,27 +343,6 @@ def test_coordinator_starts_and_suspends_a_run_when_its_scheme_is_not_installed_
     task, before = fleet.task(), len(fleet.receipts("b"))
     fleet.answer("b", task=task)
     assert len(fleet.receipts("b")) == before, "a receipt would end the agent's sends"
-
-
-def test_run_goes_on_when_its_scheme_is_installed_again(suspended: Fleet) -> None:
-    fleet = suspended
-    fleet.engine = TOY_ENGINE
-    fleet.crash()
-    fleet.finish("b", "a")
-    record = fleet.record()
-    assert record.document == central(toy_spec(), "ab").to_document()
-
-
-def test_suspended_run_ends_when_it_is_cancelled(suspended: Fleet) -> None:
-    fleet = suspended
-    fleet.core.cancel("r1", "not needed")
-    fleet.hub.pump()
-    document = fleet.core.runs.document("r1")
-    assert (document["state"], document["outcome"], document["reason"]) == ("ended", "cancelled", "not needed")
-    assert TOPICS.request("r1") not in fleet.hub.retained
-    fleet.engine = TOY_ENGINE
-    fleet.crash()
-    assert fleet.core.runs.document("r1") == document
 
 
 def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() -> None:

@@ -48,11 +48,6 @@ def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench
         bench.agent()
 
 
-def test_agent_refuses_to_start_when_its_allow_list_names_a_scheme_that_is_not_there(bench):
-    with pytest.raises(UsageError, match="'alchemy' cannot be offered"):
-        bench.agent(schemes=("alchemy",))
-
-
 def state_of(agent: Any) -> Any:
     return agent.session, agent.outbox.contents(), dict(agent._effects.jobs), set(agent.transport.patterns)
 
@@ -176,15 +171,6 @@ def test_agent_sends_each_answer_late_and_once_when_its_link_is_slow_and_newer_r
     bench.run(60)
     assert len(bench.coordinator.answers) == 2
     assert agent.counts["receipt-late"] == 1
-
-
-def test_agent_has_one_copy_of_an_answer_on_its_slow_link_when_no_receipt_comes(bench, task):
-    bench.agent(slow=5.0, resend_first=0.5)
-    bench.coordinator.ask(task)
-    bench.run(4.5)
-    assert bench.coordinator.answers == []
-    bench.run(5)
-    assert len(bench.coordinator.answers) == 1
 
 
 def test_agent_sends_nothing_of_a_run_that_ended_while_the_answer_was_on_its_way(bench, task):

@@ -33,25 +33,10 @@ def test_config_takes_flags_over_environment_over_file_over_defaults(tmp_path, m
     assert (config.data, config.log_level, config.connection.keepalive) == (Path("file.csv"), "debug", 30)
 
 
-def test_config_takes_the_more_particular_variable(monkeypatch):
-    monkeypatch.setenv("GLASSFLEET_LOG_LEVEL", "error")
-    monkeypatch.setenv("GLASSFLEET_AGENT_LOG_LEVEL", "debug")
-    assert load_config(**GIVEN).log_level == "debug"
-
-
 def test_config_does_not_take_the_folder_of_test_data_for_the_vehicles_rows(monkeypatch):
     monkeypatch.setenv("GLASSFLEET_DATA", "datasets")
     assert load_config(**GIVEN).data == Path("rows.csv")
     assert {*settings_of(AgentConfig), *AgentConfig.retired} >= SHARED
-
-
-def test_config_splits_the_allow_list_and_checks_it_against_what_is_installed(monkeypatch):
-    monkeypatch.setenv("GLASSFLEET_AGENT_SCHEMES", "frt, tsk")
-    config = load_config(**GIVEN)
-    assert config.usable_schemes(["frt", "tsk", "fmt"], {}) == ("frt", "tsk")
-    with pytest.raises(UsageError, match="'tsk' cannot be offered: needs sklearn"):
-        config.usable_schemes(["frt"], {"tsk": "needs sklearn"})
-    assert load_config(**GIVEN, schemes=["frt"]).usable_schemes(["frt"], {}) == ("frt",)
 
 
 def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkeypatch):
@@ -78,20 +63,3 @@ def test_config_names_setting_fault_and_where_to_give_it(flags, said):
     with pytest.raises(UsageError) as caught:
         load_config(**{**GIVEN, **flags})
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[agent]\nslwo = 1\n", r"\[agent\] has no setting 'slwo'; the settings are: fleet, state_dir"),
-        ("agent = 1\n", r"\[agent\] must be a table"),
-        ("id = \n", "not valid TOML"),
-    ],
-)
-def test_config_says_what_is_wrong_with_the_file(tmp_path, text, said):
-    file = tmp_path / "fleet.toml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=said):
-        load_config(file, **GIVEN)
-    with pytest.raises(UsageError, match="cannot read"):
-        load_config(tmp_path / "absent.toml", **GIVEN)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from edge_agent.sources import read_table
 from lab.datasets import command
 from lab.datasets.fetch import download, fetch, table_of, verify
-from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_arff, read_keel, read_plain_csv
+from lab.datasets.formats import RawTable, read_any, read_arff, read_keel, read_plain_csv
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, UsageError, VerificationError
 from tests.support.processes import serving
@@ -61,15 +61,6 @@ def test_same_values_have_the_same_digest_in_every_format() -> None:
     assert read_plain_csv(CSV).digest() != read_plain_csv(CSV.replace("21.50", "21.51")).digest()
     moved = "\n".join([CSV.splitlines()[0], *CSV.splitlines()[:0:-1]])
     assert read_plain_csv(CSV).digest() != read_plain_csv(moved).digest()
-
-
-def test_written_file_is_read_by_agents_and_is_the_same_bytes_each_time(tmp_path: Path) -> None:
-    path = tmp_path / "weather.csv.gz"
-    path.write_bytes(as_csv_gz(WANTED))
-    assert path.read_bytes() == as_csv_gz(WANTED)
-    read = read_table(path)
-    assert read.names == WANTED.names
-    assert read.column("Temperature").tolist() == [20.0, 21.5]
 
 
 @pytest.mark.parametrize(
@@ -199,11 +190,6 @@ def test_fetch_names_the_fault_of_a_server(server: tuple[str, type[Handler]], tm
         download(Path("/etc/hostname").as_uri())
     with pytest.raises(UsageError, match="cannot be fetched"):
         fetch(known(url, source=None), tmp_path)
-
-
-def test_fetch_says_that_nobody_listens(free_port: Any) -> None:
-    with pytest.raises(DataError, match="check the network"):
-        download(f"http://127.0.0.1:{free_port()}/a.csv")
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -177,12 +177,6 @@ def test_experiment_names_the_fault_of_an_option(
     assert reason in str(error)
 
 
-def test_experiment_names_the_scheme_to_use_when_a_number_is_text(tables: dict[str, str]) -> None:
-    assert "use a scheme for classes such as frbc" in str(fault("--csv", tables["label"]))
-    assert "not a number" in str(fault("--csv", tables["text"]))
-    assert summary_of("--scheme", "fedga", "--csv", tables["text"], *TINY, "local", "--param", "generations=1")
-
-
 def test_experiment_ends_its_processes_when_it_is_left_early() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(4000, 6))
@@ -203,48 +197,6 @@ def test_experiment_tells_what_went_wrong_in_a_fold_of_another_process() -> None
     X = np.arange(8.0)[:, None]
     with pytest.raises(RunFailedError, match="no scheme 'no-such-scheme'"):
         list(run_folds(plan, X, X[:, 0], jobs=2))
-
-
-def test_experiment_draws_part_of_the_clients_in_each_round(table: Path) -> None:
-    options = ("--csv", str(table), "--folds", "2", "--clients", "6", "--settings", "federated,local")
-    whole, part, again = (summary_of(*options, "--participation", share) for share in ("1.0", "0.5", "0.5"))
-    assert part["participation"] == 0.5
-    assert part["settings"]["local"]["test_rmse"] == whole["settings"]["local"]["test_rmse"]
-    per_round = [
-        run["settings"]["federated"]["bytes_up"] / run["settings"]["federated"]["rounds"] for run in (whole, part)
-    ]
-    assert 0.3 < per_round[1] / per_round[0] < 0.7
-    assert again["settings"]["federated"]["test_rmse"] == part["settings"]["federated"]["test_rmse"]
-
-
-def test_experiment_splits_unevenly_when_asked(table: Path) -> None:
-    options = ("--csv", str(table), "--folds", "2", "--clients", "3", "--settings", "local")
-    told = {skew: summary_of(*options, "--skew", skew) for skew in ("iid", "quantity", "quantity+label")}
-    iid, quantity, both = (each["settings"]["local"]["test_rmse"]["per_client"] for each in told.values())
-    assert iid != quantity != both
-    assert (told["iid"]["alpha"], told["quantity"]["alpha"]) == (None, 0.5)
-
-
-def test_experiment_repeats_with_the_next_seeds_and_averages_squares_as_well_as_roots(table: Path) -> None:
-    options = ("--csv", str(table), *TINY, "central")
-    scores = summary_of(*options, "--seed", "4", "--repeat", "2")["settings"]["central"]
-    singles = [summary_of(*options, "--seed", seed) for seed in ("4", "5")]
-    per_fold = [line for run in singles for line in run["settings"]["central"]["test_rmse"]["per_fold"]]
-    assert scores["test_rmse"]["per_fold"] == per_fold
-    assert scores["test_mse"]["per_fold"] == pytest.approx(np.square(per_fold))
-
-
-def test_experiment_takes_numbers_as_labels_when_told(tables: dict[str, str]) -> None:
-    options = ("--scheme", "fedavg_mlp", "--csv", tables["binary"], *TINY, "central", "--param", "rounds=2")
-    assert "test_rmse" in summary_of(*options)["settings"]["central"]
-    assert set(summary_of(*options, "--labels")["settings"]["central"]["test_f1"]["classes"]) == {"0", "1"}
-
-
-def test_experiment_says_which_options_were_unusual(table: Path) -> None:
-    result = run("--csv", str(table), "--folds", "2", "--clients", "4", "--settings", "federated",
-                 "--skew", "quantity", "--participation", "0.5", "--repeat", "2")  # fmt: skip
-    assert "skew quantity (alpha 0.5), 50% of the clients per round, 2 repetitions" in result.stdout
-    assert "fold 1 of seed 20" in result.stderr
 
 
 def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> None:

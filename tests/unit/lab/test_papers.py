@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from lab.papers.command import all_chapters, choose, papers
 from lab.papers.jobs import Job
 from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number
 from lab.papers.schedule import results_of
-from lab.papers.statistics import wilcoxon, wilcoxon_table
-from lab.papers.work import KINDS, fleet
+from lab.papers.statistics import wilcoxon
+from lab.papers.work import KINDS
 from lab.papers.write import as_html, as_markdown, write_report
-from schemas.errors import DataError, RunFailedError, UsageError
+from schemas.errors import RunFailedError, UsageError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 plots = pytest.importorskip("lab.papers.plots", reason="pip install glassfleet[experiments]")
@@ -30,15 +29,6 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
-
-
-def test_cell_tells_equal_digits_from_others() -> None:
-    assert [number(1.2749, 1.27).verdict, number(1.276, 1.27).verdict, number(1.276).verdict] == [
-        "same",
-        "differs",
-        "none",
-    ]
-    assert str(number(1.354, 1.36)) == "1.35 (printed 1.36)"
 
 
 def test_report_says_how_many_printed_values_come_out_and_names_the_others() -> None:
@@ -81,43 +71,6 @@ def test_wilcoxon_is_that_of_scipy_and_knows_equal_samples() -> None:
     assert wilcoxon([1.0, 2.0], [1.0, 2.0]).p == 1.0
 
 
-def test_wilcoxon_table_says_which_is_better() -> None:
-    low, high = np.arange(20.0).tolist(), (np.arange(20.0) + 1).tolist()
-    rows = wilcoxon_table("t", {"a": (low, high), "b": (high, low), "c": (low, low)}, "smaller").rows
-    assert [row[-1] for row in rows] == ["first better", "second better", "no difference shown"]
-    assert wilcoxon_table("t", {"a": (low, high)}, "larger").rows[0][-1] == "second better"
-
-
-def test_sizes_set_every_system_beside_the_others_in_tables_and_a_picture(tmp_path: Path) -> None:
-    for name in ("mortgage.csv.gz", "california.csv.gz"):
-        (tmp_path / name).touch()
-    chapter = sizes.CHAPTERS[0]
-    made_up = {"test": 0.25, "complexity": {"leaves": 3, "parameters": 12}, "bytes": 1000.0}
-    labels = {job.label for job in chapter.jobs(tmp_path, False)}
-    section = chapter.section(dict.fromkeys(labels, made_up), tmp_path)
-    errors, *others = (part for part in section.blocks if isinstance(part, Table))
-    assert list(errors.header) == ["system", "mortgage", "california"]
-    assert {"FMT", "BMT", "BMT, at most 8 rules", "CART (40 leaves)", "MLP (64-32, early stopping), central"} <= {
-        row[0] for row in errors.rows
-    }
-    assert all(list(row[1:]) == ["0.25", "0.25"] for row in errors.rows)
-    assert [list(table.rows[-1])[1] for table in others] == ["3", "12", "1,000"]
-    (picture,) = (part for part in section.blocks if isinstance(part, Picture))
-    assert picture.png.startswith(PNG)
-
-
-def test_plots_are_pngs_and_the_same_for_the_same_numbers() -> None:
-    values = {"LL": [1.0, 3.0], "FL": [1.0, 2.0], "CL": [0.5, 2.0]}
-    drawn: list[Callable[[], bytes]] = [
-        lambda: plots.ecdf({"a": values, "b": values}, "x"),
-        lambda: plots.bands({"a": ([1, 2], [[1.0, 2.0], [2.0, 3.0]])}, "x", "y", {"a": {"LL (all)": 2.0}}),
-        lambda: plots.curves({"a": ([1, 10], [1.0, 2.0])}, "x", "y", log=True),
-        lambda: plots.spreads({"g": {"a": [1.0, 2.0]}, "h": {"a": [0.0, 2.0], "b": [1.0]}}, "x"),
-    ]
-    assert all(draw().startswith(PNG) for draw in drawn)
-    assert drawn[2]() == drawn[2]()
-
-
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
 
@@ -144,19 +97,6 @@ def test_chapters_list_jobs_that_can_be_told_apart_and_only_read_files_that_are_
             assert all((glassfleet_data / name).is_file() for name in job.files), job.label
             # A section finds its results by label.
             assert arguments.setdefault(job.label, job.arguments) == job.arguments, job.label
-
-
-def test_command_lists_tables_and_says_which_data_are_missing(tmp_path: Path) -> None:
-    listed = CliRunner().invoke(papers, ["--list", "--data-dir", str(tmp_path)]).output
-    assert "frt-accuracy" in listed
-    assert "its data are not there" in listed
-
-
-def test_command_says_what_it_needs(tmp_path: Path) -> None:
-    assert isinstance(CliRunner(env={"GLASSFLEET_DATA": None}).invoke(papers, []).exception, UsageError)
-    assert isinstance(CliRunner().invoke(papers, ["--data-dir", str(tmp_path / "no")]).exception, DataError)
-    nothing = CliRunner().invoke(papers, ["tsk", "--data-dir", str(tmp_path)])
-    assert isinstance(nothing.exception, DataError)
 
 
 # --- computing --------------------------------------------------------------------------------------------------------
@@ -219,16 +159,6 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
     assert len(said) == 3
 
 
-def test_results_depend_on_arguments_and_data(data: Path) -> None:
-    (job,) = jobs_of(1)
-    (other,) = jobs_of(1, seed=7)
-    assert job.key(data) == jobs_of(1)[0].key(data) != other.key(data)
-    changed = data.parent / "changed"
-    changed.mkdir()
-    (changed / "table.csv").write_text((data / "table.csv").read_text() + "1,2,3,4\n")
-    assert job.key(changed) != job.key(data)
-
-
 def test_processes_compute_what_one_computes(data: Path, tmp_path: Path) -> None:
     one, two = (
         results_of(jobs_of(3), data, tmp_path / str(count), processes=count, fresh=False, work=Told())
@@ -247,17 +177,6 @@ def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Pa
         with pytest.raises(RunFailedError, match="the bad one"):
             results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=Told())
     assert len(list((tmp_path / "kept1").iterdir())) == 1
-
-
-def test_simulated_fleet_needs_no_data(tmp_path: Path) -> None:
-    train, test, domain = fleet(tmp_path, "simulated")
-    assert len(train) == len(test) == 15
-    assert domain.names == train["vehicle-00"].features
-    arguments = {"source": "simulated", "scheme": "frt", "parameters": {"min_rows": 1}, "count": 3, "repeats": 2}
-    result = KINDS["dropping"](tmp_path, arguments)
-    first, second = result["as_is"]
-    assert first != second  # other vehicles each time
-    assert all(0.0 < limited <= free < 1.0 for limited, free in zip(result["limited"], (first, second), strict=True))
 
 
 @pytest.mark.timeout(300)

@@ -11,13 +11,12 @@ import pytest
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import pooled_domain
-from glassfleet.local import central
 from lab.protocols import frbc, tsk
 from lab.protocols.anchors import ANCHORS
 from lab.protocols.choice import protocol_of
 from lab.protocols.paper import NESTED_KFOLD, minmax_domain
 from lab.protocols.references import REFERENCES, fit_reference
-from lab.protocols.skew import SLICES, skewed_split, slices
+from lab.protocols.skew import skewed_split
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -83,20 +82,6 @@ def test_skewed_clients_differ_in_what_the_skew_names() -> None:
     assert max(iid_label, q_label) < 0.05 < both_label
 
 
-def test_small_alpha_is_more_uneven_and_refused_when_the_rows_do_not_suffice() -> None:
-    def largest(alpha: float, y: Any = GAMMA) -> int:
-        return max(len(train) for train, _ in skewed_split(y, 0, 5, 8, 7, skew="quantity", alpha=alpha))
-
-    assert largest(0.3) > largest(100.0)
-    with pytest.raises(ValueError, match="fewer nodes or a larger alpha"):
-        largest(0.1, GAMMA[:60])
-
-
-def test_slices_are_of_equal_count_and_keep_equal_numbers_together() -> None:
-    assert set(np.unique(slices(GAMMA), return_counts=True)[1].tolist()) == {len(GAMMA) // SLICES}
-    assert len(set(slices(np.array([1.0] * 90 + [2.0] * 10)).tolist())) == 2
-
-
 def test_clients_of_tsk_come_first_and_folds_inside_them() -> None:
     folds = [tsk.client_folds(np.zeros(50), fold, 5, 5, 42) for fold in range(5)]
     whole = [np.sort(np.concatenate(pair)) for pair in folds[0]]
@@ -108,34 +93,6 @@ def test_clients_of_tsk_come_first_and_folds_inside_them() -> None:
         assert all(
             np.array_equal(test, own[2 * number : 2 * number + 2]) for (_, test), own in zip(fold, whole, strict=True)
         )
-
-
-def test_scaling_is_to_the_unit_range_and_survives_a_constant_column() -> None:
-    constant = Dataset(("a", "b"), "y", np.column_stack([X[:, 0] - 50, np.full(len(X), 5.0)]), Y)
-    scaled, width = tsk.minmax_scaled(constant)
-    assert width == pytest.approx(np.ptp(Y))
-    assert scaled.X.min(axis=0).tolist() == [0.0, 0.0]
-    assert scaled.X.max(axis=0) == pytest.approx([1.0, 0.0])
-    assert scaled.y.min() == 0.0
-
-
-def test_f1_is_that_of_scikit_learn() -> None:
-    from sklearn.metrics import f1_score
-
-    names = ["g", "h", "k", "z"]
-    true, said = np.random.default_rng(1).choice(names[:3], 200), np.random.default_rng(3).choice(names[:2], 200)
-    expected = f1_score(true, said, labels=names, average=None, zero_division=0)
-    assert list(frbc.f1_scores(said, true, names).values()) == pytest.approx(expected.tolist())
-
-
-def test_reduction_curve_starts_at_one_rule_and_ends_at_the_model() -> None:
-    scheme = load("frbc")
-    model = central(scheme, scheme.Parameters(), minmax_domain(LABELS), LABELS).model
-    every = model.complexity()["rules"]
-    curve = frbc.reduction_curve(model, X, LABELS.y, (1, 5, every))
-    assert [size for size, _ in curve] == [1, 5, every]
-    assert curve[-1][1] == frbc.f1_scores(model.predict(X), LABELS.y, model.domain.classes)
-    assert min(curve[0][1].values()) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -161,8 +118,3 @@ def test_anchor_learns_numbers_and_says_how_large_it_is(name: str) -> None:
     size = anchor.size(fitted)
     assert size["rules"] >= 1
     assert size["parameters"] > size["rules"] - 1
-
-
-def test_linear_leaves_are_few_where_a_line_is_right() -> None:
-    anchor = ANCHORS["linear-leaves"]
-    assert anchor.size(anchor.make().fit(X, Y)) == {"rules": 1, "parameters": 5}

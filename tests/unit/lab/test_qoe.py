@@ -7,13 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.sources import Source, read_source
-from glassfleet import catalogue
-from glassfleet.data.dataset import Dataset
+from edge_agent.sources import read_source
 from lab.demo.plan import for_private_run, make_plan
-from lab.demo.preflight import MANY_ROUNDS, Preflight, run_preflight, tempo
 from lab.demo.vehicles import check_columns, labelled_files, read_rows, real_files
-from lab.qoe import cells, video
 from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
 from lab.qoe.windows import (
     BOUNDS,
@@ -29,8 +25,6 @@ from lab.qoe.windows import (
 )
 from schemas.errors import DataError
 
-FLEET = [f"v{number:02d}" for number in range(15)]
-
 
 @pytest.fixture(scope="module")
 def fleet() -> list[Vehicle]:
@@ -42,11 +36,6 @@ def test_vehicle_is_the_same_when_simulated_again_or_alone(fleet: list[Vehicle])
     assert again.habits == fleet[3].habits
     assert again.test_runs == fleet[3].test_runs
     assert all(np.array_equal(a, b) for a, b in zip(again.series, fleet[3].series, strict=True))
-
-
-def test_vehicle_differs_when_number_or_seed_differs(fleet: list[Vehicle]) -> None:
-    assert len({vehicle.habits for vehicle in fleet}) == len(fleet)
-    assert simulate_vehicle(0, seed=1).habits != fleet[0].habits
 
 
 def test_vehicle_drives_24_runs_of_about_120_seconds_and_keeps_4_for_testing(fleet: list[Vehicle]) -> None:
@@ -112,64 +101,6 @@ def test_vehicle_file_reads_as_an_agents_data_when_written(tmp_path: Path, fleet
     assert np.allclose(source.train.X, expected.X, rtol=1e-5, atol=1e-9)
     write_vehicle(tmp_path / "again.csv.gz", fleet[0])
     assert (tmp_path / "v.csv.gz").read_bytes() == (tmp_path / "again.csv.gz").read_bytes()
-
-
-def test_stream_shows_everything_when_the_link_is_fast_and_nothing_when_it_is_dead() -> None:
-    rng = np.random.default_rng(0)
-    capacity = np.stack([np.full(60, 50e6), np.zeros(60), np.full(60, 0.7 * video.Stream().bitrate)])
-    shown = video.play(rng, capacity, video.Stream()).displayed
-    assert np.array_equal(shown[0], np.ones(60))
-    assert np.array_equal(shown[1, 2:], np.zeros(58))
-    assert 0.4 < shown[2, 20:].mean() < 0.95
-
-
-def test_stream_recovers_when_an_outage_ends() -> None:
-    capacity = np.full((1, 60), 50e6)
-    capacity[0, 20:30] = 0.0
-    played = video.play(np.random.default_rng(0), capacity, video.Stream())
-    assert played.displayed[0, :20].min() == 1.0
-    assert played.displayed[0, 23:29].max() == 0.0
-    assert played.displayed[0, 34:].min() == 1.0
-    assert played.buffer[0, 25] == 0.0
-
-
-def test_cells_serve_the_nearest_site_when_nothing_shadows() -> None:
-    place = cells.sites()
-    distance = cells.distances(place[:, :1].T, place[:, 1:].T)
-    serving = cells.serving_cell(-distance)
-    assert distance.shape == (1, 7, 7)
-    assert serving[0, 0] == 0
-    assert np.allclose(np.sort(distance[0, 0])[1:], cells.SITE_DISTANCE)
-
-
-def test_serving_cell_stays_when_another_is_better_by_less_than_the_hysteresis() -> None:
-    slow = np.zeros((1, 20, 7))
-    slow[0, 5:, 1] = cells.HYSTERESIS - 0.1
-    slow[0, :, 2:] = -50
-    assert set(cells.serving_cell(slow)[0].tolist()) == {0}
-    slow[0, 10:, 1] = 3 * cells.HYSTERESIS
-    assert cells.serving_cell(slow)[0, -1] == 1
-
-
-def test_channel_quality_covers_its_table_from_out_of_range_to_best() -> None:
-    quality = cells.channel_quality(np.array([-20.0, cells.CQI_FIRST, 60.0]))
-    assert quality.tolist() == [0, 1, 15]
-
-
-def test_plan_is_the_same_when_drawn_again_and_another_when_the_seed_changes() -> None:
-    assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) == make_plan(FLEET[::-1], 0.3, 0.1, 0.5, 7)
-    assert make_plan(FLEET, 0.3, 0.1, 0.5, 7) != make_plan(FLEET, 0.3, 0.1, 0.5, 8)
-    assert len(make_plan(FLEET[:3], 0.3, 0.0, 0.0, 0).kills) == 1, "of three"
-
-
-@pytest.mark.parametrize("drop", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("vehicles", [1, 2, 3, 15])
-def test_plan_leaves_enough_vehicles_alone_when_shares_are_large(vehicles: int, drop: float) -> None:
-    plan = make_plan(FLEET[:vehicles], drop, 1.0, 1.0, 0)
-    assert not set(plan.kills) & set(plan.slow)
-    assert vehicles - len(plan.kills) - len(plan.slow) >= (2 if vehicles > 2 else 1)
-    assert set(plan.returns) == set(plan.kills)
-    assert all(plan.returns[vehicle] > moment for vehicle, moment in plan.kills.items())
 
 
 def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehicle(tmp_path: Path) -> None:
@@ -242,13 +173,6 @@ def test_labelled_files_are_copies_where_the_target_is_a_number_and_the_files_th
         labelled_files(texts, tmp_path / "made", "nosuch", 0.8, labels=False)
 
 
-def test_plan_kills_and_returns_within_the_run_when_it_has_few_rounds() -> None:
-    for seed in range(30):
-        plan = make_plan(FLEET, 0.4, 0.1, 1.0, seed, rounds=4)
-        assert max(plan.kills.values()) <= 3
-        assert all(plan.kills[vehicle] < moment <= 4 for vehicle, moment in plan.returns.items())
-
-
 @pytest.mark.parametrize("vehicles", [8, 11, 15, 40])
 @pytest.mark.parametrize(("drop", "slow"), [(0.2, 0.1), (0.33, 0.0), (1.0, 0.0)])
 def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
@@ -264,22 +188,3 @@ def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
         assert all(plan.kills[vehicle] < moment for vehicle, moment in plan.returns.items())
     if (vehicles, drop) == (15, 0.33):
         assert len(plan.kills) == 5
-
-
-def test_preflight_counts_the_rounds_of_a_short_scheme_and_stops_in_a_long_one() -> None:
-    X = np.random.default_rng(3).uniform(0, 1, (80, 2))
-    part = Dataset(("a", "b"), "q", X, np.where(X[:, 0] + 0.3 * X[:, 1] > 0.6, "Good", "Poor"))
-    scheme, rows = catalogue.load("frbc"), [Source(part, part)] * 3
-    whole = run_preflight(scheme, scheme.exact(scheme.Parameters()), rows, 0, at_most=9)
-    assert whole.rounds == 4, "two for the domain, rules, strengths"
-    assert whole.seconds > 0
-    assert run_preflight(scheme, scheme.Parameters(), rows, 0, at_most=3).rounds == 3
-
-
-def test_tempo_leaves_time_for_heavy_answers_and_hurries_long_elastic_runs() -> None:
-    assert tempo(Preflight(9, 0.001), 15, "cohort") == (0.2, 2.5)
-    assert 2.5 < tempo(Preflight(9, 100.0), 15, "cohort")[1] < 30
-    assert tempo(Preflight(MANY_ROUNDS, 100.0), 15, "elastic")[1] <= 2.5
-    quick_pace, quick_deadline = tempo(Preflight(MANY_ROUNDS, 0.001), 15, "elastic")
-    assert quick_pace < 0.2
-    assert quick_deadline < 2.5

@@ -12,15 +12,12 @@ from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.nature import readable_rules
 from glassfleet.scheme import promises_central
 from lab.demo.command import keep_promise
 from lab.demo.reference import Verdict, choices, judge, participation_of
-from lab.demo.report import _parts, _what_it_says, score_lines
 from schemas.errors import VerificationError
 from schemas.record import ModelRecord
 from tests.support.fake_coordinator import record_of
-from tests.support.sample_models import model, population
 
 FEATURES = (Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1))
 Fleet = dict[str, Source]
@@ -94,24 +91,6 @@ def test_promise_holds_whatever_the_choice_and_the_demo_ends_with_a_fault_when_i
     keep_promise(replace(kept, promised=False), participation="cohort")
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [("frbc", {"weights": "owners"}), ("tsk", {"antecedents": "local"}), ("tsk", {"consequents": "averaged"})],
-)
-def test_nothing_is_promised_when_the_setting_is_another_algorithm(name: str, parameters: dict[str, Any]) -> None:
-    scheme = catalogue.load(name)
-    assert scheme.equals_central
-    verdict = _verdict(name, rows_lost=30, **parameters)
-    assert (verdict.promised, verdict.equal) == (False, False)
-    keep_promise(verdict, participation="cohort")
-
-
-@pytest.mark.parametrize("name", ["dp_tree", "fedga", "fedavg_mlp"])
-def test_schemes_that_cannot_promise_it_do_not(name: str) -> None:
-    scheme = catalogue.load(name)
-    assert not promises_central(scheme, scheme.Parameters())
-
-
 def test_promise_holds_of_condensed_rows_and_not_of_the_papers_nullification() -> None:
     scheme = catalogue.load("frt")
     assert promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 7}))
@@ -133,33 +112,6 @@ def test_verdict_learns_the_central_model_once_when_rows_are_used_as_they_are(mo
     assert len(learned) == 2, "of the cohort's rows, and of all vehicles'"
     assert judge(_learned(fleet, scheme, scheme.Parameters()), fleet, 0).equal
     assert len(learned) == 5, "of condensed rows, too"
-
-
-def test_table_says_which_rows_its_central_model_has_when_the_cohort_is_not_everybody() -> None:
-    scheme = catalogue.load("frbc")
-    fleet = _fleet(scheme)
-    # The last vehicle sees another road, and more of it, so that its rows change the central model.
-    last = fleet["v2"].train
-    X = np.tile(last.X, (5, 1))
-    turned = Dataset(last.features, last.target, X, np.where(X[:, 1] > 0.5, "Good", "Poor"))
-    fleet["v2"] = Source(turned, turned)
-    parameters = scheme.exact(scheme.Parameters())
-    head, note = "central over the rows of all 3 vehicles (CL all)", "central over the cohort's rows alone"
-    some = {vehicle: fleet[vehicle] for vehicle in ("v0", "v1")}
-    verdict = judge(_learned(some, scheme, parameters), fleet, 0)
-    lines = score_lines(verdict, ("v0", "v1"))
-    assert verdict.equal
-    assert verdict.mean("central") != verdict.mean("federated")
-    assert lines[0] == f"test F1 (macro) of q: local (LL), federated (FL), {head}"
-    assert lines[1].split() == ["LL", "FL", "CL", "all"]
-    assert lines[-1] == f"  {note}, which the dashboard calls CL: the same as FL"
-    assert [line.split()[0] for line in lines if line.endswith("not in the cohort")] == ["v2"]
-    whole = judge(_learned(fleet, scheme, parameters), fleet, 0)
-    assert note not in "".join(score_lines(whole, ("v0", "v1", "v2")))
-    assert whole.mean("central") == whole.mean("federated")
-    other = judge(_learned(some, scheme, scheme.Parameters(min_rows=20)), fleet, 0)
-    assert other.equal, "of condensed rows, so CL of the rows as they are is another score"
-    assert note not in "".join(score_lines(other, ("v0", "v1")))
 
 
 def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:
@@ -199,16 +151,7 @@ def test_verdict_promises_nothing_but_replays_the_fleet_when_the_setting_is_anot
     assert participation_of(silent, catalogue.load("fmt")) == "cohort"
 
 
-def test_report_tells_the_most_used_rules_the_fittest_structures_or_that_there_are_none() -> None:
-    lines = _what_it_says(model("tsk"), 2)
-    assert lines[0] == f"the 2 most used of {len(model('tsk').rules())} rules:"
-    assert sum(" support " in line for line in lines) == 2
-    assert any(line.strip().startswith("OTHERWISE") for line in lines)
-    assert _what_it_says(model("tsk"), 1000)[0] == f"all {len(model('tsk').rules())} rules:"
-    learned = population()
-    ranked = readable_rules(learned)
-    head, *rest = _what_it_says(learned, 2)
-    assert head == f"the 2 fittest of {len(ranked)} structures:"
-    assert " ".join(line.strip() for line in rest) == f"{ranked[0]} {ranked[1]}"
-    assert " mean nodes" in _parts(learned)
-    assert _what_it_says(model("fedavg_mlp-classes"), 5) == ["this model is a network: it has no rules"]
+@pytest.mark.parametrize("name", ["dp_tree", "fedga", "fedavg_mlp"])
+def test_schemes_that_cannot_promise_it_do_not(name: str) -> None:
+    scheme = catalogue.load(name)
+    assert not promises_central(scheme, scheme.Parameters())

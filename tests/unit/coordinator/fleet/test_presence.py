@@ -150,11 +150,3 @@ def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:
     assert list(fleet.core.fleet.offers()) == ["a"]
     fleet.birth("a", incarnation="2", status="down")
     assert fleet.core.fleet.offers() == {}
-
-
-def test_coordinator_tells_when_it_last_heard_of_an_agent() -> None:
-    fleet = Fleet().begin("a", "b")
-    fleet.hub.advance(5.0)
-    fleet.answer("a")
-    seen = {each["agent"]: each["seen"] for each in fleet.core.fleet.document()}
-    assert seen["a"] - seen["b"] == 5.0

@@ -97,33 +97,6 @@ def test_api_explains_a_row_whose_other_columns_hold_anything(app: FastAPI) -> N
     assert ask(app, "POST", EXPLAIN, json={"row": row}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "said"),
-    [
-        ("GET", "/api/models/m/one", 422, 'version: must be a whole number, got "one"'),
-        ("GET", "/api/models/m/summary?top=x", 422, 'top: must be a whole number, got "x"'),
-        ("GET", "/api/nothing", 404, "no such address: /api/nothing"),
-        ("PUT", "/api/runs", 405, "PUT is not for /api/runs, which takes"),
-    ],
-)
-def test_api_tells_in_the_same_shape_what_is_wrong_with_an_address(
-    app: FastAPI, method: str, path: str, status: int, said: str
-) -> None:
-    answer = ask(app, method, path)
-    assert answer.status_code == status, answer.text
-    assert said in answer.json()["detail"]
-    assert status != 405 or answer.headers["Allow"]
-
-
-def test_api_description_shows_the_shape_of_every_refusal(app: FastAPI) -> None:
-    described = app.openapi()
-    for methods in described["paths"].values():
-        for operation in methods.values():
-            shape = operation["responses"]["422"]["content"]["application/json"]["schema"]
-            assert shape == {"$ref": "#/components/schemas/Fault"}
-    assert "HTTPValidationError" not in described["components"]["schemas"]
-
-
 @pytest.mark.parametrize("path", ["/metrics", "/api/health", "/api/runs", "/api/models/m/1", "/", "/models"])
 def test_address_that_answers_get_answers_head_without_a_body(app: FastAPI, path: str) -> None:
     whole, head = ask(app, "GET", path), ask(app, "HEAD", path)
@@ -131,13 +104,6 @@ def test_address_that_answers_get_answers_head_without_a_body(app: FastAPI, path
     assert whole.status_code == 200
     assert head.headers["content-type"] == whole.headers["content-type"]
     assert int(head.headers["content-length"]) > 0
-
-
-def test_head_of_an_address_that_is_not_there_is_refused_and_does_nothing_where_there_is_only_post(
-    app: FastAPI,
-) -> None:
-    assert ask(app, "HEAD", "/api/nothing").status_code == 404
-    assert ask(app, "HEAD", EXPLAIN).status_code in {404, 405, 422}
 
 
 def test_api_description_names_the_addresses_that_need_the_token(app: FastAPI) -> None:

@@ -14,7 +14,7 @@ from coordinator.models.aliases import Aliases
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.specification.rollout import RolloutPlan
-from schemas.errors import NotFoundError, UsageError
+from schemas.errors import NotFoundError
 from schemas.messages import Evaluation, Trial
 from tests.support.coordinator_http import record_of
 from tests.support.journals import migrate_back
@@ -137,20 +137,4 @@ def test_rollout_asks_others_when_those_asked_cannot_and_goes_on_with_them(opene
     again = Rollouts(registry_of(journal), lambda *_: None, lambda: (), Counter(), lambda: world.now)
     again.resume(journal.decisions())
     assert again.documents() == [told]
-    journal.close()
-
-
-def test_rollout_refuses_what_cannot_be_meant(opener: Opener) -> None:
-    journal = opener()
-    world = Tried(journal, "a")
-    with pytest.raises(UsageError, match="current already"):
-        world.rollouts.start("m", 2, RolloutPlan())
-    with pytest.raises(NotFoundError, match="has no version 9"):
-        world.rollouts.start("m", 9, RolloutPlan())
-    with pytest.raises(NotFoundError, match="under way"):
-        world.rollouts.stop("m")
-    world.start()
-    with pytest.raises(UsageError, match="is being tried already"):
-        world.rollouts.start("m", 1, RolloutPlan())
-    assert world.rollouts.stop("m", "enough").reason == "enough"
     journal.close()

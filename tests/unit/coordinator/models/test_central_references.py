@@ -15,8 +15,6 @@ from coordinator.main import build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
-from coordinator.specification.run import RunSpec
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import ModelPointer
@@ -75,14 +73,6 @@ def world(opener: Callable[[], Journal]) -> Iterator[World]:
     journal.close()
 
 
-def test_same_document_is_the_reference_of_two_names_when_it_is_registered_for_both(world: World) -> None:
-    assert [world.register("one", slope) for slope in (0.8, 0.6)] == [1, 2]
-    assert world.register("two", 0.8) == 1
-    assert (world.current("one.central"), world.current("two.central")) == (2, 1)
-    assert world.register("two", 0.8) == 1
-    assert [model.version for model in world.journal.models("two.central")] == [1]
-
-
 def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(world: World) -> None:
     assert [world.register("one", slope) for slope in (0.9, 0.8, 0.7, 0.6)] == [1, 2, 3, 4]
     assert world.retained("one.central") == [3, 4]
@@ -93,30 +83,6 @@ def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(wo
     told = [(each.body["cause"], each.body["version"]) for each in world.core.registry.history("one.central")]
     assert told == [*(("published", version) for version in (1, 2, 3, 4)), ("rolled-back", 1), ("promoted", 4)]
     assert world.core.registry.aliases.current["one.central"].reason == "measured anew"
-
-
-def test_older_version_leaves_the_broker_when_a_new_one_takes_its_place(world: World) -> None:
-    for slope in (0.9, 0.8, 0.7, 0.9):
-        world.register("one", slope)
-    assert world.retained("one.central") == [1, 2, 3]
-    assert world.register("one", 0.5) == 4
-    assert (world.current("one.central"), world.retained("one.central")) == (4, [3, 4])
-
-
-@pytest.mark.parametrize(("run", "model"), [("r1", "one.central"), ("central-0123456789abcdef", "one")])
-def test_run_is_refused_when_it_would_take_what_stands_for_references(world: World, run: str, model: str) -> None:
-    with pytest.raises(UsageError, match="central references; choose another"):
-        world.core.start_run(RunSpec(run=run, model=model, scheme="frt"))
-    assert world.core.runs.ids() == []
-
-
-def test_reference_is_refused_when_a_run_of_a_former_version_has_its_id(world: World) -> None:
-    wanted = read_reference(document(0.8), fleet_model("one"))
-    record = fleet_model("three").to_bytes()
-    world.journal.add_model("three", wanted.run, lambda _version: ("d" * 64, record))
-    with pytest.raises(UsageError, match="'three' version 1 is of a run of that id"):
-        world.core.models.central(wanted)
-    assert "one.central" not in world.core.registry.aliases.current
 
 
 def test_reference_is_published_when_it_comes_again_after_its_decision_could_not_be_written(
@@ -136,23 +102,6 @@ def test_reference_is_published_when_it_comes_again_after_its_decision_could_not
     assert world.register("one", 0.7) == 3
     assert (world.current("one.central"), world.retained("one.central")) == (3, [2, 3])
     assert [each.body["cause"] for each in world.core.registry.history("one.central")] == ["published"] * 3
-
-
-def test_reference_is_published_when_a_later_one_came_between_it_and_its_decision(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_decisions: object) -> None:
-        raise StorageError("no room")
-
-    world.register("one", 0.9)
-    with monkeypatch.context() as disk:
-        disk.setattr(world.journal, "decide", full)
-        with pytest.raises(StorageError, match="no room"):
-            world.register("one", 0.8)
-    assert world.register("one", 0.7) == 3
-    assert world.register("one", 0.8) == 2
-    assert world.current("one.central") == 2
-    assert {2, 3} <= set(world.retained("one.central"))
 
 
 def deep(_value: Any) -> list[Any]:
@@ -207,17 +156,3 @@ def test_api_calls_a_malformed_document_the_callers_fault_before_the_coordinator
     answer = ask(make_app(service, "token"), "POST", "/api/models/one/central", json={"document": spoiled})
     assert answer.status_code == 422, answer.text
     assert "the document cannot be read" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("unreadable", [{"document": {"scheme": "frt"}}, {"scheme": "gone"}])
-def test_api_does_not_blame_the_document_when_the_fleets_own_model_cannot_be_read(
-    tmp_path: Path, unreadable: dict[str, Any]
-) -> None:
-    journal = MemoryJournal()
-    record = fleet_model("one").model_copy(update=unreadable)
-    record = record.model_copy(update={"digest": document_digest(record.document)})
-    journal.add_model("one", record.run, lambda _version: (record.digest, record.to_bytes()))
-    service = build(load_config(state_dir=tmp_path), journal=journal)
-    answer = ask(make_app(service, "token"), "POST", "/api/models/one/central", json={"document": document(0.8)})
-    assert answer.status_code == 409, answer.text
-    assert "the fleet's own model 'one' version 1 cannot be read here" in answer.json()["detail"]

@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker.credentials import FolderCredentials
 from broker.memory import MemoryHub
 from broker.tls import save_identity
 from console.model.versions import _line_of_decision
-from coordinator.config import load_config
 from coordinator.http.api import make_app
-from coordinator.journal.port import StoredModel
-from coordinator.main import build
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError
 from schemas.record import ModelRecord
@@ -101,42 +97,6 @@ def _changed(tmp_path: Path, versions: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 def _signed(cloud: Cloud) -> list[int]:
     return [line["version"] for line in cloud.lines if line["event"] == "model-signed-again"]
-
-
-def test_coordinator_signs_many_models_again_some_a_tick_what_is_retained_first_and_reads_each_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    cloud, _, after = _changed(tmp_path, 6, monkeypatch)
-    read: list[int] = []
-    one = cloud.journal.model
-
-    def reading(name: str, version: int) -> StoredModel | None:
-        read.append(version)
-        return one(name, version)
-
-    monkeypatch.setattr(cloud.journal, "model", reading)
-    monkeypatch.setattr(cloud.journal, "models", lambda *_: pytest.fail("all records are read"))
-    assert _signed(cloud) == [2], "one tick is over"
-    for _ in range(7):
-        cloud.tick()
-    assert _signed(cloud) == [2, 5, 6, 1, 3, 4]
-    assert read == [5, 6, 1, 3, 4]
-    monkeypatch.undo()
-    assert all(is_believed(cloud.stored(version), after) for version in range(1, 7))
-    assert cloud.published() == {
-        TOPICS.model_version("m", version): cloud.stored(version).record for version in (2, 5, 6)
-    }
-
-
-def test_connection_is_not_kept_waiting_until_all_models_are_signed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    cloud, former, after = _changed(tmp_path, 4, monkeypatch)
-    cloud.core.connected()
-    assert _signed(cloud) == [2]
-    assert is_believed(cloud.stored(3), after), "the one whose turn it was"
-    assert is_believed(cloud.stored(1), former)
-    assert cloud.core.metrics["connected"] == 2
 
 
 def test_rest_is_not_signed_again_when_the_former_authority_is_dropped_meanwhile_and_a_forgotten_one_is_left_out(
@@ -329,24 +289,6 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
         cloud.core.models.sign("m", 1, record_of().digest)
 
 
-def test_records_are_not_read_again_on_a_new_connection_when_nothing_has_changed(tmp_path: Path, monkeypatch):
-    former, after = authorities(tmp_path, "one", "two")
-    cloud = Cloud(former.identity("coordinator", "cloud"))
-    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
-    cloud.start()
-    cloud.change(None, former, after)
-    cloud.change(after.identity("coordinator", "cloud"))
-    before = cloud.published()
-    with monkeypatch.context() as patched:
-        patched.setattr(cloud.journal, "model", lambda *_: pytest.fail("looked at"))
-        cloud.core.connected()
-        cloud.tick()
-    assert cloud.published() == before
-    monkeypatch.setattr(ModelRecord, "load", lambda _: pytest.fail("read"))
-    cloud.start()
-    assert cloud.published() == before, "our own authority vouches for it: its certificate says so"
-
-
 def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_given_as_it_is(tmp_path: Path):
     (ca,) = authorities(tmp_path, "one")
     cloud = Cloud(ca.identity("coordinator", "cloud"))
@@ -364,42 +306,3 @@ def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_giv
     assert (damaged.status_code, damaged.content) == (200, cloud.stored(2).record)
     assert asked("POST", "/api/models/m/2/sign", json={"digest": record_of(2).digest}).status_code == 409
     assert json.loads(asked("GET", "/api/models/m/1").content)["signatures"]
-
-
-def test_operator_is_told_that_a_good_record_was_signed_when_it_was_from_another_authority(tmp_path: Path):
-    former, after = authorities(tmp_path, "one", "two")
-    cloud = Cloud(former.identity("coordinator", "cloud"))
-    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
-    cloud.start()
-    fresh = after.identity("coordinator", "cloud")
-    files = {"key": (fresh / "key.pem").read_bytes(), "certificate": (fresh / "cert.pem").read_bytes()}
-    save_identity(cloud.folder, **files, ca=former.authority.ca_pem + after.authority.ca_pem)
-    cloud.credentials.refresh()
-    told = [cloud.core.models.sign("m", 1, record_of().digest) for _ in range(2)]
-    assert [(each["former"], each["signed"]) for each in told] == [("", True), ("", False)]
-    assert [each.kind for each in cloud.core.registry.history("m")] == ["current", "signed"]
-
-
-def test_coordinator_that_hears_nothing_signs_again_as_soon_as_its_certificate_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    former, after = authorities(tmp_path, "one", "two")
-    cloud = Cloud(former.identity("coordinator", "cloud"))
-    cloud.register(record_of().signed_by(signer_of(cloud.folder)))
-    settings: dict[str, Any] = {
-        "state_dir": tmp_path / "state",
-        "identity": cloud.folder,
-        "fleet": "f",
-    }
-    monkeypatch.setattr("coordinator.main.FolderCredentials", partial(FolderCredentials, pause=0.01))
-    service = build(load_config(broker="mqtts://localhost:1", **settings), journal=cloud.journal)
-    service.work(0.0)
-    cas = former.authority.ca_pem + after.authority.ca_pem
-    fresh = after.identity("coordinator", "cloud")
-    key, certificate = ((fresh / name).read_bytes() for name in ("key.pem", "cert.pem"))
-    save_identity(cloud.folder, key=key, certificate=certificate, ca=cas)
-    for _ in range(100):
-        service.work(0.02)
-        if is_believed(cloud.journal.models("m")[0], after):
-            return
-    pytest.fail("it was not signed again, though nothing but time was missing")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from coordinator.engine import (
-    AgentDown,
     AgentUp,
     Cancel,
     ClearRequest,
@@ -18,18 +17,14 @@ from coordinator.engine import (
     Refused,
     Restarted,
     SendReceipt,
-    Start,
     Unable,
-    asking,
     standing,
     wakes_at,
 )
-from coordinator.engine.table import TABLE
 from coordinator.runs.defaults import default_engine
-from coordinator.specification.run import Bounds, RunSpec, limits_of
-from glassfleet import catalogue
-from schemas.errors import NotFoundError, RunFailedError, UsageError
-from tests.support.engine_bench import OFFER, TOY_ENGINE, Play, ToyServer, central, toy_spec
+from coordinator.specification.run import Bounds
+from schemas.errors import RunFailedError
+from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
 
 
 def test_engine_finishes_at_once_when_everyone_answers() -> None:
@@ -99,22 +94,6 @@ def test_engine_says_why_when_no_columns_can_be_settled(named: dict[str, Any], o
     assert play.state.reason.endswith(f"not counted: {why} (a, b)")
 
 
-def test_engine_bounds_the_reasons_of_the_end_when_agents_and_their_words_are_long() -> None:
-    long = [f"{agent}{'-' * 60}" for agent in "abcdefghijkl"]
-    said = asking.why_not({agent: f"{'abcd'[place % 4]}{'x' * 400}" for place, agent in enumerate(long)})
-    assert len(said) < 420
-    assert said.endswith("... and 1 more reasons")
-
-
-def test_engine_waits_for_an_agent_that_comes_up_during_an_open_round() -> None:
-    play = Play(toy_spec(), agents=("a",))
-    play.up("b")
-    play.answer("a")
-    assert play.phase == "recruiting", "b is waited for"
-    play.answer("b")
-    assert play.state.cohort == ("a", "b")
-
-
 def test_engine_fixes_the_cohort_at_the_deadline_plus_grace() -> None:
     play = Play(toy_spec(policy={"deadline": 10, "grace": 2}))
     play.answer("a", "b")
@@ -156,15 +135,6 @@ def test_engine_samples_the_cohort_once_and_always_the_same() -> None:
     assert asked[0] == asked[1] != asked[2]
     outsider = next(agent for agent in agents if agent not in asked[0])
     assert plays[0].outcomes(outsider) == ["rejected not-asked"]
-
-
-def test_engine_samples_anew_each_round_when_elastic() -> None:
-    agents = tuple(f"agent-{number}" for number in range(20))
-    play = Play(toy_spec(participation="elastic", policy={"sample": 4}), agents=agents)
-    play.finish(*agents)
-    asked = [request.asked for request in play.requests]
-    assert len(set(asked)) == 3
-    assert play.phase == "finished"
 
 
 def test_engine_replays_for_the_survivors_when_a_member_is_lost() -> None:
@@ -240,18 +210,6 @@ def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed()
         "quorum-not-met: 1 of 9 asked had answered at the deadline, 5 must; not counted: "
         "refused: no  [31mcategory 'tram' in column 'x' (b, c, d and 1 more); no answer by the deadline (g, h, i); "
         "cannot run 'toy' (older) and 3 more reasons"
-    )
-
-
-def test_engine_says_why_members_were_lost_when_too_few_are_left() -> None:
-    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10}))
-    play.answer("a", "b", "c")
-    play.answer("a", "b")
-    play.pass_time(10)
-    play.send(Refused(play.at, "b", play.task.digest, "out of disk"))
-    assert play.state.reason == (
-        "quorum-not-met: 1 members are left of the 2 that must answer; not counted: no answer by the deadline (c); "
-        "refused: out of disk (b)"
     )
 
 
@@ -525,67 +483,11 @@ def test_engine_never_lets_time_go_back() -> None:
     assert play.state.cohort == ("a", "b")
 
 
-def test_engine_keeps_the_state_object_when_nothing_changed() -> None:
-    play = Play(toy_spec())
-    before = play.state
-    play.pass_time(1)
-    play.up("a")
-    play.send(AgentDown(1.0, "nobody"))
-    assert play.state is before
-
-
 def test_engine_tells_again_what_shall_stand() -> None:
     play = Play(toy_spec())
     assert standing(play.state) == tuple(play.requests)
     play.finish("a", "b", "c")
     assert [type(effect) for effect in standing(play.state)] == [ClearRequest, Publish, Ended]
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
-    [
-        ({"scheme": "nope"}, NotFoundError, "nope"),
-        ({"parameters": {"levels": "many"}}, UsageError, "levels"),
-        ({"parameters": {"unknown": 1}}, UsageError, "unknown"),
-        ({"policy": {"min_agents": 0}}, UsageError, "min_agents"),
-        ({"policy": {"min_agents": 1.5}}, UsageError, "fraction"),
-        ({"policy": {"min_agents": 5, "target": 4}}, UsageError, "target 4 is below min_agents 5"),
-        ({"run": "no spaces"}, UsageError, "valid id"),
-        ({"bounds": {"x": [2, 1]}}, UsageError, "below"),
-        ({"bounds": {"x": {"low": 2, "high": 1}}}, UsageError, "below"),
-        ({"bounds": {"x": {"low": 2}}}, UsageError, "both low and high"),
-        ({"bounds": {"x": {"low": 0, "high": 1, "units": "m"}}}, UsageError, r"units: Extra inputs"),
-        ({"bounds": {"x": [1]}}, UsageError, "bounds.x"),
-        ({"domain": None, "features": ["x", "x"]}, UsageError, "differ"),
-        ({"unknown": 1}, UsageError, "unknown"),
-    ],
-)
-def test_engine_refuses_a_spec_that_cannot_be_meant(
-    changes: dict[str, object], error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        TOY_ENGINE.step(None, Start(0.0, toy_spec(**changes), {"a": OFFER}))  # type: ignore[arg-type]
-
-
-def test_table_lists_each_move_once() -> None:
-    assert len({(row.source, row.cause, row.target) for row in TABLE.rows}) == len(TABLE.rows)
-
-
-def test_engine_tells_bins_joined_in_discovery_apart_from_statistics_nullified_at_vehicles() -> None:
-    play = Play(toy_spec(domain=None))
-    play.finish("a", "b", "c")
-    assert (play.state.joined_bins, play.state.nullified) == (2 * 3, 3 * 3)
-
-
-def test_run_spec_reads_back_when_bounds_carry_units_and_terms() -> None:
-    bounds = {
-        "x": {"low": 0.0, "high": 2.0, "unit": "m", "terms": ["near", "far"]},
-        "y": [0.0, 1.0],
-        "z": {"unit": "s"},
-    }
-    spec = toy_spec(domain=None, bounds=bounds)
-    assert RunSpec.from_document(spec.to_document()) == spec
-    assert limits_of(spec.bounds or {}) == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
 
 
 def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> None:
@@ -598,12 +500,6 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
     assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
     assert parameters.units == {"x": "m", "z": "s"}
     assert parameters.terms == {"x": ("near", "far")}
-
-
-def test_domain_search_asks_for_the_limits_that_the_scheme_wants() -> None:
-    for scheme, quantiles in (("fmt", (0.001, 0.999)), ("frt", (0.025, 0.975))):
-        _, parameters = default_engine().discover(("x",), "y", {}, catalogue.load(scheme))
-        assert parameters.input_quantiles == quantiles
 
 
 def waited_for(play: Play) -> list[str]:

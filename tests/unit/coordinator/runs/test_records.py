@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of, contribution
+from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
 from tests.support.engine_bench import central, toy_spec
 
 
@@ -109,28 +108,3 @@ def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -
     fleet.finish("b", "a")
     record = fleet.record("m")
     assert record.document == central(toy_spec(), "ab").to_document()
-
-
-def test_coordinator_writes_its_counts_down_when_it_stops() -> None:
-    fleet = Fleet().begin("a", "b")
-    for _ in range(4):
-        fleet.answer("a")
-    fleet.core.stop()
-    assert [entry.kind for entry in fleet.journal.content.entries][-1] == "counted"
-    fleet.crash()
-    state = fleet.state()
-    assert state.open is not None
-    assert state.open.duplicate == 3
-
-
-def test_coordinator_counts_made_up_tasks_as_one_kind() -> None:
-    fleet = Fleet().begin("a", "b")
-    task = fleet.task()
-    for index in range(50):
-        body = contribution("a", task).model_copy(update={"task_digest": f"{index:064x}"})
-        payload = Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
-        fleet.publish(TOPICS.contribution("a", "r1"), payload)
-    fleet.answer("a")
-    entries = [entry for entry in fleet.journal.content.entries if entry.kind == "counted"]
-    assert len(entries) == 1
-    assert len(entries[0].body) < 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
@@ -115,16 +114,3 @@ def test_log_tells_of_a_flood_in_bounded_lines_and_counts_the_rest(capsys: pytes
         log.info("run-ended", run=f"r{number}")
     lines = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
     assert (lines.count("answered"), lines.count("run-ended")) == (logs.LINES_EACH, 1000)
-
-
-def test_log_says_how_many_lines_it_left_out_when_the_flood_is_over() -> None:
-    now = [0.0]
-    bounded = logs.Bounded(lambda: now[0])
-    told = []
-    for moment in (0.0, logs.LINES_SECONDS, 2 * logs.LINES_SECONDS):
-        now[0] = moment
-        for _ in range(logs.LINES_EACH + 7):
-            with contextlib.suppress(structlog.DropEvent):
-                told.append(bounded(None, "info", {"event": "answered", "outcome": "late"}))
-    assert len(told) == 3 * logs.LINES_EACH
-    assert [line["untold"] for line in told if "untold" in line] == [7, 7]

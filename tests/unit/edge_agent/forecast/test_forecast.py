@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.paho_transport import PahoTransport
-from broker.port import Handlers, Link
-from broker.servers.launch import launch
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
-from edge_agent.forecast.model import ModelWatch, load_model
-from edge_agent.forecast.serve import Forecaster, is_alert
+from edge_agent.forecast.model import ModelWatch
+from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.source import MAX_BYTES, Samples, parse
 from edge_agent.forecast.verify import at_time, model_of, verify
@@ -35,9 +30,9 @@ from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.data.windows import SlidingWindow, WindowPlan
 from glassfleet.discovery import DiscoveryParameters, discover
 from schemas.documents import document_digest
-from schemas.errors import DataError, NotFoundError, UsageError
+from schemas.errors import NotFoundError
 from schemas.messages import Forecast
-from schemas.record import ModelRecord, Signature
+from schemas.record import ModelRecord
 from tests.support.fake_coordinator import record_of
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
@@ -159,16 +154,6 @@ def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(ben
     )
 
 
-def test_forecaster_imports_nothing_that_an_agent_does_not():
-    program = (
-        "import sys, edge_agent.runner; before = {name.partition('.')[0] for name in sys.modules}; "
-        "import edge_agent.forecast.serve, edge_agent.forecast.verify; "
-        "print(*({name.partition('.')[0] for name in sys.modules} - before - set(sys.stdlib_module_names)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
-
-
 def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):
     data = samples(rows())
     assert [bench.forecast(sample) for sample in data[:5]] == [None] * 5
@@ -214,32 +199,6 @@ def test_forecaster_goes_on_with_the_fleets_model_when_its_central_reference_is_
     beside.write_bytes(SECOND.model_copy(update={"name": "m.central"}).to_bytes())
     bench.keep(PLAIN)
     assert bench.forecast(data[4]).version == 1
-
-
-def test_forecaster_remembers_one_version_of_a_reference_however_many_come(bench):
-    watch = ModelWatch(bench.models, None, SAY)
-    bench.keep(FIRST)
-    beside, draft = bench.models / "m.central.json", bench.models / ".m.central.json.tmp"
-    for version in range(1, 6):
-        reference = SECOND.model_copy(
-            update={"name": "m.central", "version": version, "cohort": [], "parameters": {"source": "central"}}
-        )
-        draft.write_bytes(reference.to_bytes())
-        draft.replace(beside)
-        served, _ = watch.look()
-        assert served is not None
-        assert served.record.name == "m"
-    assert list(watch._references) == ["m.central.json"]
-
-
-def test_forecaster_serves_a_reference_when_it_is_named(bench):
-    (bench.models / "m.central.json").write_bytes(
-        SECOND.model_copy(update={"name": "m.central", "parameters": {"source": "central"}}).to_bytes()
-    )
-    served, is_other = ModelWatch(bench.models, "m.central", SAY).look()
-    assert is_other
-    assert served is not None
-    assert served.record.digest == SECOND.digest
 
 
 @cache
@@ -301,68 +260,6 @@ def test_forecaster_publishes_no_rule_of_the_vehicles_own_tree_when_it_is_told_t
     assert [sorted(line) for line in alerts] == [["event", "prediction", "threshold"]]
 
 
-def test_forecaster_publishes_and_logs_the_rule_when_the_model_is_the_fleets(tmp_path):
-    log = Log()
-    bench = Bench(tmp_path, alert="1e9", say=log)
-    bench.keep(PLAIN)
-    bench.forecast({"a": 0.1, "b": 0.2})
-    (forecast,) = bench.published
-    assert forecast.rule.startswith("IF ")
-    assert any(forecast.shares.values())
-    assert [line["because"] for line in log.lines if line["event"] == "forecast-alert"] == [forecast.rule]
-
-
-def test_forecaster_makes_its_tree_when_the_rows_come_later_than_the_model(tmp_path, reads):
-    path, log = tmp_path / "own.csv", Log()
-    bench = Bench(tmp_path, data=path, say=log)
-    bench.keep(_population())
-    sample = {"a": 0.5, "b": 0.5}
-    assert [bench.forecast(sample) for _ in range(50)] == [None] * 50
-    assert len(reads) == 1, "a slow source must not be read at every sample"
-    _own_rows(path)
-    assert bench.forecast(sample, 10.0) is None, "the pause is not over"
-    assert bench.forecast(sample) is not None
-    assert [bench.forecast(sample) is None for _ in range(70)] == [False] * 70
-    assert len(reads) == 2, "what could be read is not read again"
-    assert [line["event"] for line in log.lines].count("forecast-model-unusable") == 1
-
-
-def test_forecaster_stays_with_the_former_tree_when_the_rows_for_the_next_cannot_be_read(tmp_path, reads):
-    path = tmp_path / "own.csv"
-    _own_rows(path)
-    bench, shared = Bench(tmp_path, data=path), _population()
-    bench.keep(shared)
-    sample = {"a": 0.5, "b": 0.5}
-    assert bench.made(sample).version == 1
-    path.unlink()
-    document = {**shared.document, "model": {**shared.document["model"], "seed": "77"}}
-    other = shared.model_copy(update={"version": 2, "document": document, "digest": document_digest(document)})
-    bench.keep(other)
-    assert {bench.made(sample).version for _ in range(60)} == {1}
-    _own_rows(path)
-    assert bench.made(sample).version == 2
-    assert len(reads) == 3
-
-
-def test_forecaster_keeps_its_tree_when_the_same_model_is_only_signed_again(tmp_path, reads):
-    _own_rows(tmp_path / "own.csv")
-    bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
-    bench.keep(shared)
-    sample = {"a": 0.5, "b": 0.5}
-    first = bench.made(sample)
-    signature = Signature(key="coordinator c", algorithm="ed25519", value="AAAA")
-    for version in (1, 1, 2):
-        bench.keep(shared.model_copy(update={"version": version, "signatures": [signature]}))
-        again = bench.made(sample)
-        assert (again.version, again.digest, again.prediction) == (version, first.digest, first.prediction)
-    assert len(reads) == 1
-    bench.keep(FIRST)
-    assert bench.made({"trip": 1.0, "at": 0.0, **sample}).digest == FIRST.digest
-    bench.keep(shared)
-    assert bench.made(sample).digest == first.digest
-    assert len(reads) == 2, "another model was in use meanwhile: the tree is made anew"
-
-
 def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_path):
     models = tmp_path / "models"
     models.mkdir()
@@ -373,13 +270,6 @@ def test_forecaster_ends_with_the_reason_when_the_only_model_cannot_be_used(tmp_
     )
     with pytest.raises(NotFoundError, match=r"not one forecast was made: .*give them with --data"):
         run_forecaster(config)
-
-
-def test_forecaster_tells_what_is_wrong_when_the_rows_are_not_the_models(tmp_path):
-    other = tmp_path / "own.csv"
-    other.write_text("c,y\n1,2\n2,3\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"own\.csv: the vehicle's own model cannot be made of these rows"):
-        load_model(_population().to_bytes(), str(other))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", FIRST.to_bytes().replace(b'"max_depth":2', b'"max_depth":3')])
@@ -432,21 +322,6 @@ def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
     assert [forecast.alert for forecast in bench.published] == alerts
 
 
-@pytest.mark.parametrize(
-    ("prediction", "threshold", "expected"),
-    [
-        (0.4, "0.5", True),
-        (0.5, "0.5", False),
-        (0.4, None, False),
-        (0.4, "Poor", False),
-        ("Poor", "Poor", True),
-        ("Good", "Poor", False),
-    ],
-)
-def test_alert_is_below_a_number_or_of_a_class(prediction, threshold, expected):
-    assert is_alert(prediction, threshold) is expected
-
-
 def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path):
     first = Bench(tmp_path)
     first.keep(PLAIN)
@@ -479,21 +354,6 @@ def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
     assert got[1] == {"trip": 1, "at": 1, "m": 2, "s": 2}
     with pytest.raises(ValueError, match="not in order"):
         window.push({"trip": 2, "at": 6, "a": 1})
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"samples": 1, "inputs": {"s": {"metric": "a", "statistic": "slope"}}},
-        {"samples": 0, "inputs": {"s": {"metric": "a", "statistic": "mean"}}},
-        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "median"}}},
-        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "drive": "a"},
-        {"samples": 2, "inputs": {"a": {"metric": "a", "statistic": "mean"}}, "step": 1},
-    ],
-)
-def test_window_is_refused_in_words_when_it_cannot_be_meant(document):
-    with pytest.raises(UsageError, match="windows: "):
-        WindowPlan.from_document(document)
 
 
 @pytest.mark.parametrize(
@@ -536,59 +396,6 @@ def test_pipe_brings_samples_as_they_are_written_until_it_ends(tmp_path):
     assert any(isinstance(item, str) for item in got)
 
 
-def test_replay_brings_a_files_rows_without_their_split(tmp_path):
-    (tmp_path / "drive.csv").write_text("split,a,b\ntrain,1,2\ntest,3,4\n")
-    replay = Samples(str(tmp_path / "drive.csv"), speed=0)
-    assert replay.is_replay
-    assert list(replay) == [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}]
-
-
-@pytest.mark.parametrize("source", ["nosuch.csv", "nosuch.jsonl"])
-def test_source_that_is_not_there_is_told_in_words(tmp_path, source):
-    with pytest.raises(DataError):
-        Samples(str(tmp_path / source))
-
-
-def test_topic_of_a_local_broker_brings_samples_as_they_are_published(tmp_path):
-    broker = launch(prefer="embedded", state_dir=tmp_path)
-    sender = PahoTransport(Link(broker.url, "sensors"))
-    source = Samples(f"{broker.url}/vehicle/samples")
-    try:
-        sender.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
-        got: list[Any] = []
-        for sample in _published(sender, source):
-            got.append(sample)
-            if len(got) == 3:
-                source.stop()
-        assert got == [{"a": 1.0}] * 3
-    finally:
-        source.close()
-        sender.stop()
-        broker.stop()
-
-
-def _published(sender: PahoTransport, source: Samples) -> Iterator[Any]:
-    """Publish samples until they come: a subscription takes a moment."""
-    stop = threading.Event()
-
-    def publish() -> None:
-        while not stop.wait(0.05):
-            sender.publish("vehicle/samples", b'{"a": 1.0}')
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
-        yield from source
-    finally:
-        stop.set()
-        thread.join()
-
-
-def test_topic_must_be_named_in_the_url():
-    with pytest.raises(UsageError, match="name the topic"):
-        Samples("mqtt://127.0.0.1:1883")
-
-
 def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_path, monkeypatch):
     file = tmp_path / "glassfleet.toml"
     file.write_text('fleet = "fleet-1"\n[forecast]\nid = "v1"\nsource = "-"\nevery = 2.0\nspeed = 3.0\n')
@@ -597,20 +404,6 @@ def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_p
     config = ForecastConfig.load(file, speed=5.0)
     assert (config.id, config.fleet, config.every, config.speed) == ("v1", "fleet-1", 4.0, 5.0)
     assert config.log_directory == tmp_path / "agents" / "fleet-1" / "v1" / "forecasts"
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"source": None}, "source is missing: give --source, set GLASSFLEET_FORECAST_SOURCE, or write it in the"),
-        ({"publish": "all"}, "a broker is needed"),
-    ],
-)
-def test_configuration_is_refused_in_words(tmp_path, flags, words):
-    given = {"id": "v1", "source": "-", "state_dir": tmp_path, **flags}
-    with pytest.raises(UsageError) as caught:
-        ForecastConfig.load(None, **given)
-    assert words in str(caught.value)
 
 
 def test_features_of_a_model_with_categories_take_text(tmp_path):

@@ -12,8 +12,8 @@ import pytest
 
 from edge_agent.forecast.chain import ORIGIN, seal
 from edge_agent.forecast.log import ForecastLog, segments
-from edge_agent.forecast.verify import at_time, verify
-from schemas.errors import IdentityError, NotFoundError, StorageError, VerificationError
+from edge_agent.forecast.verify import verify
+from schemas.errors import IdentityError, StorageError, VerificationError
 
 SMALL = 1 << 16
 
@@ -45,13 +45,6 @@ def test_log_goes_on_where_it_was_when_opened_again(folder):
     assert (whole.first, whole.last, whole.keyed) == (1, 5, True)
     assert (whole.since, whole.until) == (1000.0, 1004.0)
     assert json.loads(lines(folder)[0])["previous"] == ORIGIN
-
-
-def test_log_is_empty_but_whole_when_nothing_was_written(folder):
-    ForecastLog(folder).close()
-    assert (verify(folder).first, verify(folder).last) == (1, 0)
-    with pytest.raises(NotFoundError):
-        verify(folder / "elsewhere")
 
 
 def test_log_drops_a_torn_last_record_and_says_so(folder):
@@ -252,9 +245,3 @@ def test_log_is_as_it_was_when_the_disk_is_full(folder):
     log.append(note(3))
     log.close()
     assert verify(folder).last == 4
-
-
-def test_time_that_has_no_forecast_is_not_found(folder):
-    write(folder, 3)
-    with pytest.raises(NotFoundError, match="holds none"):
-        at_time(folder, 1001.0, within=5.0)

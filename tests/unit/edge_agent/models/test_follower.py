@@ -13,7 +13,6 @@ from edge_agent.agent import Agent
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from schemas.envelope import Envelope
-from schemas.errors import StorageError
 from schemas.messages import Evaluation, ModelPointer, Trial
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
@@ -122,14 +121,6 @@ def test_agent_holds_the_current_model_at_once_when_it_joins_late(world: World) 
     assert held(late) == (1, 101)
 
 
-def test_agent_does_not_start_when_its_sequences_cannot_be_read(world: World) -> None:
-    folder = world.folder / "agents" / "fleet" / "v1" / "models"
-    folder.mkdir(parents=True)
-    (folder / ".sequences.json").write_text("[1")
-    with pytest.raises(StorageError, match="which models are too old"):
-        world.agent()
-
-
 def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: World) -> None:
     ca, other = TestCa(), TestCa("another CA")
     first, second = world.records
@@ -180,29 +171,6 @@ def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current
         mean,
     )
     assert evaluation.federated < mean
-
-
-def test_agent_without_test_rows_says_that_it_cannot_when_it_is_asked(world: World) -> None:
-    agent = world.agent(data=Source(rows(), rows(count=0)))
-    world.point(1, 101)
-    world.try_it(2, 102, champion=1)
-    world.run()
-    (evaluation,) = world.coordinator.bodies(Evaluation)
-    assert (evaluation.version, evaluation.cannot, evaluation.rows, evaluation.champion) == (2, "no test rows", 0, None)
-    assert held(agent) == (1, 101)
-
-
-def test_agent_says_why_it_cannot_when_it_lacks_a_column(world: World) -> None:
-    data = rows()
-    mine = type(data)(("p", "q", "r"), "y", data.X, data.y)
-    world.agent(data=Source(mine, mine))
-    world.point(1, 101)
-    world.run()
-    world.try_it(2, 102, champion=1)
-    world.run()
-    evaluation = world.coordinator.bodies(Evaluation)[-1]
-    assert evaluation.champion is None
-    assert evaluation.cannot == "no column 'a' here"
 
 
 def test_agent_tells_no_scores_of_a_model_of_its_private_run_whatever_the_record_says(world: World) -> None:

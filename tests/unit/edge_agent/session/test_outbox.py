@@ -48,13 +48,6 @@ def test_outbox_does_not_bring_an_ended_answer_back(outbox):
     assert outbox.get("r1", A) is None
 
 
-def test_outbox_forgets_one_run_when_it_ends(outbox):
-    outbox.put("r1", A, b"one")
-    outbox.put("r2", A, b"two")
-    outbox.end_run("r1")
-    assert outbox.contents().pending == (("r2", A),)
-
-
 def test_outbox_lets_parked_then_oldest_pending_go_when_it_is_full(outbox):
     outbox.put("r1", A, b"x" * 40)
     outbox.put("r1", B, b"x" * 40)
@@ -121,8 +114,3 @@ def test_outbox_names_the_damage_when_the_file_is_not_a_database(tmp_path):
     path.write_bytes(b"this is not a database" * 100)
     with pytest.raises(StorageError, match="damaged"):
         Outbox(path)
-
-
-def test_outbox_names_the_way_out_when_its_directory_is_missing(tmp_path):
-    with pytest.raises(StorageError, match="--state-dir"):
-        Outbox(tmp_path / "missing" / "outbox.sqlite")

@@ -15,7 +15,7 @@ from edge_agent.models.summed import summed
 from edge_agent.session.answers import Answerer
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots, keyed_digest, noise_key, privacy_generator
-from edge_agent.storage import load_secret, make_directory, replacing
+from edge_agent.storage import load_secret, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DiscoveryParameters, discover
@@ -85,12 +85,6 @@ def test_rows_with_texts_are_drawn_by_the_texts_and_not_by_their_places():
     assert names[0] == names[1]
 
 
-def test_freezer_shares_the_rows_in_memory_when_they_are_the_same_after_a_restart(tmp_path):
-    Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset())
-    now = dataset()
-    assert Snapshots(tmp_path / "runs", SECRET).of_run("r1", now).data is now
-
-
 def test_freezer_deletes_the_rows_when_the_run_ends_and_freezes_anew(tmp_path):
     snapshots = Snapshots(tmp_path / "runs", SECRET)
     before = snapshots.of_run("r1", dataset(0)).digest
@@ -129,12 +123,6 @@ def test_keyed_digest_differs_by_run_secret_name_and_any_cell():
     }
     assert len(digests) == 5
     assert keyed_digest(SECRET, "r1", dataset()) in digests
-
-
-def test_keyed_digest_does_not_depend_on_memory_order():
-    data = dataset(rows=9000)
-    other = Dataset(data.features, data.target, np.asfortranarray(data.X), data.y)
-    assert keyed_digest(SECRET, "r1", data) == keyed_digest(SECRET, "r1", other)
 
 
 def test_privacy_generator_repeats_for_a_task_and_differs_otherwise():
@@ -201,9 +189,3 @@ def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_wri
     assert "the file size limit is reached" in output
     assert list((tmp_path / "runs" / "r1").iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
-
-
-def test_directory_error_says_what_is_in_the_way(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="a file is in the way"):
-        make_directory(tmp_path / "file" / "state")

@@ -49,11 +49,6 @@ def test_follower_takes_places_of_older_windows_when_a_line_ends_there(file: Pat
     assert next(lines)[0] == first
 
 
-@pytest.mark.parametrize("behind", ["nothing", "1:2", "1:2:3", "1:2:-3", f"1:2:{'9' * 5000}", "::9", "1:2:3:zz"])
-def test_follower_starts_at_the_start_when_a_place_is_none(file: Path, behind: str) -> None:
-    assert next(followed(file, behind)[0])[0] == b'{"n": 1}'
-
-
 def test_collector_opens_a_window_of_an_older_version_and_goes_on_behind_its_place(file: Path, tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "drive.window")
     known = file.stat()
@@ -75,15 +70,6 @@ def test_lines_leave_no_descriptor_open_when_they_were_gone_through(file: Path, 
             if number == 2 and follow:
                 stopping.set()
     assert descriptors() == before
-
-
-def test_lines_leave_standard_input_open_when_they_were_gone_through() -> None:
-    program = (
-        "import os, threading; from edge_agent.sources.lines import Lines; "
-        "print(sum(1 for _ in Lines('-', 99, threading.Event())), os.fstat(0).st_size)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], input=ROWS, capture_output=True, check=True)
-    assert done.stdout == b"2 0\n"
 
 
 @pytest.fixture
@@ -165,57 +151,6 @@ def test_collector_ends_with_the_datas_code_and_keeps_what_came_when_its_source_
     assert json.loads(done.stdout)["taken"] == 0
 
 
-@pytest.mark.usefixtures("_undone")
-def test_collector_ends_well_when_its_source_fails_only_after_all_that_was_asked_for_came(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    real, calls, append = os.read, [], WindowStore.append
-
-    def read(handle: int, size: int) -> bytes:
-        if os.fstat(handle).st_ino != file.stat().st_ino:
-            return real(handle, size)
-        calls.append(handle)
-        if len(calls) > 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(handle, size)
-
-    def slow(self: WindowStore, samples: Any, **about: str) -> list[str]:
-        # A slow disk: the source fails meanwhile.
-        for thread in threading.enumerate():
-            if thread.name == "collect":
-                thread.join()
-        return append(self, samples, **about)
-
-    monkeypatch.setattr("edge_agent.sources.lines.os.read", read)
-    monkeypatch.setattr(WindowStore, "append", slow)
-    file.write_bytes(b'{"n": 1, "y": 1}\n' * 3)
-    command = ["data", "collect", "--source", str(file), "--json"]
-    assert run([*command, "--store", str(tmp_path / "all.window"), "--count", "3"]) == 0
-    assert json.loads(capsys.readouterr().out)["taken"] == 3
-    calls.clear()
-    assert run([*command, "--store", str(tmp_path / "few.window"), "--count", "4"]) == 3
-    out, err = capsys.readouterr()
-    assert json.loads(out)["taken"] == 3
-    assert "reading failed (Input/output error)" in err
-
-
-@pytest.mark.usefixtures("_undone")
-def test_collector_ends_with_the_datas_code_when_the_file_that_it_goes_on_in_cannot_be_read(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def pread(*_: int) -> bytes:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    file.write_bytes(b'{"n": 1, "y": 1}\n' * 2)
-    command = ["data", "collect", "--source", str(file), "--follow", "--store", str(tmp_path / "drive.window")]
-    assert run([*command, "--count", "1"]) == 0
-    monkeypatch.setattr("edge_agent.sources.followed.os.pread", pread)
-    before = descriptors()
-    assert run(command) == 3
-    assert "samples.jsonl: reading failed (Input/output error). Check the disk" in capsys.readouterr().err
-    assert descriptors() == before
-
-
 def test_forecaster_ends_with_the_datas_code_when_its_source_fails(tmp_path: Path) -> None:
     done = subprocess.run(
         [
@@ -228,29 +163,3 @@ def test_forecaster_ends_with_the_datas_code_when_its_source_fails(tmp_path: Pat
     assert "glassfleet: error: --source /proc/self/mem: reading failed (Input/output error)" in done.stderr
     assert "forecaster-ends" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_collector_waits_and_says_so_when_a_directory_takes_the_files_name(file: Path, tmp_path: Path) -> None:
-    store = tmp_path / "drive.window"
-    command = [sys.executable, "-m", "console.main", "data", "collect", "--source", str(file), "--follow"]
-    process = subprocess.Popen(
-        [*command, "--store", str(store), "--count", "3", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    # The file is renamed by hand, and a folder has its name before the new one is there.
-    while not store.is_file() or WindowStore.open(store).span()[0] < 2:
-        assert process.poll() is None
-    file.rename(tmp_path / "samples.jsonl.1")
-    file.mkdir()
-    logged = process.stderr.readline()
-    assert "source-waits" in logged
-    assert "it is no file any more" in logged
-    file.rmdir()
-    file.write_bytes(b'{"n": 3}\n')
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert json.loads(out)["taken"] == 3
-    assert [row[0] for row in WindowStore.open(store).read()[1]] == [1, 2, 3]

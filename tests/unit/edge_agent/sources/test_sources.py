@@ -21,17 +21,6 @@ def test_source_reads_train_and_test_rows_when_there_is_a_split_column(write, na
     assert (source.test.X.tolist(), source.test.y.tolist()) == ([[4, 5]], [6])
 
 
-def test_source_trains_on_all_rows_when_there_is_no_split_column(write):
-    source = read_source(write("a,y\n1,2\n3,4\n"))
-    assert (source.train.rows, source.test.rows) == (2, 0)
-
-
-def test_source_takes_the_named_target_wherever_it_is(write):
-    source = read_source(write(GOOD), target="a")
-    assert (source.train.features, source.train.target) == (("b", "y"), "a")
-    assert source.train.y.tolist() == [1, 7]
-
-
 def test_source_keeps_text_labels_when_asked(write):
     source = read_source(write("a,kind\n1, red\n2,blue\n"), labels=True)
     assert source.train.y.tolist() == ["red", "blue"]
@@ -42,13 +31,6 @@ def test_source_reads_windows_line_ends_a_byte_order_mark_quotes_and_blank_lines
     source = read_source(write('\ufeff"a",y\r\n"1",2\r\n\r\n3,4\r\n'))
     assert source.train.features == ("a",)
     assert source.train.X.tolist() == [[1], [3]]
-
-
-def test_source_warns_about_constant_columns(write):
-    warnings = read_source(write("a,b,y\n1,5,2\n2,5,2\n")).warnings
-    assert len(warnings) == 2
-    assert "column 'b'" in warnings[0]
-    assert "target 'y'" in warnings[1]
 
 
 def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
@@ -91,11 +73,6 @@ def test_source_names_fault_place_and_way_out_when_data_cannot_be_used(write, te
         read_source(path, target=target)
     assert str(caught.value).startswith(f"{path}")
     assert message in str(caught.value)
-
-
-def test_source_names_the_row_when_the_fault_is_beyond_the_first_block(write):
-    with pytest.raises(DataError, match=r"row 3000 \(after the header\), column 'y': 'x'"):
-        read_source(write("a,y\n" + "1,2\n" * 2999 + "1,x\n"))
 
 
 def test_source_says_so_when_there_is_no_such_file_or_it_is_a_directory(tmp_path):

@@ -10,14 +10,13 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.holdout import is_held_out
-from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.scheme import Contribution, Next, Task
+from glassfleet.scheme import Next
 from glassfleet.schemes.bmt import SCHEME, Parameters
 from glassfleet.schemes.bmt.bins import CELLS, find_edges, histogram, ramps
 from glassfleet.schemes.bmt.client import _sum
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
-from glassfleet.schemes.bmt.messages import Question, read_task
+from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.server import _sums, taken_in
 from glassfleet.schemes.bmt.tree import Split, Tree, degrees
 
@@ -262,49 +261,3 @@ def test_constant_target_is_one_rule():
 
 
 # --- what cannot be true --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("gram", lambda sums: sums * 500, "exceeds"),
-        ("target", lambda sums: sums - (1 << 60), "exceeds"),
-        ("scores", lambda sums: sums * 500, "more rows"),
-        ("means", lambda sums: sums * 500, "exceeds"),
-    ],
-)
-def test_sums_that_no_rows_have_are_refused(name, change, message):
-    data, asked = rows(), bins_question(TREE, 4, (TREE.leaves[0],))
-    sums = answer(asked, data)
-    with pytest.raises(ContributionError, match=message):
-        SCHEME.server.check(asked.to_task(), Contribution("bins", data.rows, {**sums, name: change(sums[name])}))
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        ("edges", EDGES[:, ::-1].copy(), "increase"),
-        ("latest", 9, "latest"),
-        ("leaves", [0], "split already"),
-        ("features", [], "nothing is asked"),
-        ("coefficients", np.zeros((2, 2)), "shape"),
-    ],
-)
-def test_questions_that_cannot_be_answered_are_refused(place, value, message):
-    task = bins_question(TREE, 4, (TREE.leaves[0],)).to_task()
-    with pytest.raises(TaskError, match=message):
-        read_task(Task(task.scheme, task.kind, {**task.body, place: value}))
-
-
-@pytest.mark.parametrize(
-    ("splits", "message"),
-    [
-        ([(0, 0, 0.5, 0.5)], "ramp goes"),
-        ([(0, 0, 0.0, 0.5), (1, 0, 0.25, 0.75)], "overlaps"),
-        ([(0, 0, 0.0, 0.5), (0, 1, 0.0, 0.5)], "no leaf"),
-        ([(0, 3, 0.0, 0.5)], "domain lacks"),
-    ],
-)
-def test_trees_that_cannot_be_are_refused(splits, message):
-    with pytest.raises(ValueError, match=message):
-        Tree.from_rows(splits, 3)

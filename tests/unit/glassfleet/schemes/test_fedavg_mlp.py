@@ -10,7 +10,7 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central, federated
+from glassfleet.local import federated
 from glassfleet.scheme import Next
 from glassfleet.schemes.fedavg_mlp.messages import BITS
 from schemas.errors import UsageError
@@ -56,19 +56,6 @@ def test_client_of_one_class_only_and_of_a_foreign_class_answers() -> None:
     assert outcome.summary["rows"] == 200 + int(one.sum())
     test = rows(500, 99, labels=True)
     assert np.mean(outcome.model.predict(test.X) == test.y) > 0.6
-
-
-def test_shares_are_those_of_the_linear_function_around_the_row() -> None:
-    model = central(SCHEME, PARAMETERS, DOMAIN, rows(200, 1)).model
-    x = np.array([3.1, 6.2, 4.3])
-    explanation = model.explain(x)
-    step = 1e-6
-    for index, name in enumerate(NAMES):
-        there = x.copy()
-        there[index] += step
-        slope = (model.predict(there[None])[0] - model.predict(x[None])[0]) / step
-        centred = 2 * x[index] / 10.0 - 1  # of the input, from -1 to 1
-        assert explanation.shares[name] == pytest.approx(slope * centred * 5.0, abs=1e-4)
 
 
 def test_network_of_too_many_weights_is_refused() -> None:

@@ -25,7 +25,6 @@ from glassfleet.schemes.fedga.genetics import (
     swap,
     swap_substrings,
 )
-from glassfleet.schemes.fedga.words import draw_structure
 from schemas.documents import document_digest
 
 CLASSES = Domain(
@@ -67,23 +66,6 @@ def test_string_and_structure_say_the_same_when_one_becomes_the_other(depth: int
         Forest.of([genes]).check(depth)
         (again,) = structures_of(string_of(genes, depth), depth)
         assert again.tolist() == genes.tolist()
-
-
-def test_structure_leaves_out_what_is_detached() -> None:
-    # places of depth 3: root, left (its two sons), right (its two sons)
-    string = np.array([[0, -1, 1, 2, 1, -1, 2]], dtype=np.int16)
-    assert structures_of(string, 3)[0].tolist() == [0, -1, 1, -1, 2, -1, -1]
-
-
-def test_structure_is_told_left_before_right_with_a_dot_for_a_leaf() -> None:
-    assert draw_structure(np.array([0, 1, -1, -1, -1], dtype=np.int32), CLASSES) == "a (b, .)"
-
-
-def test_random_strings_split_at_the_root_and_have_a_nil() -> None:
-    strings = random_strings(200, 4, 3, 0.01, np.random.default_rng(0))
-    assert (strings[:, 0] >= 0).all()
-    assert (strings == -1).any(axis=1).all()
-    assert strings.max() == 2
 
 
 @pytest.mark.parametrize("mutate", [flip, swap, swap_substrings])
@@ -129,24 +111,12 @@ def test_fitness_divides_by_those_who_scored_and_not_by_all() -> None:
     assert evolution.fitness.tolist() == pytest.approx([(8 + 12) / 40, 0.6])
 
 
-def test_agent_keeps_its_first_weight() -> None:
-    evolution = _evolution([[0.5, 0.5]], [[True, True]], [10.0, 30.0]).with_agents(["v0", "v2"], [99.0, 5.0])
-    assert evolution.weights.tolist() == [10.0, 30.0, 5.0]
-    assert evolution.agents == ("v0", "v1", "v2")
-
-
 def test_best_survive_and_each_structure_once() -> None:
     evolution = _evolution([[0.1], [0.9], [0.5], [0.7]], [[True]] * 4, [1.0])
     doubled = evolution.take(np.array([0, 1, 2, 3, 1]), 2)
     kept = doubled.survive(3, elitism=True)
     assert kept.fitness.tolist() == [0.9, 0.7, 0.5]
     assert kept.settled == 3
-
-
-def test_one_parent_survives_when_there_is_no_elitism() -> None:
-    evolution = _evolution([[0.9], [0.8], [0.1], [0.2]], [[True]] * 4, [1.0]).take(np.arange(4), 2)
-    assert evolution.survive(2, elitism=False).fitness.tolist() == [0.9, 0.2]
-    assert evolution.survive(2, elitism=True).fitness.tolist() == [0.9, 0.8]
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -169,12 +139,6 @@ def test_run_gives_each_vehicle_a_tree_and_the_registry_a_population(domain: Dom
             for genes in outcome.model.forest.structures()
         )
     assert len({document_digest(tree.to_document()) for tree in trees}) == len(trees)  # personal indeed
-
-
-def test_run_differs_when_its_seed_does() -> None:
-    fleet = _fleet(CLASSES)
-    first, second = (federated(SCHEME, SMALL, CLASSES, fleet, seed).model.to_document() for seed in (1, 2))
-    assert first["model"]["structures"] != second["model"]["structures"]
 
 
 def test_parents_are_scored_again_when_only_some_answer() -> None:
@@ -214,15 +178,6 @@ def test_run_ends_when_every_structure_has_been_seen() -> None:
     parameters = Parameters(generations=4, population=5, depth=1)  # three structures in all
     outcome = federated(SCHEME, parameters, CLASSES, _fleet(CLASSES), 0)
     assert outcome.model.forest.size == 3
-
-
-def test_vehicle_without_rows_keeps_the_population() -> None:
-    fleet = _fleet(CLASSES)
-    model = federated(SCHEME, SMALL, CLASSES, fleet).model
-    empty = Dataset(("a", "b", "c"), "kind", np.zeros((0, 3)), np.array([], dtype=np.str_))
-    assert personal_model(SCHEME, model, empty) is model
-    counts = np.unique(np.concatenate([data.y for data in fleet.values()]), return_counts=True)
-    assert set(model.predict(np.zeros((2, 3)))) == {counts[0][counts[1].argmax()]}
 
 
 def test_vehicle_refuses_the_task_when_all_its_classes_are_unknown() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from glassfleet.crisp import Columns, Forest, TreeModel, prepare
+from glassfleet.crisp import Columns, Forest, prepare
 from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import TaskError
-from glassfleet.schemes.fedga import SCHEME, Parameters
-from schemas.errors import DocumentError
 
 
 def _columns(rows: int = 200, classes: int = 2, seed: int = 0, features: int = 5) -> Columns:
@@ -145,15 +142,6 @@ def test_forest_is_refused_when_a_structure_is_malformed(genes: list[int], reaso
         Forest.from_value(value, 5, 2, 10)
 
 
-def test_forest_survives_its_travel_when_features_need_one_byte_or_two() -> None:
-    for features in (5, 255, 256, 4000):
-        structures = [np.array([features - 1, -1, 0, -1, -1], dtype=np.int32), np.array([1, -1, -1], dtype=np.int32)]
-        value = Forest.of(structures).to_value(features)
-        assert value["genes"].dtype.itemsize == (1 if features <= 255 else 2)
-        again = Forest.from_value(value, features, 2, 2)
-        assert [genes.tolist() for genes in again.structures()] == [genes.tolist() for genes in structures]
-
-
 CITY = Domain(
     features=(
         Variable(name="speed", low=0, high=100, unit="km/h"),
@@ -169,27 +157,6 @@ def _vehicle(fuels: tuple[str, ...], rows: int = 90, seed: int = 0) -> Dataset:
     X = np.column_stack([rng.uniform(0, 100, rows), rng.integers(0, len(fuels), rows)])
     van = (X[:, 0] < 60) & (np.array(fuels)[X[:, 1].astype(int)] == "diesel")
     return Dataset(("speed", "fuel"), "use", X, np.where(van, "van", "car"), categories={"fuel": fuels})
-
-
-def test_rules_name_intervals_and_categories_in_words() -> None:
-    data = _vehicle(("diesel", "electric", "petrol"))
-    model: Any = SCHEME.alone(Parameters(depth=3), CITY, data)
-    texts = [str(rule) for rule in model.rules()]
-    van = next(text for text in texts if "use is van" in text)
-    assert "fuel is diesel" in van
-    assert "speed is at most" in van
-    assert "km/h" in van
-    assert any("fuel is electric or petrol" in text for text in texts)
-
-
-def test_explanation_adds_up_to_what_is_said_of_the_class() -> None:
-    model: Any = SCHEME.alone(Parameters(depth=3), CITY, _vehicle(("diesel", "electric", "petrol")))
-    for row in ([10.0, 0.0], [90.0, 0.0], [10.0, 2.0]):
-        explanation = model.explain(np.array(row))
-        assert explanation.prediction == model.predict(np.array([row]))[0]
-        leaf = model.tree.reach(np.array([row]))[0]
-        assert explanation.base + sum(explanation.shares.values()) == pytest.approx(model.tree.value[leaf].max())
-        assert explanation.base == pytest.approx(model.tree.value[0][model.tree.value[leaf].argmax()])
 
 
 def test_vehicle_maps_its_categories_to_the_domains_when_it_has_others() -> None:
@@ -215,32 +182,3 @@ def test_pooled_rows_keep_their_texts_when_vehicles_have_different_categories() 
     for part, rows in zip(parts, (slice(0, 90), slice(90, 180)), strict=True):
         own = [part.categories["fuel"][int(code)] for code in part.X[:, 1]]
         assert [both.categories["fuel"][int(code)] for code in both.X[rows, 1]] == own
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "reason"),
-    [
-        (("nodes", 0, "right"), 1, "unknown feature or child"),
-        (("nodes", 0, "feature"), 9, "unknown feature or child"),
-        (("nodes", 0, "value"), [1.0], "1 values, expected 2"),
-        (("nodes", 0, "value"), [2.0, -1.0], "share of a class"),
-        (("nodes", 0, "threshold"), None, "neither a split nor a leaf"),
-        (("kind",), "forest", "kind"),
-    ],
-)
-def test_reader_refuses_a_tree_when_its_document_is_damaged(path: Any, value: Any, reason: str) -> None:
-    model: Any = SCHEME.alone(Parameters(depth=2), CITY, _vehicle(("diesel", "electric", "petrol")))
-    document = copy.deepcopy(model.to_document())
-    at = document["model"]
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = value
-    with pytest.raises(DocumentError, match=reason):
-        SCHEME.from_document(document)
-
-
-def test_one_class_gives_one_leaf() -> None:
-    data = Dataset(("speed", "fuel"), "use", np.zeros((4, 2)), np.array(["car"] * 4), categories={"fuel": ("diesel",)})
-    model: TreeModel = SCHEME.alone(Parameters(), CITY, data)
-    assert model.tree.size == 1
-    assert model.predict(np.array([[50.0, 1.0]])).tolist() == ["car"]

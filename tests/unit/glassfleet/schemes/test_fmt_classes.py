@@ -13,7 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.levels import find_levels, knots_of
 from glassfleet.local import central, federated
-from glassfleet.numerics.softmax import LEAST, exponential, probabilities
+from glassfleet.numerics.softmax import probabilities
 from glassfleet.scheme import Done, Next, Task
 from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
@@ -50,12 +50,6 @@ def learned() -> FuzzyClassTree:
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
-
-
-def test_exponential_is_that_of_the_library_to_a_few_last_places() -> None:
-    x = np.concatenate([np.linspace(LEAST, 0.0, 100_001), [-1e-300, -0.0]])
-    assert exponential(x) == pytest.approx(np.exp(x), rel=4 * 2**-52)
-    assert exponential(np.array([-1e9]))[0] == exponential(np.array([LEAST]))[0]
 
 
 def test_probabilities_add_up_and_of_two_classes_the_first_has_the_score_zero() -> None:
@@ -151,14 +145,6 @@ def test_unknown_text_is_like_the_overall_mean_and_never_refused(learned: FuzzyC
     assert len(set(learned.predict_proba(X)[:, 1])) == 1
 
 
-def test_explanation_adds_up_to_the_odds_and_tells_what_is_rare(learned: FuzzyClassTree) -> None:
-    data, _ = rows(50, seed=3)
-    for row, chance in zip(data.X, learned.predict_proba(data.X), strict=True):
-        told = learned.explain(row)
-        assert told.base + sum(told.shares.values()) == pytest.approx(np.log(chance.max() / chance.min()), abs=1e-9)
-        assert "of all rows" in told.notes[0]
-
-
 def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
     data, _ = rows(20)
     one = DOMAIN.model_copy(update={"classes": ("yes",)})
@@ -201,17 +187,6 @@ def test_vehicle_sums_what_the_equations_say() -> None:
     assert sums["squares"][0, 0] / 2.0**40 == pytest.approx(curvature[np.triu_indices(len(z))], abs=2e-3)
     assert sums["expected"][0, 0] / 2.0**40 == pytest.approx(z @ p, abs=2e-3)
     assert sums["observed"][0, 0] / 2.0**40 == pytest.approx(z @ (data.y == "yes"), abs=2e-3)
-
-
-def test_class_sums_give_every_class_its_triangle() -> None:
-    three = Domain(features=DOMAIN.features[:1], label="c", classes=("a", "b", "c"))
-    question = Question("grow", EXACT, three, ((0.0, 1.0),), (0,), (0,), levels=((),), nodes=(0,))
-    # [1, x]' [1, x] of four rows, then [1, x] of the classes b and c.
-    sums = np.array([4, 20, 110, 1, 3, 2, 9])
-    first, second, third = question.triangles(sums)
-    assert first.tolist() == [4, 20, 1, 110, 8, 1]
-    assert second.tolist() == [4, 20, 1, 110, 3, 1]
-    assert third.tolist() == [4, 20, 2, 110, 9, 2]
 
 
 def test_condensed_rows_have_the_texts_of_their_group() -> None:

@@ -13,8 +13,6 @@ from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from glassfleet.schemes.fmt.linear import moments
-from schemas.errors import DocumentError, RunFailedError
 
 DOMAIN = Domain(
     features=(
@@ -69,13 +67,6 @@ def test_adjacent_sets_are_merged_into_words(sets, words):
     assert span_words(DOMAIN.features[0], knots, *sets) == words
 
 
-def test_partition_without_names_is_spoken_of_in_numbers():
-    knots = tuple(j / 10 for j in range(11))
-    assert span_words(DOMAIN.features[0], knots, 0, 4) == "below 54 km/h"
-    assert span_words(DOMAIN.features[0], knots, 5, 10) == "above 54 km/h"
-    assert span_words(DOMAIN.features[0], knots, 2, 4) == "between 18 and 54 km/h"
-
-
 def test_sparse_rules_have_at_most_as_many_slopes_as_asked_and_drop_what_has_no_say():
     model = learn(max_slopes=2).model
     for rule in model.to_document()["model"]["rules"]:
@@ -121,13 +112,6 @@ def test_number_of_rules_keeps_to_the_most_and_without_held_out_rows_reaches_it(
     whole = learn(max_rules=9, holdout=0.0)
     assert whole.model.complexity()["leaves"] == 9
     assert whole.summary["held_out"] == 0
-
-
-def test_forecasts_stay_within_the_targets_limits():
-    X = np.array([[1e6, -1e6, 5.0], [-1e6, 1e6, -5.0], [60.0, -60.0, 0.5]])
-    predicted = learn().model.predict(X)
-    assert (predicted >= 0.0).all()
-    assert (predicted <= 100.0).all()
 
 
 def test_one_rule_answers_with_the_value_of_the_rule_it_names():
@@ -177,48 +161,6 @@ def test_ridge_solution_is_that_of_the_textbook():
     assert ridge_objective(matrix, 0.5)[0] == objective[0]
     alone = solve_ridge(np.concatenate([matrix, 3.0 * matrix], axis=2), 0.5)[0]
     assert np.array_equal(alone[:, 0], coefficients[:, 0])
-
-
-def test_moments_undo_the_triangle():
-    full = np.arange(9, dtype=np.int64).reshape(3, 3)
-    full = full + full.T
-    assert np.array_equal(moments(full[np.triu_indices(3)][None], 3)[:, :, 0] * 2.0**40, full)
-
-
-def test_run_ends_by_name_when_rows_are_too_few_to_condense():
-    few = Dataset(("speed", "signal", "noise"), "frames", rows().X[:2], rows().y[:2])
-    with pytest.raises(RunFailedError, match="where they are condensed, more different ones"):
-        federated(SCHEME, Parameters(min_rows=3), DOMAIN, {"a": few})
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda d: d["model"]["rules"].pop(), "rules for"),
-        (lambda d: d["model"]["rules"][0].update(weight=2.0), "weight"),
-        (lambda d: d["model"]["rules"][0]["coefficients"].update(altitude=1.0), "altitude"),
-        (lambda d: d["model"]["splits"][0].update(feature=7), "input 7"),
-        (lambda d: d["model"]["splits"][0].update(node=3), "no leaf"),
-        (lambda d: d["model"]["splits"][0].update(cut=6), "behind set 6"),
-        (lambda d: d["model"]["knots"][0].reverse(), "increase"),
-    ],
-)
-def test_reader_refuses_a_broken_document_with_the_reason(change, reason):
-    document = learn(other_sets=()).model.to_document()
-    change(document)
-    with pytest.raises(DocumentError, match=reason):
-        SCHEME.from_document(document)
-
-
-def test_progress_draws_the_tree_as_it_grows():
-    step: Any = SCHEME.server.start(Parameters(other_sets=()), DOMAIN, 0)
-    drawn = []
-    for _ in range(4):
-        drawn.append(SCHEME.server.progress(step.state)["lines"])
-        answer = SCHEME.client.contribute(step.task, rows(), np.random.default_rng(0))
-        step = SCHEME.server.reduce(step.state, [answer])
-    assert drawn[0] == ["everything ?"]
-    assert drawn[2][1].startswith("  speed is at most ")
 
 
 def test_document_of_a_former_version_is_read_as_it_was():

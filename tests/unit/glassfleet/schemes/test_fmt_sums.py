@@ -66,13 +66,6 @@ def test_vehicle_sums_products_by_degree_as_defined(node):
     assert np.allclose(found, [matrix[triangle] for matrix in expected], atol=data.rows * 2.0**-GRID_BITS)
 
 
-def test_vehicle_is_asked_only_for_cuts_inside_its_nodes_sets():
-    asked = question("grow", Parameters(), TREE, (6,))
-    cuts = [asked.cuts[place] for place in asked.cuts_of[6]]
-    assert [cut for feature, cut in cuts if feature == 0] == [1]  # sets 1 and 2 of input a are left
-    assert [cut for feature, cut in cuts if feature == 1] == [0, 1, 2, 3, 4, 5]
-
-
 def test_degrees_of_leaves_add_up_to_one_and_reused_inputs_make_runs_of_sets():
     data = rows()
     position = np.ascontiguousarray(data.X.T * 6)

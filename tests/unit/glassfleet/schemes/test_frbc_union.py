@@ -14,8 +14,6 @@ from glassfleet.errors import ContributionError
 from glassfleet.local import central, federated
 from glassfleet.private.union import fill
 from glassfleet.scheme import Contribution, Next
-from glassfleet.schemes.frbc.matching import sort_rules
-from glassfleet.schemes.frbc.messages import key_of, rules_of
 from schemas.errors import RunFailedError
 
 SCHEME: Any = catalogue.load("frbc")
@@ -45,23 +43,6 @@ def test_rules_and_model_are_those_of_the_union_that_is_told(inputs: int, rows: 
     alone = central(SCHEME, by_sum, domain, pool(list(parts.values())))
     assert alone.model.to_document() == summed.model.to_document()
     assert alone.rounds == rounds
-
-
-def test_usual_parameters_keep_their_document() -> None:
-    assert "union" not in SCHEME.Parameters().model_dump(mode="json")
-    assert SCHEME.Parameters(union="sum").model_dump(mode="json")["union"] == "sum"
-    with pytest.raises(ValueError, match='union="sum" goes with weights="pooled"'):
-        SCHEME.Parameters(union="sum", weights="owners")
-
-
-def test_keys_hold_words_and_classes() -> None:
-    rng = np.random.default_rng(0)
-    words, classes = rng.integers(0, 2**63 - 1, (50, 2)), rng.integers(0, 2**15, 50).astype(np.int16)
-    read = rules_of(key_of(words, classes))
-    assert np.array_equal(read[0], words)
-    assert np.array_equal(read[1], classes)
-    order, _ = sort_rules(*read)
-    assert len(order) == 50
 
 
 def first() -> tuple[Next, Contribution]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import RunFailedError, UsageError
 
@@ -26,49 +24,6 @@ def _data(n: int = 200, seed: int = 1) -> Dataset:
     rng = np.random.default_rng(seed)
     X = rng.random((n, 2))
     return Dataset(NAMES, "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
-
-
-def _question(kind: str, parameters: Parameters | None = None) -> Next:
-    step: Any = SCHEME.server.start(parameters or Parameters(), DOMAIN, 0)
-    while step.task.kind != kind:
-        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, _data(), RNG)])
-    assert isinstance(step, Next)
-    return step
-
-
-def _tampered(kind: str, name: str, change: Any) -> tuple[Task, Contribution]:
-    task = _question(kind).task
-    answer = SCHEME.client.contribute(task, _data(), RNG)
-    sums = {key: array.copy() for key, array in answer.sums.items()}
-    sums[name] = change(sums[name])
-    return task, Contribution(kind, answer.rows, sums)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "change", "reason"),
-    [
-        ("level", "cell_ws", lambda a: a - (1 << 60), "negative"),
-        ("level", "cell_ws", lambda a: a + (1 << 40), "WS exceeds its count"),
-        ("level", "cell_wls", lambda a: a + (1 << 40), "WLS exceeds its WS"),
-        ("level", "cell_wss", lambda a: a + (1 << 40), "WSS exceeds its WLS"),
-        ("level", "cell_wss", lambda a: a * 0, "contradict"),
-        ("level", "cell_count", lambda a: a + 10**6, "count exceeds the agent's rows"),
-        ("level", "cell_strong", lambda a: a + 10**6, "strong count exceeds"),
-        ("level", "node_count", lambda a: a * 0, "exceeds its count"),
-        ("level", "node_ws", lambda a: a[:0], "shape"),
-        ("leaves", "count", lambda a: a + 10**6, "count exceeds the agent's rows"),
-        ("leaves", "ws", lambda a: a // 2, "contradicts its WS"),
-        ("leaves", "gram_low", lambda a: a + (1 << 40), "low limb"),
-        ("leaves", "gram_high", lambda a: a * 2, "contradicts its WS"),
-        ("leaves", "gram_high", lambda a: a * np.array([1, 9, 1, 1, 1, 1, 1, 1, 1, 1]), "exceeds|semi-definite"),
-        ("weights", "wq", lambda a: a + (1 << 50), "quality sum exceeds"),
-        ("weights", "ws", lambda a: a + (1 << 50), "WS exceeds the agent's rows"),
-    ],
-)
-def test_server_refuses_impossible_sums_with_the_reason(kind, name, change, reason):
-    task, answer = _tampered(kind, name, change)
-    with pytest.raises(ContributionError, match=reason):
-        SCHEME.server.check(task, answer)
 
 
 def test_server_refuses_statistics_of_a_feature_on_the_path():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
-from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, in_order
-from schemas.errors import DocumentError
+from glassfleet.schemes.tsk import Parameters, TskSystem
+from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average
 
 DOMAIN = Domain(
     features=(
@@ -87,23 +85,6 @@ def test_weighted_average_holds_for_strengths_near_nothing() -> None:
     assert why.base + sum(why.shares.values()) == pytest.approx(predicted)
 
 
-def test_rules_read_as_sentences_in_the_variables_own_units() -> None:
-    text = str(_model().rules()[1])
-    # 50 (0.5 speed / 100 + 0.1 (signal + 110) / 60 + 0.1)
-    assert text == "IF speed is Low AND signal is Fair THEN rate = (14.17 + 0.25 speed + 0.08333 signal) Mb/s"
-
-
-def test_explanation_adds_up_and_gives_the_degree_of_each_condition() -> None:
-    why = _model().explain(np.array([10.0, -80.0]))
-    assert why.fired.memberships == pytest.approx((0.8, 1.0))
-    assert why.shares == pytest.approx({"speed": 2.5, "signal": 2.5})
-    assert why.base == pytest.approx(5.0)
-
-
-def test_complexity_counts_rules_conditions_and_parameters() -> None:
-    assert _model().complexity() == {"rules": 3, "rule_length": 2, "parameters": 15}
-
-
 def test_antecedent_of_a_centre_takes_the_lower_set_on_a_tie() -> None:
     centres = np.array([[0.25, 0.75], [0.2500001, 0.7499999], [0.25, 0.75], [0.0, 1.0]])
     assert antecedents_of(centres, 3).tolist() == [[0, 1], [0, 2], [1, 1]]
@@ -124,32 +105,3 @@ def test_rules_that_never_fired_anywhere_are_averaged_without_weights() -> None:
     merged = average(parts)
     assert merged.coefficients.tolist() == [[1.5, 0.0, 0.0]]
     assert merged.weight.tolist() == [0.0]
-
-
-@pytest.mark.parametrize(
-    ("lines", "ordered"),
-    [([[0, 1], [0, 2], [1, 0]], True), ([[0, 1], [0, 1]], False), ([[1, 0], [0, 2]], False), ([[0, 2], [0, 1]], False)],
-)
-def test_order_of_antecedents_is_lexicographic(lines: Any, ordered: bool) -> None:
-    assert in_order(np.array(lines, dtype=np.int8)) is ordered
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda d: d["model"]["rules"].reverse(), "lexicographic"),
-        (lambda d: d["model"]["rules"].append(d["model"]["rules"][0]), "lexicographic"),
-        (lambda d: d["model"]["rules"].clear(), "rules"),
-        (lambda d: d["model"]["rules"][0]["antecedent"].append(0), "one set and one coefficient"),
-        (lambda d: d["model"]["rules"][0]["antecedent"].__setitem__(0, 3), "not in"),
-        (lambda d: d["model"]["rules"][0].update(intercept=1e30), "larger than any"),
-        (lambda d: d["model"]["rules"][0].update(weight=1.5), "weight"),
-        (lambda d: d["parameters"].update(consequents="averaged", antecedents="federated"), "pooled"),
-        (lambda d: d.update(domain={"features": [{"name": "a", "low": 0, "high": 1}], "classes": ["u"]}), "numeric"),
-    ],
-)
-def test_document_that_does_not_fit_together_is_refused_with_the_reason(change: Any, reason: str) -> None:
-    document = copy.deepcopy(_model().to_document())
-    change(document)
-    with pytest.raises(DocumentError, match=reason):
-        SCHEME.from_document(document)
