@@ -24,6 +24,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import Outcome, central, federated
+from glassfleet.reference import explained, recorded, reference_of
 from glassfleet.rules import Explanation, Rule
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
@@ -121,11 +122,15 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         return self._keep(domain, outcome, parts)
 
     def explain(self, x: Any) -> Explanation:
-        """Say why the model predicts what it does for one row `x`, shape (F,)."""
+        """Say why the model predicts what it does for one row `x`, shape (F,).
+
+        The base is its prediction for the mean of the training rows, where the scheme tells that row; the shares say
+        how `x` differs from it: see :func:`glassfleet.explain.explained`.
+        """
         check_is_fitted(self)
         rows = validate_data(self, np.asarray(x, dtype=np.float64).reshape(1, -1), reset=False, skip_check_array=True)
-        explanation: Explanation = self.model_.explain(rows[0])
-        return explanation
+        reference = reference_of(recorded(self.outcome_.summary), self.model_.domain)
+        return explained(self.model_, rows[0], reference)
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         return central(self._scheme(), parameters, domain, data, self._seed())

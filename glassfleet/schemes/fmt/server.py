@@ -14,6 +14,7 @@ from glassfleet.data.condense import NO_ROWS
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import noted
+from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
@@ -108,6 +109,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         "sums_digest": memory["sums_digest"],
         "training": training,
         "histogram": sums["histogram"],
+        "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_features]),
         "regressors": rank_regressors(sums["gram"], question.n_features, question.parameters.max_regressors),
         "tried": [],
     }
@@ -234,7 +236,7 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
         Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
     )
     best = {"variant": variant, "errors": chosen["errors"][variant]}
-    kept = {"sums_digest": memory["sums_digest"], "held_out": held, "best": best}
+    kept = {name: memory[name] for name in ("sums_digest", "reference")} | {"held_out": held, "best": best}
     if not parameters.support:
         return _ask(asked, kept)
     kept |= {"whole": memory["whole"], "withheld": memory["withheld"]}
@@ -260,7 +262,8 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
     model = FuzzyModelTree(parameters, question.domain, question.knots, tree, rules)
     held = int(memory["held_out"])
-    summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}
+    summary: dict[str, Value] = {name: memory[name] for name in ("sums_digest", "reference")}
+    summary |= {"rows": rows, "held_out": held}
     if held:
         target = question.domain.target
         assert target is not None
