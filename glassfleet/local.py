@@ -16,6 +16,7 @@ from glassfleet.data.lags import remember
 from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
+from glassfleet.reference import recorded
 from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task, alone_parameters
 from schemas.codec import Value, encode
 
@@ -176,8 +177,10 @@ def central_of(  # noqa: PLR0917 - as `central`
     cohort: Mapping[str, Dataset],
     seed: int = 0,
     withheld: Sequence[Mapping[str, Value]] = (),
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the document that a fleet's model must equal: learned on one machine, from the rows its vehicles use.
+
+    With it comes what the model's record must say beside it, see :func:`glassfleet.reference.recorded`.
 
     Parameters
     ----------
@@ -189,8 +192,8 @@ def central_of(  # noqa: PLR0917 - as `central`
     group_rows = getattr(parameters, "group_rows", 1)
     names = domain.names
     used = [condensed(cohort[agent].select(names), domain, group_rows) for agent in sorted(cohort)]
-    document: dict[str, Any] = central(scheme, parameters, domain, pool(used), seed, withheld).model.to_document()
-    return {**document, "parameters": parameters.model_dump(mode="json")}
+    outcome = central(scheme, parameters, domain, pool(used), seed, withheld)
+    return {**outcome.model.to_document(), "parameters": parameters.model_dump(mode="json")}, recorded(outcome.summary)
 
 
 def learn_local(

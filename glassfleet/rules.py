@@ -221,6 +221,11 @@ class Explanation:
         forecast is what they say.
     notes : tuple of str
         What a reader of this explanation must know.
+    reference : str
+        Whose forecast `base` is, so that the shares say how this row differs from that one; empty: `base` is what no
+        input accounts for.
+    differences : dict of str to str
+        By input whose value is not the reference's: both, such as "17 instead of 12".
     """
 
     prediction: float | str
@@ -232,6 +237,17 @@ class Explanation:
     measure: str = ""
     clipped_from: float | None = None
     notes: tuple[str, ...] = ()
+    reference: str = ""
+    differences: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def base_text(self) -> str:
+        """What `base` is, for people."""
+        if self.reference:
+            return f"the forecast for {self.reference}"
+        if self.measure:
+            return "what no input accounts for"
+        return "what no input accounts for; the model's record has no typical row to compare with"
 
     @property
     def other_notes(self) -> tuple[str, ...]:

@@ -225,7 +225,8 @@ class Done:
     model : Any
         The finished :class:`Model` (for domain discovery: a ``Domain``).
     summary : Mapping[str, Value]
-        What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``.
+        What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``. With ``reference``, see
+        :func:`glassfleet.reference.typical_row`, its forecasts are compared with a typical row.
     """
 
     model: Any

@@ -51,6 +51,7 @@ class ExplainOptions(ModelOptions):
 
     data: Path
     row: int
+    against: int | None
     goal: str | None
     fixed: tuple[str, ...]
     only: tuple[str, ...]
@@ -262,6 +263,10 @@ def predict(options: PredictOptions) -> None:
 @click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
 @click.option(
+    "--against", type=click.IntRange(min=1), metavar="N",
+    help="Which row to compare with; shares say how the row differs from it. Default: the record's typical row.",
+)  # fmt: skip
+@click.option(
     "--goal", metavar="TEXT",
     help="The other outcome to look for: >3.5, <3.5, +0.5, -10% (of the range), +-0.5 (either way), or a class. "
     "Default: +-10% within its range, or any other class, whichever takes the smallest change.",
@@ -294,15 +299,18 @@ def explain(options: ExplainOptions) -> None:
       glassfleet model explain qoe --data drive.csv --summary
     """
     from console.model.over_rows import explain_rows, refuse_mixed
+    from glassfleet.reference import Reference, reference_of
 
     refuse_mixed(summary=options.all_rows)
+    record, learned, _ = load(options)
+    reference = None if record is None else reference_of(record.parameters, learned.domain)
+    learned = spoken(learned, options.words)
     if options.all_rows:
-        learned = spoken(load(options)[1], options.words)
-        explain_rows(learned, options.data, options.most, as_json=options.as_json)
+        explain_rows(learned, options.data, options.most, reference, as_json=options.as_json)
         return
     from console.model.inputs import row_of
     from console.model.words import counterfactual_lines, explanation_lines, wrapped
-    from glassfleet.explain import Goal, counterfactual, explain_row
+    from glassfleet.explain import Goal, counterfactual, explain_row, explained
 
     both = [name for name in options.fixed if name in options.only]
     if both:
@@ -310,16 +318,17 @@ def explain(options: ExplainOptions) -> None:
             f"{both[0]} is given with --fixed, which keeps it, and with --only, which lets it change: leave out one of "
             "the two"
         )
-    learned = spoken(load(options)[1], options.words)
     row = row_of(options.data, options.row, learned)
+    if options.against is not None:
+        reference = Reference(row_of(options.data, options.against, learned), f"row {options.against}")
     goal = None if options.goal is None else Goal.parse(options.goal, learned.domain)
-    result = explain_row(learned, row)
+    result = explain_row(learned, row, reference)
     only, most = options.only or None, options.max_inputs
     other = counterfactual(learned, row, goal, keep=options.fixed, only=only, max_inputs=most)
     if options.as_json:
         print_json({**result.to_dict(), "counterfactual": other.to_dict()})
         return
-    explanation = learned.explain(row)
+    explanation = explained(learned, row, reference)
     lines = explanation_lines(explanation, learned.domain)
     more = [line for note in result.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
     # What kind of thing answers comes before what it says of its inputs.

@@ -90,6 +90,7 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
     """Write a model in a format: to a file, or text to standard output."""
     from glassfleet.export.formats import FORMATS as KNOWN  # numpy comes with it
     from glassfleet.export.formats import export
+    from glassfleet.reference import reference_of
 
     kind = options.kind
     title = f"{record.name} v{record.version}" if record is not None else name
@@ -106,7 +107,14 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
     prefix = options.prefix or "model"
     with progress(f"writing {kind}"):
         data = export(
-            model, kind, title=title, prefix=prefix, what=options.picture, row=row, structure=options.structure
+            model,
+            kind,
+            title=title,
+            prefix=prefix,
+            what=options.picture,
+            row=row,
+            reference=None if record is None else reference_of(record.parameters, model.domain),
+            structure=options.structure,
         )
     target = options.out
     if target is None and kind == "png" and sys.stdout.isatty():

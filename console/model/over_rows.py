@@ -14,6 +14,7 @@ from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
 from edge_agent.sources.judge import many
 from glassfleet.explain import over_rows
+from glassfleet.reference import Reference
 from glassfleet.scheme import Model
 from schemas.errors import UsageError
 
@@ -21,7 +22,7 @@ SHOWN = 10
 """Rules that are told in words."""
 
 
-ABOUT_ONE = ("row", "goal", "fixed", "only", "max_inputs")
+ABOUT_ONE = ("row", "against", "goal", "fixed", "only", "max_inputs")
 """Options that are about one row."""
 
 
@@ -39,11 +40,11 @@ def refuse_mixed(*, summary: bool) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is about one row, and --summary about all: leave out one")
 
 
-def explain_rows(model: Model, data: Path, most: int, *, as_json: bool) -> None:
+def explain_rows(model: Model, data: Path, most: int, reference: Reference | None, *, as_json: bool) -> None:
     """Explain the rows of a file together, and print it; see `over_rows`."""
     X = inputs_of(data, model)
     with progress("explaining", min(len(X), most)) as work:
-        told = over_rows(model, X, most, work)
+        told = over_rows(model, X, most, work, reference)
     if as_json:
         print_json(told)
     else:
@@ -91,7 +92,8 @@ def _input_lines(told: dict[str, Any]) -> list[str]:
     for each in told["inputs"]:
         numbers = f"{each['mean_absolute_share']:.4f}", f"{each['mean_share']:+.4f}", f"{each['part']:.1%}"
         rows.append([each["feature"], *numbers])
-    lines = [*wrapped(f"what moves it: shares of {what}", ""), *(f"  {line}" for line in table_lines(rows))]
+    base = f" (base: {told['base_text']})" if told["base_text"] else ""
+    lines = [*wrapped(f"what moves it: shares of {what}{base}", ""), *(f"  {line}" for line in table_lines(rows))]
     without = told["explained"] - told["with_shares"]
     return [*lines, f"  ({many(without, 'row')} had nothing to share out)"] if without else lines
 

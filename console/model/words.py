@@ -119,8 +119,9 @@ def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[
     moved = [(name, share) for name, share in ranked if share]
     # One input alone is named rather than called "the others".
     shown = moved if keep is None or len(moved) <= keep + 1 else moved[:keep]
-    lines.append(f"  {explanation.base:+.4f}{unit}  base")
-    lines.extend(f"  {share:+.4f}{unit}  {name}" for name, share in shown)
+    lines += wrapped(f"{explanation.base:+.4f}{unit}  base: {explanation.base_text}", "  ")
+    differences = explanation.differences
+    lines.extend(f"  {share:+.4f}{unit}  {name} {differences.get(name, '')}".rstrip() for name, share in shown)
     if len(shown) < len(moved):
         lines.append(f"  {sum(share for _, share in moved[len(shown) :]):+.4f}{unit}  the others together")
     return [*lines, f"  {total:+.4f}{unit}  together"]
@@ -208,6 +209,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "runners_up": [ActivationView.of(item).to_dict() for item in explanation.runners_up],
         "shares": {name: float(share) for name, share in explanation.shares.items()},
         "base": float(explanation.base),
+        "base_text": explanation.base_text,
         "measure": explanation.measure,
         "notes": list(explanation.notes),
     }

@@ -181,6 +181,7 @@ def explain(  # noqa: PLR0917 - its options
     from edge_agent.forecast.features import vector
     from edge_agent.forecast.verify import at_time, model_of
     from edge_agent.forecast.verify import verify as check
+    from glassfleet.reference import explained
 
     directory = _directory(log, agent, fleet, state_dir)
     result = check(directory)
@@ -191,7 +192,7 @@ def explain(  # noqa: PLR0917 - its options
     served = model_of(directory, record["model"]["digest"])
     domain = served.model.domain
     inputs = {name: float(record["inputs"][name]) for name in domain.names}
-    explanation = served.model.explain(vector(inputs))
+    explanation = explained(served.model, vector(inputs), served.reference)
     again = explanation.prediction if isinstance(explanation.prediction, str) else float(explanation.prediction)
     if again != record["prediction"] or explanation.fired.rule.index != record["rule"]:
         raise VerificationError(

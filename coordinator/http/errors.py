@@ -100,7 +100,9 @@ def _fields(request: Request) -> tuple[str, ...]:
     return tuple(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else ()
 
 
-def checked_row(row: Mapping[str, Any] | Sequence[Any], domain: Domain) -> dict[str, Any] | list[Any]:
+def checked_row(
+    row: Mapping[str, Any] | Sequence[Any], domain: Domain, field: str = "row"
+) -> dict[str, Any] | list[Any]:
     """Return what a model takes of a row that came as JSON.
 
     Parameters
@@ -109,6 +111,8 @@ def checked_row(row: Mapping[str, Any] | Sequence[Any], domain: Domain) -> dict[
         Columns that are no inputs are ignored, whatever they hold.
     domain : Domain
         The model's.
+    field : str
+        Where it stood.
 
     Raises
     ------
@@ -117,8 +121,8 @@ def checked_row(row: Mapping[str, Any] | Sequence[Any], domain: Domain) -> dict[
     """
     if not isinstance(row, Mapping):
         names = [*domain.names, *(f"value {number}" for number in range(len(domain.names) + 1, len(row) + 1))]
-        return [_checked(f"row[{index}] ({names[index]})", value) for index, value in enumerate(row)]
-    return {name: _checked(f"row.{name}", row[name]) for name in domain.names if name in row}
+        return [_checked(f"{field}[{index}] ({names[index]})", value) for index, value in enumerate(row)]
+    return {name: _checked(f"{field}.{name}", row[name]) for name in domain.names if name in row}
 
 
 def _checked(where: str, value: Any) -> float | str:

@@ -17,6 +17,7 @@ from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CURRENT, SIGNED, Aliases
 from coordinator.models.central import SOURCE, CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
+from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, NotFoundError, UsageError
 from schemas.record import ModelRecord, Training
@@ -228,6 +229,7 @@ class Registry:
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
+                **recorded(state.summary),
             },
             training=_training(state),
             created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),

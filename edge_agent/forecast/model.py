@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassfleet import catalogue
+from glassfleet.reference import Reference, reference_of
 from glassfleet.scheme import personal_model
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
@@ -33,11 +34,14 @@ class Served:
     model : glassfleet.scheme.Model
     content : bytes
         The record as it was read, for the log.
+    reference : Reference or None
+        What forecasts are compared with; None: what the record does not have.
     """
 
     record: ModelRecord
     model: Any
     content: bytes
+    reference: Reference | None = None
 
     @property
     def is_personal(self) -> bool:
@@ -69,7 +73,7 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
     scheme = catalogue.load(record.scheme)
     model = scheme.from_document(record.document)
     if getattr(scheme, "personalise", None) is None or record.parameters.get("source") == PERSONAL:
-        return Served(record, model, content)
+        return Served(record, model, content, reference_of(record.parameters, model.domain))
     if rows is None:
         raise NotFoundError(
             f"of model {record.name!r} (scheme {record.scheme}) every vehicle makes its own with its rows: give them "

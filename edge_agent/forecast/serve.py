@@ -23,6 +23,7 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Access, Sample, Samples, is_topic
 from glassfleet.data.windows import WindowPlan
+from glassfleet.reference import explained
 from glassfleet.rules import Explanation
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
@@ -138,7 +139,7 @@ class Forecaster:
         return True
 
     def _record(self, served: Served, inputs: dict[str, float]) -> Forecast:
-        explanation: Explanation = served.model.explain(vector(inputs))
+        explanation = explained(served.model, vector(inputs), served.reference)
         fired, record = explanation.fired, served.record
         prediction = explanation.prediction
         prediction = prediction if isinstance(prediction, str) else float(prediction)

@@ -13,6 +13,7 @@ from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, 
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central_of
+from glassfleet.reference import recorded
 from glassfleet.scheme import promises_central
 from schemas import codec
 from schemas.errors import RunFailedError
@@ -49,8 +50,11 @@ def check_equality(bench: Bench) -> None:
         _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
     if promised and promised[0] != bench.scheme.exact(promised[0]):
         used = central_of(bench.scheme, promised[0], bench.domain, bench.fleet)
-        fleet = bench.outcome(promised[0]).model.to_document()
-        require(fleet == used, "the model of condensed rows is the central one of the vehicles' condensed rows")
+        fleet = bench.outcome(promised[0])
+        require(
+            (fleet.model.to_document(), recorded(fleet.summary)) == used,
+            "the model of condensed rows is the central one of the vehicles' condensed rows",
+        )
 
 
 def settings_of(bench: Bench) -> list[Any]:
@@ -70,7 +74,8 @@ def settings_of(bench: Bench) -> list[Any]:
 
 def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> None:
     everything = pool([data for _, data in sorted(bench.fleet.items())])
-    central = digest_of(bench.run(exact, {"central": everything}).outcome.model)
+    learned = bench.run(exact, {"central": everything}).outcome
+    central, beside = digest_of(learned.model), recorded(learned.summary)
     rng = np.random.default_rng(7)
     for vehicles in spreads:
         part = rng.integers(0, vehicles, everything.rows)
@@ -83,6 +88,7 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
         fleet["v9"] = bench.empty()
         outcome = bench.run(exact, fleet).outcome
         require(digest_of(outcome.model) == central, f"rows spread over {vehicles} vehicles give the central model")
+        require(recorded(outcome.summary) == beside, "the typical row is that of the pooled rows")
         require(outcome.nullified == 0, "nothing is nullified with exact parameters")
         backwards = bench.run(exact, fleet, reverse=True).outcome
         require(digest_of(backwards.model) == central, "the order of the answers changes nothing")

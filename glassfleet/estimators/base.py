@@ -40,6 +40,7 @@ from glassfleet.explain import (
 from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import main_picture, picture
 from glassfleet.local import Outcome, central, federated
+from glassfleet.reference import Reference, recorded, reference_of
 from glassfleet.rules import Rule
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
@@ -87,6 +88,8 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         The learned model.
     rules_ : list of glassfleet.explain.Rule
         Its rules; none for a black box.
+    reference_ : glassfleet.reference.Reference or None
+        The mean of the training rows, with which explanations compare; None where the scheme does not tell it.
     complexity_ : dict of str to float
         Size measures by name.
     outcome_ : glassfleet.local.Outcome
@@ -165,6 +168,9 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def explain(self, x: Any) -> RowExplanation:
         """Say why the model predicts what it does for one row.
 
+        The base is its prediction for the mean of the training rows, where the scheme tells that row; the shares say
+        how `x` differs from it: see :func:`glassfleet.explain.explained`.
+
         Parameters
         ----------
         x : array-like of shape (F,), mapping of column to value, or a series or one-row frame of pandas
@@ -175,7 +181,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             It is not one row, or lacks an input.
         """
         row = self._row(x)
-        return explain_row(self.model_, row)
+        return explain_row(self.model_, row, self.reference_)
 
     def counterfactual(self, x: Any, goal: str | None = None) -> Counterfactual:
         """Find the smallest change of a row that gives another outcome.
@@ -270,7 +276,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """
         data = Path(path).read_bytes()
         try:
-            _, model = read_model(data, str(path))
+            record, model = read_model(data, str(path))
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
         if model.scheme != cls._scheme_name:
@@ -278,7 +284,8 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
             )
         learner = cls()
-        learner._take(model, json.loads(data) if data.lstrip()[:1] == b"{" else {})
+        whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
+        learner._take(model, whole if record is None else {**whole, **record.parameters})
         return learner
 
     def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
@@ -288,11 +295,16 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.n_features_in_ = len(model.domain.names)
         if whole.get("named_columns", True):
             self.feature_names_in_ = np.array(model.domain.names, dtype=object)
+        self.reference_: Reference | None = reference_of(whole, model.domain)
         self._answer_with(model)
 
     def _saved(self) -> dict[str, Any]:
         """Return what the model's document does not know."""
-        return {"named_columns": hasattr(self, "feature_names_in_")}
+        known = {"named_columns": hasattr(self, "feature_names_in_")}
+        if self.reference_ is None:
+            return known
+        row = dict(zip(self.domain_.names, self.reference_.row.tolist(), strict=True))
+        return {**known, **recorded({"reference": row})}
 
     def _html_repr(self) -> str:
         """Return what a notebook shows of a fitted estimator: its picture and its rules."""
@@ -307,7 +319,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _picture(self, what: str, row: Any = None) -> Picture:
         try:
-            return Picture(picture(self.model_, what, row=row).decode("utf-8"))
+            return Picture(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
 
@@ -429,6 +441,7 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """Keep what was learned; `parts` are the parties' rows, for schemes that make more of the model with them."""
         self.domain_ = domain
         self.outcome_ = outcome
+        self.reference_ = reference_of(recorded(outcome.summary), domain)
         self._answer_with(outcome.model)
         return self
 

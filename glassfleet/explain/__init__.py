@@ -4,6 +4,7 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 (docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.reword` gives it others.
 
 - :func:`explain_row`: the rule that answered in words, its rivals, and each input's share;
+- :func:`explained`: the same as a scheme returns it, compared with a reference row;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;
 - :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;
 - :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
@@ -21,6 +22,7 @@ from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.explain.views import ActivationView, ConditionView, RuleView, as_row
+from glassfleet.reference import explained
 
 __all__ = [
     "ActivationView",
@@ -39,6 +41,7 @@ __all__ = [
     "difference",
     "example_row",
     "explain_row",
+    "explained",
     "over_rows",
     "partitions",
     "summary",

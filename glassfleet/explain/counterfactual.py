@@ -16,7 +16,7 @@ import numpy as np
 
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import PER_INPUT, Floats, Search
-from glassfleet.explain.views import FORMAT, Row, View, as_row, value_text
+from glassfleet.explain.views import FORMAT, Row, View, as_row
 from glassfleet.nature import nature
 from schemas.errors import UsageError
 
@@ -212,8 +212,8 @@ def _way(model: Model, x: Floats, point: Floats) -> Way:
             unit=domain.features[i].unit,
             before=float(x[i]),
             after=float(point[i]),
-            before_text=value_text(domain, i, float(x[i])),
-            after_text=value_text(domain, i, float(point[i])),
+            before_text=domain.features[i].text(float(x[i])),
+            after_text=domain.features[i].text(float(point[i])),
             share_of_range=float(abs(point[i] - x[i]) / span[i]),
         )
         for i in np.flatnonzero(point != x).tolist()

@@ -168,9 +168,15 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
         size={name: (sizes[0].get(name), sizes[1].get(name)) for name in dict.fromkeys([*sizes[0], *sizes[1]])},
         record=_changes(*({key: getattr(each, key) for key in RECORD_FIELDS} for each in (a, b))),
         parameters=_changes(a.document["parameters"], b.document["parameters"]),
-        training=_changes(*({**each.parameters, **each.training.model_dump()} for each in (a, b))),
+        training=_changes(*(_training(each) for each in (a, b))),
         domain=_changes(*(_variables(each.document["domain"]) for each in (a, b))),
     )
+
+
+def _training(record: ModelRecord) -> dict[str, Any]:
+    """Return how a model was trained, without the typical row: fleets' means are hardly ever the same."""
+    told = {**record.parameters, **record.training.model_dump()}
+    return {name: value for name, value in told.items() if name != "reference"}
 
 
 def name_of(record: ModelRecord) -> str:

@@ -14,11 +14,16 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import FORMAT
 from glassfleet.nature import nature, readable_rules
+from glassfleet.reference import Reference, explained
 from glassfleet.scheme import Model
 
 
 def over_rows(
-    model: Model, X: NDArray[np.float64], most: int, step: Callable[[], object] = lambda: None
+    model: Model,
+    X: NDArray[np.float64],
+    most: int,
+    step: Callable[[], object] = lambda: None,
+    reference: Reference | None = None,
 ) -> dict[str, Any]:
     """Explain rows, and return what their explanations have in common, as JSON values.
 
@@ -30,6 +35,8 @@ def over_rows(
         Explain at most so many: of more rows, such as are spread evenly over them, the first and the last included.
     step : callable
         Called after each row.
+    reference : Reference or None
+        What the rows are compared with.
 
     Returns
     -------
@@ -49,16 +56,16 @@ def over_rows(
     fired: Counter[int] = Counter()
     answers: list[float | str] = []
     fallback = clipped = 0
-    measure = ""
+    measure = base_text = ""
     for index in chosen:
-        told = model.explain(X[index])
+        told = explained(model, X[index], reference)
         answers.append(told.prediction if isinstance(told.prediction, str) else float(told.prediction))
         if told.fired.rule.measured:
             fired[told.fired.rule.index] += 1
             fallback += told.fallback or told.fired.rule.otherwise
         clipped += told.clipped_from is not None
         if told.shares:
-            measure = told.measure
+            measure, base_text = told.measure, told.base_text
             shares.append([float(told.shares.get(name, 0.0)) for name in names])
             bases.append(float(told.base))
         step()
@@ -73,6 +80,7 @@ def over_rows(
         "with_shares": len(shares),
         "measure": measure,
         "mean_base": math.fsum(bases) / len(bases) if bases else None,
+        "base_text": base_text,
         "inputs": _inputs(domain, shares),
         "rules": _rules(model, fired, len(chosen)),
         "fallback": int(fallback),

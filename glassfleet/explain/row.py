@@ -8,8 +8,9 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.sums import exact_sum
-from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row, value_text
+from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
 from glassfleet.nature import Nature, nature
+from glassfleet.reference import Reference, explained
 
 if TYPE_CHECKING:
     from glassfleet.rules import Explanation
@@ -42,6 +43,8 @@ class Contribution(View):
         The value for people.
     share : float or None
         Its part of the total; None when the scheme has none to tell.
+    difference : str
+        The value beside the reference's, such as "17 instead of 12"; empty where there is none, or it is the same.
     memberships : tuple of Degree
         In the input's fuzzy sets.
     """
@@ -51,6 +54,7 @@ class Contribution(View):
     value: float
     text: str
     share: float | None
+    difference: str = ""
     memberships: tuple[Degree, ...] = ()
 
 
@@ -76,7 +80,11 @@ class RowExplanation(View):
     shares : dict of str to float
         Each input's part of `total`. Empty where there is nothing to share out; `notes` says why.
     base : float
-        The part that no input accounts for.
+        The part that no input accounts for: the forecast for `reference`, where there is one.
+    base_text : str
+        What that is, for people.
+    reference : dict of str to float or None
+        The row that this one is compared with.
     rounding : float
         What the rounding of base and shares leaves over; of the order of 1e-16 of the largest of them.
     total : float or None
@@ -105,6 +113,8 @@ class RowExplanation(View):
     runners_up: tuple[ActivationView, ...]
     shares: dict[str, float]
     base: float
+    base_text: str
+    reference: dict[str, float] | None
     rounding: float
     total: float | None
     measure: str
@@ -118,19 +128,25 @@ class RowExplanation(View):
         """Return the answer and its rule, base and shares (the largest first) with what they add up to, and notes."""
         lines = []
         if self.total is not None:
-            moved = [(part.share, f"{part.feature} = {part.text}") for part in self.inputs if part.share]
-            whole = [(self.base, "base"), *moved, (self.total, self.measure or "together")]
+            moved = [
+                (part.share, f"{part.feature} {part.difference or f'= {part.text}'}")
+                for part in self.inputs
+                if part.share
+            ]
+            whole = [(self.base, f"base: {self.base_text}"), *moved, (self.total, self.measure or "together")]
             lines = [f"{number:+12.4g}  {what}" for number, what in whole]
         return "\n".join([self.text, *lines, *self.notes])
 
 
-def explain_row(model: Model, row: Row) -> RowExplanation:
+def explain_row(model: Model, row: Row, reference: Reference | None = None) -> RowExplanation:
     """Say why `model` answers as it does for one row.
 
     Parameters
     ----------
     model : Model
     row : mapping of column to value, or numbers in the order of the domain's inputs
+    reference : Reference or None
+        What the row is compared with, see :func:`glassfleet.explain.explained`.
 
     Raises
     ------
@@ -139,7 +155,7 @@ def explain_row(model: Model, row: Row) -> RowExplanation:
     """
     own = model.domain
     x = as_row(own, row)
-    told = model.explain(x)
+    told = explained(model, x, reference)
     prediction = told.prediction if isinstance(told.prediction, str) else float(told.prediction)
     base, shares, rounding, total = float(told.base), dict(told.shares), 0.0, None
     if shares:
@@ -160,8 +176,9 @@ def explain_row(model: Model, row: Row) -> RowExplanation:
             feature=variable.name,
             unit=variable.unit,
             value=float(x[index]),
-            text=value_text(own, index, float(x[index])),
+            text=variable.text(float(x[index])),
             share=shares.get(variable.name),
+            difference=told.differences.get(variable.name, ""),
             memberships=degrees[index],
         )
         for index, variable in enumerate(own.features)
@@ -177,6 +194,8 @@ def explain_row(model: Model, row: Row) -> RowExplanation:
         runners_up=tuple(ActivationView.of(item) for item in told.runners_up),
         shares=shares,
         base=base,
+        base_text=told.base_text,
+        reference=dict(zip(own.names, reference.row.tolist(), strict=True)) if reference and told.reference else None,
         rounding=rounding,
         total=total,
         measure=told.measure,

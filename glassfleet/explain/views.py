@@ -143,14 +143,3 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
         if not np.isfinite(found[index]):
             raise DataError(f"{variable.name} must be finite, got {value!r}")
     return found
-
-
-def value_text(domain: Domain, index: int, value: float) -> str:
-    """Return an input's value as people read it: category, or number with unit."""
-    variable = domain.features[index]
-    if variable.categories:
-        code = round(value)
-        if code == value and 0 <= code < len(variable.categories):
-            return variable.categories[code]
-        return "an unknown category"
-    return f"{value:.6g}{f' {variable.unit}' if variable.unit else ''}"

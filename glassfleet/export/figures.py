@@ -24,6 +24,7 @@ from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.explain.views import Row
+    from glassfleet.reference import Reference
     from glassfleet.scheme import Model
 
 Kind = Literal["png", "svg"]
@@ -47,7 +48,14 @@ NETWORK: Final = (
 
 
 def picture(
-    model: Model, what: str, kind: Kind = "svg", *, row: Row | None = None, title: str = "", structure: int = 1
+    model: Model,
+    what: str,
+    kind: Kind = "svg",
+    *,
+    row: Row | None = None,
+    reference: Reference | None = None,
+    title: str = "",
+    structure: int = 1,
 ) -> bytes:
     """Return one picture of a model as the bytes of a file; see `drawing`.
 
@@ -58,7 +66,7 @@ def picture(
     """
     if structure != 1 and nature(model) != "structures":
         raise UsageError("there are no structures to choose from: only a population has them")
-    svg = drawing(model, what, row=row, structure=structure)
+    svg = drawing(model, what, row=row, reference=reference, structure=structure)
     if what == "tree" and nature(model) == "structures":
         which = structure_title(model, structure)
         title = f"{title}: {which}" if title else which
@@ -73,7 +81,9 @@ def note_of(model: Model, what: str) -> str:
     return "per cent: the share of the training rows" + (MOVES_MOST if slopes_of(model) is not None else "")
 
 
-def drawing(model: Model, what: str, *, row: Row | None = None, structure: int = 1) -> Svg:
+def drawing(
+    model: Model, what: str, *, row: Row | None = None, reference: Reference | None = None, structure: int = 1
+) -> Svg:
     """Draw one picture of a model.
 
     Parameters
@@ -82,6 +92,8 @@ def drawing(model: Model, what: str, *, row: Row | None = None, structure: int =
     what : {"tree", "rules", "partitions", "shares"}
     row : mapping of column to value, or numbers; None
         For the shares; on partitions it marks where the row lies and to which degree.
+    reference : Reference or None
+        What the shares compare the row with.
     structure : int
         Of a population of tree structures: which one the tree is, 1 being the fittest.
 
@@ -102,7 +114,7 @@ def drawing(model: Model, what: str, *, row: Row | None = None, structure: int =
         raise UsageError(f"no picture {what!r}; there are: {', '.join(PICTURES)}")
     if row is None:
         raise UsageError("the shares are those of one row: name it")
-    return _shares(model, row)
+    return _shares(model, row, reference)
 
 
 def main_picture(model: Model) -> str | None:
@@ -169,12 +181,14 @@ def _partitions(model: Model, row: Row | None) -> Svg:
     return beside(drawn)
 
 
-def _shares(model: Model, row: Row) -> Svg:
+def _shares(model: Model, row: Row, reference: Reference | None) -> Svg:
     """Draw how base and shares add up, from the base to the answer."""
-    told = explain_row(model, row)
+    told = explain_row(model, row, reference)
     if told.total is None:
         raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
-    parts = [(f"{part.feature} = {part.text}", part.share or 0.0) for part in told.inputs if part.share]
+    parts = [
+        (f"{part.feature} {part.difference or f'= {part.text}'}", part.share) for part in told.inputs if part.share
+    ]
     rest = sum(share for _, share in parts[MOST_SHARES:])
     parts = parts[:MOST_SHARES] + ([("the others", rest)] if rest else [])
     called = f"{told.target}: {told.prediction}" if told.measure else told.target

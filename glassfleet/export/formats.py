@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from glassfleet import catalogue
 from glassfleet.explain.summary import summary
 from glassfleet.export.c_header import to_c
-from glassfleet.export.figures import main_picture, picture
+from glassfleet.export.figures import Kind, main_picture, picture
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
@@ -20,6 +20,7 @@ from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
     from glassfleet.explain.views import Row
+    from glassfleet.reference import Reference
     from glassfleet.scheme import Model
 
 
@@ -59,6 +60,7 @@ def export(
     prefix: str = "model",
     what: str | None = None,
     row: Row | None = None,
+    reference: Reference | None = None,
     structure: int | None = None,
 ) -> bytes:
     """Return a model in a format, as the bytes of a file.
@@ -76,6 +78,8 @@ def export(
         Which picture, see :data:`glassfleet.export.figures.PICTURES`; None: the one that shows the model best.
     row : mapping or sequence, or None
         For pictures of one row.
+    reference : Reference or None
+        What such a picture compares the row with.
     structure : int or None
         Of a population, which structure the picture of a tree shows, 1 being the fittest; None: that.
 
@@ -89,7 +93,8 @@ def export(
         if structure is not None and chosen != "tree":
             raise UsageError("a structure is drawn as a tree; it does not go with other pictures")
         number = 1 if structure is None else structure
-        return picture(model, chosen, "svg" if kind == "svg" else "png", row=row, title=title, structure=number)
+        image: Kind = "svg" if kind == "svg" else "png"
+        return picture(model, chosen, image, row=row, reference=reference, title=title, structure=number)
     if what is not None or row is not None or structure is not None:
         raise UsageError(f"format {kind!r} is no picture; pictures, rows and structures go with svg and png")
     writers = {

@@ -44,6 +44,8 @@ class Verdict:
         rows that the cohort used, condensed or not. `central` is empty for schemes that are elastic only.
     promised : bool
         Whether the scheme, in this setting, promises that the two are equal (cohort participation).
+    is_typical : bool
+        Whether the typical row in the published model's record is the one that the central model comes with.
     setting : tuple of str
         In which choices the run's parameters differ from the scheme's own, as ``name=value``.
     replayed : str or None
@@ -64,6 +66,7 @@ class Verdict:
     federated: str
     central: str
     promised: bool
+    is_typical: bool = True
     setting: tuple[str, ...] = ()
     replayed: str | None = None
     pooled: float | None = None
@@ -73,8 +76,8 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Promise 1."""
-        return self.federated == self.central
+        """Promise 1, of the model and of the typical row beside it."""
+        return self.federated == self.central and self.is_typical
 
     def mean(self, setting: str) -> float | None:
         """Return the mean test score over the vehicles for ``"local"``, ``"federated"`` or ``"central"``."""
@@ -111,7 +114,8 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     everyone: Any
     if "cohort" in scheme.participation:
         withheld = record.parameters.get("withheld", ())
-        document = local.central_of(scheme, parameters, domain, cohort, seed, withheld)
+        document, beside = local.central_of(scheme, parameters, domain, cohort, seed, withheld)
+        is_typical = record.parameters.get("reference") == beside.get("reference")
         central = document_digest(document)
         # Of rows as they are the two are one model: it is learned once.
         is_condensed = getattr(parameters, "group_rows", 1) > 1
@@ -125,7 +129,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     else:
         # No set of rows has the model of a scheme that is elastic only, so there is no digest to compare; what one
         # machine makes of all rows is what it would learn from them alone, without a fleet.
-        reference, central = None, ""
+        reference, central, is_typical = None, "", True
         everyone = _alone(scheme, parameters, domain, "", pooled, seed)
     personal = {vehicle: personal_model(scheme, model, part) for vehicle, part in train.items()}
     scores = {
@@ -148,6 +152,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
         title=scheme.title,
         federated=record.digest,
         central=central,
+        is_typical=is_typical,
         promised=promises_central(scheme, parameters) or "withheld" in record.parameters,
         setting=setting,
         replayed=replayed,

@@ -11,6 +11,7 @@ import numpy as np
 from console.model.words import by_support, explanation_lines, rule_lines, wrapped
 from glassfleet.data.dataset import Dataset
 from glassfleet.nature import nature, readable_rules
+from glassfleet.reference import explained, reference_of
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
@@ -52,7 +53,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
         model = verdict.personal.get(vehicle, verdict.model)
         if model is not verdict.model:
             lines.append(f"  by the model that {vehicle} made of the fleet's with its own rows: {_parts(model)}")
-        explanation = model.explain(data.X[number])
+        explanation = explained(model, data.X[number], reference_of(result.record.parameters, model.domain))
         lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
     return lines
 

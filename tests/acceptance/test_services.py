@@ -95,7 +95,9 @@ def test_run_ends_by_name_with_its_exit_code_when_no_vehicle_comes_or_it_is_canc
     assert failed.returncode == 6, failed.stderr
     told, end = failed.stderr.splitlines()
     assert re.search(
-        r": needs 1 vehicle that can answer: no vehicle is up; waits until (\S{10} )?[\d:]{8} UTC for others$", told
+        r": needs 2 vehicles that can answer \(to learn from fewer: min_agents\): no vehicle is up; waits until "
+        r"(\S{10} )?[\d:]{8} UTC for others$",
+        told,
     )
     assert "not-enough-agents" in end
     assert processes.call("run", "start", "--run", "second").returncode == 0

@@ -14,12 +14,22 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
 from glassfleet.data.domain import Domain
-from glassfleet.explain import Goal, counterfactual, explain_row, summary
+from glassfleet.explain import Goal, as_row, counterfactual, explain_row, summary
+from glassfleet.reference import GIVEN, Reference
 from schemas.errors import UsageError
 from schemas.limits import MAX_FEATURES
 
 SUMMARY_RULES = 10_000
 """Most rules that a summary lists: some MB of JSON."""
+
+
+def _bounded(row: Any) -> Any:
+    if not isinstance(row, dict | list):
+        raise ValueError('write values by column, {"speed": 12.5}, or a list of them in the order of the inputs')  # noqa: TRY004 - pydantic takes no other
+    most = MAX_FEATURES + 100 if isinstance(row, dict) else MAX_FEATURES
+    if len(row) > most:
+        raise ValueError(f"at most {most} values, got {len(row)}")
+    return row
 
 
 class Question(BaseModel):
@@ -41,12 +51,24 @@ class Question(BaseModel):
     @field_validator("row", mode="before")
     @classmethod
     def _bounded(cls, row: Any) -> Any:
-        if not isinstance(row, dict | list):
-            raise ValueError('write values by column, {"speed": 12.5}, or a list of them in the order of the inputs')  # noqa: TRY004 - pydantic takes no other
-        most = MAX_FEATURES + 100 if isinstance(row, dict) else MAX_FEATURES
-        if len(row) > most:
-            raise ValueError(f"at most {most} values, got {len(row)}")
-        return row
+        return _bounded(row)
+
+
+class Compared(Question):
+    """A row to explain, and what it is compared with.
+
+    Attributes
+    ----------
+    reference : dict, list or None
+        Another row; None: the typical row of the model's record.
+    """
+
+    reference: dict[str, Any] | list[Any] | None = None
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _bounded_too(cls, row: Any) -> Any:
+        return None if row is None else _bounded(row)
 
 
 class Otherwise(Question):
@@ -87,9 +109,12 @@ def make_router(library: Library) -> APIRouter:
         return summary(library.get(name, version).model, top=top).to_dict()
 
     @router.post("/api/models/{name}/explain")
-    def _explain(name: str, question: Question) -> dict[str, Any]:
-        model = library.get(name, question.version).model
-        return explain_row(model, checked_row(question.row, model.domain)).to_dict()
+    def _explain(name: str, question: Compared) -> dict[str, Any]:
+        loaded = library.get(name, question.version)
+        model, reference, asked = loaded.model, loaded.reference, question.reference
+        if asked is not None:
+            reference = Reference(as_row(model.domain, checked_row(asked, model.domain, "reference")), GIVEN)
+        return explain_row(model, checked_row(question.row, model.domain), reference).to_dict()
 
     @router.post("/api/models/{name}/counterfactual")
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:

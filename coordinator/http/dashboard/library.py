@@ -14,6 +14,7 @@ from glassfleet.export.svg.branches import Branch, rule_tree
 from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
 from glassfleet.export.svg.structures import Structure, structures
 from glassfleet.nature import Nature, nature
+from glassfleet.reference import Reference, reference_of
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.errors import DocumentError
@@ -29,6 +30,11 @@ class LoadedModel:
 
     record: ModelRecord
     model: Model
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The typical row that forecasts are compared with; raises VerificationError when it was changed."""
+        return reference_of(self.record.parameters, self.model.domain)
 
     @property
     def name(self) -> str:

@@ -185,7 +185,7 @@ def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     try:
         row = _row(loaded, query)
         values["row"] = row
-        told = explain_row(loaded.model, row)
+        told = explain_row(loaded.model, row, loaded.reference)
         values |= {"told": told, "parts": _parts(told), "partitions": _partitions(loaded, told)}
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
@@ -256,8 +256,7 @@ def _float(name: str, value: Any) -> float:
 
 def _parts(told: RowExplanation) -> list[tuple[str, float]]:
     """Return the shares for the picture: the largest one by one, the rest together."""
-    ranked = sorted(told.shares.items(), key=lambda item: -abs(item[1]))
-    told_apart = [item for item in ranked if item[1]]
+    told_apart = [(f"{part.feature} {part.difference}".strip(), part.share) for part in told.inputs if part.share]
     if len(told_apart) <= MOST_SHARES + 1:  # a line for the others would stand for one
         return told_apart
     shown, others = told_apart[:MOST_SHARES], told_apart[MOST_SHARES:]

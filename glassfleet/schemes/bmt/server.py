@@ -13,6 +13,7 @@ from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.sparse import forward
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.reference import typical_row
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
@@ -89,6 +90,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     columns = [0, *(feature + 1 for feature in regressors)]
     memory = {
         "sums_digest": memory["sums_digest"],
+        "reference": typical_row(question.domain, full[:, 0, : f + 1].T),
         "training": training,
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins),

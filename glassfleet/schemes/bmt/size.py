@@ -67,6 +67,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     held_out = int(memory["held_out"])
     summary: dict[str, Value] = {
         "sums_digest": memory["sums_digest"],
+        "reference": memory["reference"],
         "rows": int(memory["training"]) + held_out,
         "held_out": held_out,
         "pull": kappa,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.domain import Domain
 from glassfleet.private.support import noted
+from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
@@ -88,6 +89,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         "sums_digest": memory["sums_digest"],
         "training": training,
         "histogram": sums["histogram"],
+        "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_features]),
         "regressors": rank_regressors(sums["gram"], question.n_features, question.parameters.max_regressors),
         "tried": [],
     }
@@ -204,7 +206,7 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
         Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
     )
     best = {"variant": variant, "errors": chosen["errors"][variant]}
-    kept = {"sums_digest": memory["sums_digest"], "held_out": held, "best": best}
+    kept = {name: memory[name] for name in ("sums_digest", "reference")} | {"held_out": held, "best": best}
     if not parameters.support:
         return ask(asked, kept)
     kept |= {"whole": memory["whole"], "withheld": memory["withheld"]}
@@ -230,7 +232,8 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
     model = FuzzyModelTree(parameters, question.domain, question.knots, tree, rules)
     held = int(memory["held_out"])
-    summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}
+    summary: dict[str, Value] = {name: memory[name] for name in ("sums_digest", "reference")}
+    summary |= {"rows": rows, "held_out": held}
     if held:
         target = question.domain.target
         assert target is not None

@@ -15,6 +15,7 @@ from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
 from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
 from glassfleet.private.support import noted
+from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
@@ -174,9 +175,9 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
             asked = Question("leaves", question.parameters, question.domain, tree, leaves)
             return ask(asked, {**memory, "pruned": True})
     k, f = question.gram_columns, question.n_features
-    most = question.parameters.max_slopes
+    most, matrix = question.parameters.max_slopes, moments(sums, k, question.parameters.gram_bits)
     if most is not None and most < k - 2:
-        solved = sparse_consequents(moments(sums, k, question.parameters.gram_bits), most)
+        solved = sparse_consequents(matrix, most)
     else:
         value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
         gram = unpack_symmetric(value, k)
@@ -187,7 +188,8 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    return ask(asked, {**memory, "mean_strength": mean})
+    typical = typical_row(question.domain, matrix[0, :-1])
+    return ask(asked, {**memory, "mean_strength": mean, "reference": typical})
 
 
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
@@ -199,7 +201,8 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     weight = rule_weight(support, confidence)
     rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
     model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
-    summary = {"sums_digest": memory["sums_digest"], "rows": rows, **model.complexity()}
+    known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}
+    summary = {**known, "rows": rows, **model.complexity()}
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]
     return Done(model, summary)

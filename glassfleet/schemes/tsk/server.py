@@ -14,6 +14,7 @@ from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry
 from glassfleet.private.support import decided, holds, noted
+from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
@@ -98,7 +99,7 @@ class TskServer:
 
 
 def _memory(state: State) -> dict[str, Any]:
-    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld")
+    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "reference")
     return {name: state[name] for name in names if name in state}
 
 
@@ -192,9 +193,9 @@ def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
     if not known.any():
         raise RunFailedError(_NOTHING_LEFT)
     sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
+    matrix = moments(sums, question.gram_columns, question.parameters.gram_bits)
     if question.parameters.prune and not memory.get("pruned"):
         otherwise = has_otherwise(antecedents, question.parameters.n_sets)
-        matrix = moments(sums, question.gram_columns, question.parameters.gram_bits)
         price = question.parameters.prune
         kept = rules_worth_keeping(matrix, sums["count"], antecedents, price, last=otherwise)
         if not kept.all():  # OTHERWISE is asked for anew: it has what the others leave
@@ -204,7 +205,7 @@ def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
     asked = Question(
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
-    return ask(asked, memory)
+    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1])})
 
 
 def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
@@ -222,6 +223,6 @@ def _done(question: Question, base: RuleBase, rows: int, memory: Mapping[str, An
         "rows": rows,
         "iterations": memory["iterations"],
         **model.complexity(),
-        **({"withheld": memory["withheld"]} if "withheld" in memory else {}),
+        **{name: memory[name] for name in ("withheld", "reference") if name in memory},
     }
     return Done(model, summary)

@@ -221,6 +221,11 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     told = there.api.post("/api/models/video-quality/explain", json={"row": row, "version": 2}).json()
     expect(page.locator("#answer-h")).to_contain_text(f"{told['prediction']:.5g}")
     expect(page.locator(".answer .card")).to_contain_text(f"rule {told['fired']['rule']['index']},")
+    expect(page.locator("main")).to_contain_text("The base is the forecast for a typical row")
+    first = max(told["inputs"], key=lambda each: abs(each["share"]))
+    assert f"{first['feature']} {first['difference']}" in str(
+        page.locator("svg.shares:visible").get_attribute("aria-label")
+    )
     asked = {"row": row, "goal": "+0.1"}
     otherwise = there.api.post("/api/models/video-quality/counterfactual", json=asked).json()
     assert otherwise["found"]
@@ -229,7 +234,6 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     expect(page.locator(".way.best")).to_contain_text(change["after_text"])
     again = there.api.post("/api/models/video-quality/explain", json={"row": otherwise["best"]["row"]}).json()
     assert again["prediction"] >= told["prediction"] + 0.1
-    assert page.locator("svg.shares:visible").get_attribute("aria-label")
     assert page.locator("svg.sets").count() >= len(columns)
 
 

@@ -20,8 +20,10 @@ from console.settings import fill_in
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.explain import explain_row
+from glassfleet.reference import recorded, reference_of
 from schemas.envelope import Envelope
-from schemas.errors import UsageError
+from schemas.errors import UsageError, VerificationError
 from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -251,6 +253,30 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
     said = capsys.readouterr().out
     assert re.search(r"^for another outcome \(quality is at most [\d.]+\):", said, re.MULTILINE)
     assert "none was named" not in said
+
+
+def test_model_explain_compares_with_the_records_typical_row_or_with_another_row(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, drive: Path, record: ModelRecord
+) -> None:
+    typical = recorded({"reference": {"speed": 5.0, "load": 4.0}})
+    file = tmp_path / "typical.json"
+    file.write_bytes(record.model_copy(update={"parameters": typical}).to_bytes())
+    learned = catalogue.load("frt").from_document(record.document)
+    words = ["model", "explain", "--file", str(file), "--data", str(drive), "--row", "2"]
+    assert run([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    expected = explain_row(learned, [8.0, 7.5], reference_of(typical, learned.domain)).to_dict()
+    assert {name: told[name] for name in expected} == expected
+    assert run(words) == 0
+    said = capsys.readouterr().out
+    assert "base: the forecast for a typical row, the fleet's mean of each input" in said
+    assert re.search(r"  [+-][\d.]+  speed 8 m/s instead of 5 m/s\n", said)
+    assert run([*words, "--against", "1"]) == 0
+    assert "base: the forecast for row 1\n" in capsys.readouterr().out
+    changed = {"reference": {**typical["reference"], "row": {"speed": 6.0, "load": 4.0}}}
+    file.write_bytes(record.model_copy(update={"parameters": changed}).to_bytes())
+    assert run(words) == VerificationError.exit_code
+    assert "the typical row in the model's record was changed" in capsys.readouterr().err
 
 
 def test_model_explain_is_refused_when_row_or_column_is_not_there(

@@ -39,6 +39,7 @@ JSON = {"Content-Type": "application/json"}
         (EXPLAIN, {"json": {"row": {"a": 10**400, "b": 0}}}, "row.a is too large for a number of 64 bits"),
         (EXPLAIN, {"json": {"row": {"a": "fast", "b": 0}}}, "a must be a number, got 'fast'"),
         (EXPLAIN, {"json": {"row": {"a": 0.5}}}, "the row has no 'b'; the model needs: a, b"),
+        (EXPLAIN, {"json": {"row": [0, 0], "reference": {"a": None, "b": 0}}}, "reference.a must be a number (or a"),
         (EXPLAIN, {"json": {"row": "text"}}, 'row: write values by column, {"speed": 12.5}, or a list of them'),
         (EXPLAIN, {"json": {"row": [0.5] * 9000}}, "row: at most "),
         (EXPLAIN, {"json": {"row": [""]}}, "the row has 1 values, the model takes 2"),

@@ -1,0 +1,157 @@
+"""The row that a forecast is compared with, and what each input then adds.
+
+It is the fleet's mean of each input, from sums that a run opens anyway. A scheme's server half puts :func:`typical_row`
+into its summary as ``reference``; the coordinator keeps it in the model's record, beside the document, with a digest of
+its own: see :func:`recorded`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.nature import nature
+from schemas.documents import document_digest
+from schemas.errors import VerificationError
+
+if TYPE_CHECKING:
+    from glassfleet.data.domain import Domain
+    from glassfleet.rules import Explanation
+    from glassfleet.scheme import Model
+
+Array = NDArray[np.float64]
+
+STEPS: Final = 256
+"""Steps of an input's range to which its mean is rounded: a typical row is near enough, and two versions' means tell
+less of a vehicle that took part in one of them only."""
+
+STARTS: Final = 16
+"""Of more inputs than that, so many begin an order; each forecast costs about twice as many rows times the inputs."""
+
+TYPICAL: Final = "a typical row, the fleet's mean of each input"
+GIVEN: Final = "the row to compare with"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a forecast is compared with.
+
+    Attributes
+    ----------
+    row : ndarray of float64, shape (F,)
+        In the inputs' own units, in the domain's order.
+    words : str
+        Whose it is, for people.
+    """
+
+    row: NDArray[np.float64]
+    words: str
+
+
+def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
+    """Return the mean of each input, in its own unit, on `STEPS` steps of its range; empty where it is not known.
+
+    Parameters
+    ----------
+    domain : Domain
+    sums : ndarray, shape (1 + F,), (1 + F, m) or (1, m)
+        The weight of rows, then the weighted sums of the inputs, scaled to [0, 1]; of m parts, which are added up. A
+        scheme that does not sum its inputs gives the weight alone.
+    """
+    weight, *totals = (math.fsum(line) for line in np.asarray(sums, dtype=np.float64).reshape(len(sums), -1))
+    if weight <= 0 or not totals:
+        return {}
+    return {
+        variable.name: variable.low + round(total / weight * STEPS) / STEPS * (variable.high - variable.low)
+        for variable, total in zip(domain.features, totals, strict=True)
+    }
+
+
+def recorded(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model's record says of a scheme's summary: ``reference`` with its row and the row's digest."""
+    row = summary.get("reference")
+    return {"reference": {"row": dict(row), "digest": document_digest(dict(row))}} if row else {}
+
+
+def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | None:
+    """Return the typical row of a record's `parameters`; None: it has none, as those of former versions.
+
+    Raises
+    ------
+    VerificationError
+        It is not the one that the record's digest promises, or not of this model.
+    """
+    kept = parameters.get("reference")
+    if kept is None:
+        return None
+    try:
+        if document_digest(kept["row"]) != kept["digest"]:
+            raise VerificationError("the typical row in the model's record was changed after it was published")
+        row = np.array([float(kept["row"][name]) for name in domain.names])
+    except (KeyError, TypeError, ValueError) as fault:
+        raise VerificationError(f"the typical row in the model's record cannot be read: {fault!r}") from fault
+    if not np.isfinite(row).all():
+        raise VerificationError("the typical row in the model's record is not finite")
+    return Reference(row, TYPICAL)
+
+
+def explained(model: Model, x: Array, reference: Reference | None) -> Explanation:
+    """Say why the model answers as it does for a row, compared with a reference where one is known.
+
+    Of a forecast in numbers by rules, the base is then the model's forecast for the reference, and an input's share is
+    what its value adds in place of the reference's, see `Notes`. Otherwise the explanation is the model's own.
+
+    Parameters
+    ----------
+    model : Model
+    x : ndarray of float64, shape (F,)
+    reference : Reference or None
+
+    Notes
+    -----
+    The inputs change from the reference's values to the row's one by one, and a share is the mean change of the
+    forecast over some orders: each input first, the others after it in turn, and the same backwards. That is the
+    baseline Shapley value as far as no more than two inputs act together, or there are three inputs at most.
+
+    References
+    ----------
+    M. Sundararajan, A. Najmi: The many Shapley values for model explanation, ICML 2020.
+    """
+    told = model.explain(x)
+    if reference is None or isinstance(told.prediction, str) or nature(model) != "rules":
+        return told
+    base, shares = _compared(model, x, reference.row)
+    differences = {
+        # A mean has more digits than anybody wants to read.
+        variable.name: f"{variable.text(mine)} instead of {variable.text(other, digits=4)}"
+        for variable, mine, other in zip(model.domain.features, x, reference.row, strict=True)
+        if mine != other
+    }
+    named = dict(zip(model.domain.names, shares, strict=True))
+    return replace(told, base=base, shares=named, reference=reference.words, differences=differences)
+
+
+def _compared(model: Model, x: Array, reference: Array) -> tuple[float, list[float]]:
+    moved = np.flatnonzero(x != reference)
+    orders = moved[_orders(len(moved))]
+    own = np.zeros((len(orders), len(moved) + 1, len(x)), dtype=bool)
+    for order, steps in zip(orders, own, strict=True):
+        for step, place in enumerate(order):
+            steps[step + 1 :, place] = True
+    rows = np.where(own, x, reference).reshape(-1, len(x))
+    forecasts = np.asarray(model.predict(rows), dtype=np.float64).reshape(own.shape[:2])
+    shares = np.zeros(len(x))
+    np.add.at(shares, orders, np.diff(forecasts, axis=1))
+    return float(forecasts[0, 0]), (shares / len(orders)).tolist()
+
+
+def _orders(count: int) -> NDArray[np.intp]:
+    """Return orders of `count` inputs, shape (2 starts, count); one without inputs when there are none."""
+    starts = np.arange(0, max(1, count), max(1, -(-count // STARTS)))
+    ahead = (starts[:, None] + np.arange(count)) % max(1, count)
+    return np.concatenate([ahead, ahead[:, ::-1]])
