@@ -53,7 +53,13 @@ def settled(state: RunState) -> RunState:
 def wanted(state: RunState) -> int:
     """Return how many agents that can run it must be up before the first round of a run."""
     private = state.spec.private
-    return max(state.spec.policy.gather_agents, 0 if private is None else private.floor)
+    return max(state.spec.policy.gather_agents, 0 if private is None else private.least_vehicles)
+
+
+def asked_for(state: RunState) -> str:
+    """Return in words why a private run needs as many vehicles as it does; empty for other runs."""
+    private = state.spec.private
+    return "" if private is None else f"; the run has --floor {private.floor} and --company {private.company}"
 
 
 def quorum(state: RunState, current: Round) -> int:

@@ -284,7 +284,7 @@ def _gather(draft: Draft) -> None:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "
-            f"({len(state.agents)} agents up in all)"
+            f"({len(state.agents)} agents up in all{asking.asked_for(state)})"
             + draft.without_broker("that time")
             + asking.why_not(asking.unable(settled)),
         )
