@@ -10,6 +10,7 @@ from coordinator.engine.effects import (
     Restarted,
     RoundClosed,
     SendReceipt,
+    WaitsForFormer,
 )
 from coordinator.engine.events import (
     AgentDown,
@@ -58,6 +59,7 @@ __all__ = [
     "TurnedAway",
     "Unable",
     "Waiting",
+    "WaitsForFormer",
     "gives_up_at",
     "standing",
     "waiting",

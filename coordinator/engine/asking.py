@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from coordinator.engine import learning
 from coordinator.engine.state import Offer, Round, RunState
+from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.lags import recalled_names
 
 REFUSED = "refused: "
@@ -51,12 +52,19 @@ def settled(state: RunState) -> RunState:
 
 
 def wanted(state: RunState) -> tuple[int, str]:
-    """Return how many agents that can run it must be up before the first round of a run, and how to ask for fewer."""
+    """Return how many agents that can run it must be up before the first round of a run, and who asks for as many."""
     policy, private = state.spec.policy, state.spec.private
-    if policy.gather_agents == 1 or (private is not None and private.floor >= policy.gather_agents):
-        return 1 if private is None else private.floor, ""
+    if private is not None and private.least_vehicles >= policy.gather_agents:
+        return private.least_vehicles, asked_for(private)
+    if policy.gather_agents == 1:
+        return 1, ""
     setting = "min_agents" if policy.gather_agents == policy.min_agents else "gather_agents"
     return policy.gather_agents, f"to learn from fewer: {setting}"
+
+
+def asked_for(private: PrivatePolicy) -> str:
+    """Return in words why a private run needs as many vehicles as it does."""
+    return f"the run has --floor {private.floor} and --company {private.company}"
 
 
 def quorum(state: RunState, current: Round) -> int:

@@ -26,7 +26,7 @@ MASKED = "masked"
 """Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
 
 
-class ImpossibleSumError(RunFailedError):
+class GroupSumError(RunFailedError):
     """The answers of one group do not add up to what vehicles can have.
 
     Attributes
@@ -35,7 +35,7 @@ class ImpossibleSumError(RunFailedError):
     """
 
     def __init__(self, group: int, detail: str) -> None:
-        super().__init__(f"impossible-sum: {detail}")
+        super().__init__(detail)
         self.group = group
 
 
@@ -110,7 +110,8 @@ class Privately:
 
         Raises
         ------
-        ImpossibleSumError
+        GroupSumError
+            ``impossible-sum``, or ``too-many-rows`` in one group.
         RunFailedError
             ``no-rows`` or ``too-many-rows``.
         """
@@ -121,14 +122,14 @@ class Privately:
             words = [_contribution(answers[member]).sums[MASKED].view(np.uint64) for member in edition.members]
             try:
                 total = layout.read(add(words), len(edition.members))
-                self._check_rows(total.rows)
+                self._check_rows(total.rows, edition.group)
                 self.server.check(task, total)
             except (PrivacyError, ContributionError) as fault:
                 detail = (
-                    f"the {len(words)} answers of group {edition.group} do not add up to what vehicles can have "
-                    f"({fault}): one of them is false or of other software"
+                    f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
+                    f"can have ({fault}): one of them is false or of other software"
                 )
-                raise ImpossibleSumError(edition.group, detail) from fault
+                raise GroupSumError(edition.group, detail) from fault
             former = tuple(
                 told for (group, number, _), told in self.counted_rows.items()
                 if group == edition.group and number < edition.number
@@ -140,9 +141,11 @@ class Privately:
         self._check_rows(rows)
         return sums
 
-    def _check_rows(self, rows: int) -> None:
-        if self.max_rows is not None and rows > self.max_rows:
-            raise RunFailedError(f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all")
+    def _check_rows(self, rows: int, group: int | None = None) -> None:
+        if self.max_rows is None or rows <= self.max_rows:
+            return
+        detail = f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all"
+        raise RunFailedError(detail) if group is None else GroupSumError(group, detail)
 
 
 def shrink(

@@ -9,8 +9,8 @@ from typing import Any
 from coordinator.engine import asking, learning, opening, pairing, regrouping, scoring
 from coordinator.engine.collecting import MASKED, Privately
 from coordinator.engine.draft import Draft
-from coordinator.engine.effects import Restarted
-from coordinator.engine.learning import Growth
+from coordinator.engine.effects import Restarted, WaitsForFormer
+from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
@@ -19,14 +19,16 @@ from glassfleet.private.masks import question_digest
 from glassfleet.scheme import Server
 
 
-def ask_pairs(draft: Draft, group: int, why: str) -> None:
+def ask_pairs(draft: Draft, group: int, fault: SchemeFaultError) -> None:
     """Ask the members of a group whose answers do not add up whose masks fit whose."""
     draft.move("does-not-add-up")
     levels = draft.state.levels
     edition = next(each for each in draft.state.editions if each.group == group)
     task = pairs.task_of(edition)
     question = question_digest(edition, task.digest, layout_of(pairs.PAIRS, task).digest)
-    draft.update(levels=(*levels, Level(len(levels) + 1, {"why": why}, task, question, (question,))))
+    draft.update(
+        levels=(*levels, Level(len(levels) + 1, {"cause": fault.cause, "why": str(fault)}, task, question, (question,)))
+    )
     opening.open_round(draft)
 
 
@@ -39,15 +41,18 @@ def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]
     found = pairs.judged(edition, words)
     draft.move("checked")
     draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *found.false))
-    why = str(level.state["why"])
+    cause, why = str(level.state["cause"]), str(level.state["why"])
     lost = {agent: dropped.get(agent, "deadline") for agent in edition.members if agent not in members}
     lost |= dict.fromkeys(found.false, f"{pairs.FALSE}: its masks fit nobody's")
     if not lost:
         unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in found.unclear[:3])
         why += f"; {unclear or 'all of them answer a check of pairs rightly'}"
+        if cause != "impossible-sum":
+            draft.move(cause, why)
+            return
         lost = dict.fromkeys(edition.members, f"impossible-sum: the answers of group {edition.group} do not add up")
     go_on = _go_on_without if _is_replayed(draft.state) else _ask_those_left
-    go_on(draft, lost, ("impossible-sum", why))
+    go_on(draft, lost, (cause, why))
 
 
 def pair(draft: Draft, members: tuple[str, ...]) -> None:
@@ -55,9 +60,11 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
     state = draft.state
     paired = _founders(draft, members)
     if paired.lacking:
+        assert state.spec.private is not None, "only private runs pair"
         draft.move(
             "too-few-for-privacy",
-            f"{len(paired.sealed)} vehicles take part, {paired.lacking} more are needed"
+            f"{len(paired.sealed)} vehicles take part, {paired.lacking} more are needed; "
+            + asking.asked_for(state.spec.private)
             + asking.why_not({**asking.unable(state), **paired.left_out}),
         )
         return
@@ -81,13 +88,17 @@ def _founders(draft: Draft, members: Sequence[str]) -> pairing.Paired:
     return pairing.founders(draft.terms(state), members, state.frozen, answers, state.former)
 
 
-def is_waiting_for_former(draft: Draft, current: Round) -> bool:
+def waits_for_former(draft: Draft, current: Round) -> bool:
     """Whether a private run waits with its founders: with those of an earlier run, fewer would be left out."""
     state = draft.state
     if state.phase != "pairing" or not state.former:
         return False
-    paired = _founders(draft, state.accepted)
-    return bool(set(paired.awaited) - set(current.dropped) - set(state.spec.without))
+    awaited = _founders(draft, state.accepted).awaited - set(current.dropped) - set(state.spec.without)
+    if awaited and set(current.former) != awaited:
+        former = tuple(sorted(awaited))
+        draft.update(open=replace(current, former=former))
+        draft.effects.append(WaitsForFormer(state.run, former))
+    return bool(awaited)
 
 
 def count(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:

@@ -115,6 +115,14 @@ class Restarted:
 
 
 @dataclass(frozen=True)
+class WaitsForFormer:
+    """A private run with its founders waits for vehicles of an earlier one until the deadline; told for displays."""
+
+    run: str
+    vehicles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Publish:
     """Register the model and publish it.
 
@@ -148,4 +156,4 @@ class Ended:
     reason: str
 
 
-Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | Publish | Ended
+Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | WaitsForFormer | Publish | Ended

@@ -194,7 +194,7 @@ def _agreed(
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
-        while found and found[-1].floor > max(len(found), terms.floor):
+        while found and found[-1].floor > max(len(found), terms.floor, terms.company):
             out = found.pop()
             left_out[out.agent] = f"asks for {out.floor} vehicles"
         rosters = cut(found)

@@ -27,8 +27,9 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
     Whoever has answered has met the former founders, and answers in no other group. Other groups are as they were.
     """
     state = draft.state
-    reasons = {**current.dropped, **dict.fromkeys(draft.awaited(), "deadline")}
-    answered = set(draft.record(draft.awaited()))
+    silent = draft.awaited()
+    reasons = {**current.dropped, **dict.fromkeys(silent, "deadline")}
+    may_have_answered = {*draft.record(silent), *silent}
     editions, out, forgotten = [], dict[str, str](), set[tuple[str, ...]]()
     for edition in state.editions:
         whom = blamed.get(edition.group)
@@ -45,7 +46,7 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
             out |= {agent: why for agent in founders if agent not in left_out}
         else:
             editions.append(again)
-        if answered.isdisjoint(edition.members):
+        if may_have_answered.isdisjoint({*edition.members} - {whom}):
             forgotten.add(edition.members)  # nobody holds later runs to it
     end = ("too-few-for-privacy", f"{len(out)} were lost")
     _regroup(draft, editions, {**state.lost, **out}, state.levels, end, forgotten)
@@ -65,7 +66,7 @@ def is_worth_waiting(draft: Draft, current: Round) -> bool:
         return False
     may_extend = policy.on_missed_quorum == "extend" and current.extensions < policy.extensions
     if not state.is_fixed:
-        return may_extend and len(state.accepted) < private.floor
+        return may_extend and len(state.accepted) < private.least_vehicles
     if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), away(state), state.held)[0]:
         return may_extend
     return not current.dropped and len(missed) < private.company and current.extensions < private.patience

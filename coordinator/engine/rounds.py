@@ -28,7 +28,7 @@ def settle(draft: Draft) -> None:
         elif is_due and accepted >= quorum and regrouping.is_worth_waiting(draft, current):
             opening.extend(draft, current)
             return
-        elif accepted >= quorum and (is_due or (not waiting and not counting.is_waiting_for_former(draft, current))):
+        elif accepted >= quorum and (is_due or (not waiting and not counting.waits_for_former(draft, current))):
             _close(draft, missed=draft.awaited())
         elif state.is_fixed and accepted + waiting < quorum and (is_complete or not refusals):
             _fail_round(draft, f"{accepted + waiting} members are left of the {quorum} that must answer")
@@ -62,7 +62,7 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
         if fault.group is None or draft.state.phase == "scoring":
             draft.move(fault.cause, str(fault))
         else:
-            counting.ask_pairs(draft, fault.group, str(fault))
+            counting.ask_pairs(draft, fault.group, fault)
 
 
 def _all_refused(draft: Draft, current: Round) -> bool:

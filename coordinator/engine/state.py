@@ -145,6 +145,8 @@ class Round:
         How many were used.
     dropped : Mapping[str, str]
         Who will not answer, and why.
+    former : tuple of str
+        Pairing: vehicles of an earlier run for whom it waits, as others would be left out without them.
     late, duplicate, rejected, size : int
         Counters; `size` in bytes.
     """
@@ -159,6 +161,7 @@ class Round:
     closes_at: float
     extensions: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
+    former: tuple[str, ...] = ()
     late: int = 0
     duplicate: int = 0
     rejected: int = 0

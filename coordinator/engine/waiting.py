@@ -23,11 +23,14 @@ class Waiting:
         Who could help; empty: nobody.
     why_not : str
         Why those cannot that are up and do not count, see `asking.why_not`.
+    otherwise : str
+        What happens at the deadline if nobody comes; empty: the run fails, after all extensions.
     """
 
     lack: str
     awaited: str
     why_not: str
+    otherwise: str = ""
 
     def words(self, until: str) -> str:
         """Return one sentence.
@@ -35,8 +38,10 @@ class Waiting:
         Parameters
         ----------
         until : str
-            When the run gives up, for people.
+            When the run gives up, or with `otherwise` goes on, for people.
         """
+        if self.otherwise:
+            return f"{self.lack}; waits until {until} for {self.awaited}; {self.otherwise}"
         hope = (
             f"waits until {until} for {self.awaited}"
             if self.awaited
@@ -55,6 +60,8 @@ def waiting(state: RunState) -> Waiting | None:
     needed = asking.quorum(state, current)
     done = {*state.accepted, *current.dropped}
     left = [agent for agent in current.asked if agent not in done]
+    if current.former and not left:
+        return _former(current)
     # First without a look at everybody: nearly always nothing is amiss.
     if len(state.accepted) + sum(agent in state.agents for agent in left) >= needed:
         return None
@@ -65,6 +72,16 @@ def waiting(state: RunState) -> Waiting | None:
         return None
     unable = {**asking.unable(state), **current.dropped}
     return Waiting(_lack(state, needed, left, "that can answer"), "others", asking.why_not(unable))
+
+
+def _former(current: Round) -> Waiting:
+    one = len(current.former) == 1
+    return Waiting(
+        f"{'a vehicle' if one else 'vehicles'} of an earlier run over the same rows {_is(len(current.former))} missing",
+        asking.named(current.former),
+        "",
+        f"without {'it' if one else 'them'} others are left out, too",
+    )
 
 
 def _gathering(state: RunState) -> Waiting:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting
+from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.engine.counters import Counters
 from coordinator.journal.port import Entry, Journal
 from coordinator.runs.observer import place
@@ -265,7 +265,8 @@ class Runs:
         if since is not None:
             lines.append(f"the coordinator has had no broker since {self._moment('', since)}")
         if (lack := self._waiting(state)) is not None:
-            lines.append(lack.words(self._moment(state.run, until)))
+            at = (lack.otherwise and wakes_at(state)) or until
+            lines.append(lack.words(self._moment(state.run, at)))
         return "; ".join(lines)
 
     def _waiting(self, state: RunState) -> Waiting | None:

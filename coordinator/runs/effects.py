@@ -22,6 +22,7 @@ from coordinator.engine import (
     RoundClosed,
     RunState,
     SendReceipt,
+    WaitsForFormer,
     standing,
 )
 from coordinator.messages.publisher import Publisher
@@ -90,6 +91,8 @@ class EffectHandler:
             case Restarted():
                 self.metrics["runs.restarts"] += 1
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
+            case WaitsForFormer(vehicles=vehicles):
+                log.info("waits-for-former", vehicles=list(vehicles), note="without them others are left out")
             case Publish():
                 assert state is not None  # its `Ended` comes after it
                 self.runs.registered(effect.run, self.models.register(effect, state, log))

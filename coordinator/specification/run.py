@@ -167,6 +167,11 @@ class PrivatePolicy(BaseModel):
     patience: Annotated[int, Field(ge=0, le=100)] = 1
     support: Annotated[int, Field(ge=0, le=1_000_000)] = SUPPORT_ROWS
 
+    @property
+    def least_vehicles(self) -> int:
+        """Fewest vehicles with which a run can begin."""
+        return max(self.floor, self.company)
+
 
 def _is_mapping(value: Any) -> str:
     return "words" if isinstance(value, dict | Bounds) else "pair"

@@ -29,7 +29,8 @@ LEAST_COMPANY = 3
 """Fewest vehicles that any run may let leave together."""
 
 LEAST_GROUP = 32
-"""A group has at least so many founders, unless the whole fleet is smaller, and less than twice as many."""
+"""A group has at least so many founders, unless the whole fleet is smaller, and less than twice as many; more where
+floor or company ask for more."""
 
 SUPPORT_ROWS = 3
 """Fewest rows on which a number rests that a private run opens, unless the run says otherwise; sums of products need
@@ -286,12 +287,13 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
     founders : iterable of Announcement
         Ids and keys differ; see :func:`glassfleet.private.masks.usable_key` for what else to check before.
     size : int
-        Fewest founders of a group: the larger, the more are hidden in a sum, and the more answer again after a loss.
+        Fewest founders of a group: the larger, the more are hidden in a sum, and the more answer again after a loss. It
+        is larger where the run, or one of the founders, asks for more.
 
     Returns
     -------
     tuple of Roster
-        By number, from 0. Their floors are not looked at, see :func:`missing`.
+        By number, from 0. One alone may be smaller than asked for, see :func:`missing`.
 
     Raises
     ------
@@ -300,15 +302,22 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
     """
     whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
     order = drawn_order(whole.digest, whole.by_id)
-    count = max(1, len(order) // size)
+    count = max(1, len(order) // max(size, _needed(terms, whole.founders)))
     parts = [sorted(order[group::count]) for group in range(count)]
     return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
 
 
 def missing(terms: Terms, founders: Collection[Announcement]) -> int:
     """Return how many vehicles more are needed before anybody of `founders` would answer; 0: none."""
-    floor = max((terms.floor, *(each.floor for each in founders)))
-    return max(0, floor - len(founders))
+    return max(0, _needed(terms, founders) - len(founders))
+
+
+def _needed(terms: Terms, founders: Iterable[Announcement]) -> int:
+    """Return the fewest founders of a group in which all of `founders` would answer.
+
+    With fewer than `company`, no edition would be large enough, see :attr:`Roster.least`.
+    """
+    return max((terms.floor, terms.company, *(each.floor for each in founders)))
 
 
 def next_edition(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -9,7 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from coordinator.engine import AgentDown, AgentUp, Refused, pairing
+from coordinator.engine import AgentDown, AgentUp, Former, Refused, pairing
+from coordinator.engine.collecting import Privately
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.waiting import waiting
 from coordinator.runs.defaults import default_engine
@@ -121,6 +123,34 @@ def test_run_waits_for_the_floor_and_says_what_is_missing_when_it_does_not_come(
     assert "8 vehicles" in lack.lack
     stage.wait()
     assert stage.reason.startswith(f"{name}: 7 of 8 agents")
+
+
+@pytest.mark.parametrize(("up", "said"), [(12, "12 of 13 agents"), (13, "12 vehicles take part, 1 more are needed")])
+def test_run_that_asks_for_more_company_than_there_are_vehicles_ends_by_name_with_the_way_out(
+    up: int, said: str
+) -> None:
+    policy = {"deadline": 10, "gather_timeout": 20}
+    stage = PrivateStage(AGENTS[:up], **QUICK, private={"company": 13}, policy=policy)
+    stage.finish(*AGENTS[:12])
+    assert stage.reason.startswith(f"too-few-for-privacy: {said}")
+    assert "the run has --floor 8 and --company 13" in stage.reason
+
+
+def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
+    former = [Former("run 0", (frozenset(AGENTS),))]
+    stage = PrivateStage(AGENTS[:14], **QUICK, former=former, policy={"deadline": 10})
+    stage.answer(*AGENTS[:13])
+    assert waiting(stage.state) is None
+    stage.answer(AGENTS[13])
+    lack = waiting(stage.state)
+    assert lack is not None
+    assert lack.words("12:00") == (
+        "a vehicle of an earlier run over the same rows is missing; waits until 12:00 for v14; without it others are "
+        "left out, too"
+    )
+    stage.finish(*AGENTS[:14])
+    assert len(stage.state.cohort) == 12
+    stage.check_end()
 
 
 def test_run_begins_when_the_floor_is_reached() -> None:
@@ -295,6 +325,7 @@ def test_who_has_not_said_is_waited_for_before_a_group_is_founded_again() -> Non
     stage.wait()
     assert len(stage.state.rounds) == 2
     assert {agent: stage.state.lost[agent] for agent in AGENTS[13:]} == dict.fromkeys(AGENTS[13:], "deadline")
+    assert stage.state.summed == (tuple(AGENTS), tuple(AGENTS[:12])), "they may have answered, and keep to it"
     stage.finish(*AGENTS[:12])
     assert stage.state.cohort == tuple(AGENTS[:12])
     stage.check_end()
@@ -359,6 +390,26 @@ def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_b
     assert stage.reason.startswith("impossible-sum: the 15 answers of group 0 do not add up")
     assert "all of them answer a check of pairs rightly" in stage.reason
     assert stage.state.false_answers == ()
+    stage.check_end()
+
+
+@pytest.mark.parametrize("lies", [True, False])
+def test_group_with_more_rows_than_the_sums_are_good_for_is_checked_for_a_liar_before_the_run_ends(lies: bool) -> None:
+    with patch("tests.support.private_bench.OFFER", replace(OFFER, schemes=frozenset({"fmt"}))):
+        stage = PrivateStage(AGENTS, scheme="fmt", parameters={"max_rules": 2}, private={"support": 0})
+    while stage.phase != "learning":
+        stage.answer(*AGENTS)
+    collecting = stage.engine.collecting(stage.state)
+    assert isinstance(collecting, Privately)
+    assert collecting.max_rows is not None
+    rows = np.zeros(collecting.layout(stage.state.levels[-1].task).size, np.uint64)
+    rows[0] = collecting.max_rows
+    stage.answer("v07", noise=rows)
+    stage.answer(*AGENTS)
+    stage.vehicles["v07"].lies = lies
+    stage.finish(*AGENTS)
+    assert stage.state.false_answers == (("v07",) if lies else ())
+    assert stage.reason.split(":")[0] == ("" if lies else "too-many-rows")
     stage.check_end()
 
 

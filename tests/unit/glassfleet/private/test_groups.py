@@ -39,6 +39,13 @@ def test_groups_have_32_to_63_founders_each_in_one(vehicles: int, sizes: list[in
     assert sorted(agent for roster in rosters for agent in roster.by_id) == [each.agent for each in founders(vehicles)]
 
 
+@pytest.mark.parametrize("terms", [replace(TERMS, floor=40), replace(TERMS, company=40), TERMS])
+def test_groups_are_larger_where_the_run_or_a_founder_asks_for_more(terms: Terms) -> None:
+    there = founders(100)
+    there[3] = replace(there[3], floor=40 if terms == TERMS else 8)
+    assert [len(roster.founders) for roster in cut_groups(terms, there)] == [50, 50]
+
+
 def test_who_is_in_which_group_depends_on_the_nonce_and_on_every_key() -> None:
     there = founders(200)
     cut = [set(roster.by_id) for roster in cut_groups(TERMS, there)]
