@@ -12,8 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from lab.demo.options import model_name
-from schemas.errors import UsageError
 from tests.support.processes import Processes, glassfleet
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -126,6 +124,7 @@ def test_difference_is_told_honestly_when_the_central_model_is_not_promised(opti
     assert summary["verify"]["equal"] or reason in summary["verify"]["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.mosquitto
 def test_fleet_learns_the_central_model_over_mutual_tls_when_vehicles_are_killed(tmp_path: Path) -> None:
     work = tmp_path / "w"
@@ -165,28 +164,6 @@ def test_demo_is_refused_in_one_line_when_a_file_or_the_broker_cannot_be_used(tm
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("data", "given", "name"),
-    [
-        (None, None, "qoe"),
-        ("some/vans", None, "vans"),
-        ("our vans (2)", None, "our-vans--2-"),
-        ("...", None, "model"),
-        ("vans", "delivery", "delivery"),
-    ],
-)
-def test_demo_names_the_model_after_the_data_unless_told_otherwise(
-    data: str | None, given: str | None, name: str, tmp_path: Path
-) -> None:
-    folder = None if data is None else tmp_path / data
-    assert model_name(given, folder) == name
-
-
-def test_demo_refuses_a_name_that_no_model_can_have() -> None:
-    with pytest.raises(UsageError, match="--model 'a/b'"):
-        model_name("a/b", None)
-
-
 @pytest.mark.slow
 def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
     process = started(processes)
@@ -221,12 +198,10 @@ def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, 
         assert "interrupted: stopping vehicles, coordinator and broker" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vehicles", "killed", "options"),
-    [
-        (11, 3, ("--drop", "0.3", "--scheme", "frt")),
-        pytest.param(15, 5, ("--drop", "0.33", "--secure"), marks=pytest.mark.slow),
-    ],
+    [(11, 3, ("--drop", "0.3", "--scheme", "frt")), (15, 5, ("--drop", "0.33", "--secure"))],
 )
 def test_private_demo_equals_central_learning_when_vehicles_are_killed(
     vehicles: int, killed: int, options: tuple[str, ...]

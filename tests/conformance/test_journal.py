@@ -376,18 +376,6 @@ def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
 
-def test_sqlite_journal_cannot_be_opened_where_nothing_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="cannot create"):
-        SqlJournal(f"sqlite:///{tmp_path / 'file' / 'journal.sqlite'}")
-
-
-@pytest.mark.parametrize("url", ["nonsense", "sqlite://", "sqlite:///:memory:", "nosuchdb://x"])
-def test_journal_refuses_a_url_that_cannot_be_one(url: str) -> None:
-    with pytest.raises(StorageError):
-        SqlJournal(url)
-
-
 def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(address: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))

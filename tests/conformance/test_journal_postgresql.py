@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 
@@ -111,11 +110,6 @@ def test_journals_of_two_databases_do_not_lock_each_other_out(postgres: Postgres
     second.close()
 
 
-def test_journal_is_free_at_once_when_it_is_closed(url: str) -> None:
-    for _ in range(3):
-        SqlJournal(url, busy_timeout=0.3).close()
-
-
 def test_journal_applies_nothing_when_the_disk_of_the_server_is_full(
     postgres: PostgresServer, database: str, url: str
 ) -> None:
@@ -172,25 +166,6 @@ def test_journal_says_what_to_change_when_it_may_not_connect(
     assert password not in str(fault.value)
 
 
-def test_journal_says_what_to_change_when_its_user_may_not_make_tables(postgres: PostgresServer, database: str) -> None:
-    with postgres.connect(database) as desk:
-        desk.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'guest'").format(sql.Identifier(f"guest-{database}")))
-    with pytest.raises(StorageError, match=r"may not make or write its tables .* database's owner"):
-        SqlJournal(postgres.url(database, user=f"guest-{database}", password="guest"))
-
-
-def test_journal_says_so_when_the_database_is_read_only(postgres: PostgresServer, database: str, url: str) -> None:
-    SqlJournal(url).close()
-    with postgres.connect("postgres") as desk:
-        desk.execute(
-            sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(sql.Identifier(database))
-        )
-    journal = SqlJournal(url)
-    with pytest.raises(StorageError, match=r"is read-only .* primary"):
-        journal.append([entry(1)])
-    journal.close()
-
-
 def test_journal_asks_for_commits_that_are_on_the_disk_and_names_itself(
     postgres: PostgresServer, database: str, url: str
 ) -> None:
@@ -200,15 +175,4 @@ def test_journal_asks_for_commits_that_are_on_the_disk_and_names_itself(
     with journal._write() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
         assert connection.exec_driver_sql("SHOW application_name").scalar() == "glassfleet-coordinator"
-    journal.close()
-
-
-def test_journal_grows_with_what_is_written(url: str) -> None:
-    journal = SqlJournal(url)
-    before = journal.size_bytes()
-    journal.append([Entry("r", "answer", 1.0, 0.0, os.urandom(300_000))])
-    after = journal.size_bytes()
-    assert before is not None
-    assert after is not None
-    assert after - before >= 300_000
     journal.close()

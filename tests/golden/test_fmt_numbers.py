@@ -94,15 +94,14 @@ def vehicles(folder: Path) -> tuple[dict[str, Dataset], dict[str, Dataset], Doma
     return {k: s.train for k, s in sources.items()}, {k: s.test for k, s in sources.items()}, domain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "stated"),
     [
         pytest.param({}, 0.2389, id="defaults"),
-        pytest.param({"inference": "one_rule"}, 0.2404, id="one rule answers", marks=pytest.mark.slow),
-        pytest.param({"max_rules": 12, "other_sets": ()}, 0.2437, id="short growth", marks=pytest.mark.slow),
-        pytest.param(
-            {"max_slopes": 64, "size_tolerance": 0.01}, 0.2406, id="accuracy before brevity", marks=pytest.mark.slow
-        ),
+        pytest.param({"inference": "one_rule"}, 0.2404, id="one rule answers"),
+        pytest.param({"max_rules": 12, "other_sets": ()}, 0.2437, id="short growth"),
+        pytest.param({"max_slopes": 64, "size_tolerance": 0.01}, 0.2406, id="accuracy before brevity"),
     ],
 )
 def test_model_tree_is_more_accurate_than_the_published_tree_on_three_real_vehicles(

@@ -97,7 +97,8 @@ def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_da
     assert round(result["complexity"]["rules"], 2) == rules
 
 
-@pytest.mark.parametrize("consequents", ["pooled", pytest.param("averaged", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("consequents", ["pooled", "averaged"])
 def test_rows_that_no_rule_covers_are_what_makes_the_published_system_poor_on_quality_of_experience(
     glassfleet_data: Path, consequents: str
 ) -> None:

@@ -105,13 +105,6 @@ def test_file_is_refused_with_the_documented_code_when_it_is_forged(  # noqa: PL
     assert err.count("\n") == 1
 
 
-def test_identity_that_is_none_is_told_before_anything_is_read(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "m.json").write_bytes(record().to_bytes())
-    code, _, err = call("model", "rules", "--file", tmp_path / "m.json", "--identity", tmp_path)
-    assert code == 2
-    assert "key.pem" in err
-
-
 class Publisher:
     """Writes to a broker that lets everybody write what he likes."""
 

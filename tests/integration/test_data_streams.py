@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
-from edge_agent.forecast.source import Access, Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError
@@ -121,17 +119,6 @@ def test_collector_loses_nothing_it_was_given_before_it_was_killed(tmp_path: Pat
     assert numbers(store) == list(range(300))
 
 
-def test_collector_ends_cleanly_and_tells_its_counts_when_terminated(tmp_path: Path) -> None:
-    store = tmp_path / "drive.window"
-    process = started(store, "--source", "-", "--json", stdin=subprocess.PIPE)
-    assert process.stdin is not None
-    process.stdin.write(f"{line(1).decode()}nonsense\n{line(2).decode()}")
-    process.stdin.flush()
-    wait_for(2, store)
-    out, err = ended(process)
-    assert json.loads(out) == {"taken": 2, "refused": 1, "lost": 0, "rows": 2, "store": str(store)}, err
-
-
 @pytest.mark.mosquitto
 def test_collector_fills_the_window_over_mutual_tls_when_it_shows_its_certificate(
     vehicle: Vehicle, tmp_path: Path
@@ -177,22 +164,6 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
 
 
 @pytest.mark.mosquitto
-def test_collector_hears_nothing_and_is_told_so_when_the_access_rules_give_its_certificate_no_topic(
-    vehicle: Vehicle, tmp_path: Path
-) -> None:
-    process = started(tmp_path / "drive.window", *vehicle.source("v1"), "--silence", "1")
-    assert process.stderr is not None
-    with vehicle.publishing():
-        first = process.stderr.readline()
-    out, err = ended(process)
-    # Mosquitto grants the subscription, and then passes nothing on.
-    assert "no sample for 1 s" in first
-    assert "may we read it" in first
-    assert out == "", "what is said on the way is no result"
-    assert "0 samples taken" in err
-
-
-@pytest.mark.mosquitto
 def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(vehicle: Vehicle, tmp_path: Path) -> None:
     store = tmp_path / "drive.window"
     process = started(store, *vehicle.source("v1-samples"))
@@ -203,16 +174,6 @@ def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(vehic
         before = WindowStore.open(store).span()[0]
         wait_for(before + 5, store)
     assert "source-lost" in ended(process)[1]
-
-
-@pytest.mark.mosquitto
-def test_forecasters_source_hears_samples_over_mutual_tls(vehicle: Vehicle) -> None:
-    samples = Samples(f"{vehicle.broker.url}/{TOPIC}", access=Access(vehicle.folders["v1-samples"]))
-    with vehicle.publishing():
-        first = next(iter(samples))
-    samples.close()
-    assert isinstance(first, dict)
-    assert set(first) == {"n", "speed", "quality"}
 
 
 def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again_and_again(tmp_path: Path) -> None:
@@ -264,17 +225,6 @@ def test_collector_goes_on_with_the_new_file_when_the_log_is_rotated(tmp_path: P
     wait_for(4, store)
     ended(process)
     assert numbers(store) == [0, 1, 2, 3]
-
-
-def test_collector_outlives_the_writers_of_a_pipe_when_it_follows(tmp_path: Path) -> None:
-    pipe, store = tmp_path / "pipe", tmp_path / "drive.window"
-    os.mkfifo(pipe)
-    process = started(store, "--source", str(pipe), "--follow")
-    for number in range(3):
-        with pipe.open("wb") as writer:
-            writer.write(line(number))
-        wait_for(number + 1, store)
-    ended(process)
 
 
 def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -> None:

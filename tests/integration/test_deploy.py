@@ -152,12 +152,6 @@ def test_command_is_one_that_we_have_with_these_options(words: list[str], tmp_pa
         assert load_agent_config(**flags).id
 
 
-def test_there_are_commands_to_look_at() -> None:
-    names = [name for name, _ in COMMANDS]
-    for part in ("compose coordinator", "compose vehicle-3", "provision ca init", "kubernetes", "agent@", "deploy.md"):
-        assert any(part in name for name in names), part
-
-
 # Compose
 
 

@@ -15,8 +15,6 @@ import pytest
 
 from broker.servers.launch import launch
 from coordinator.http.dashboard.actions import DEFAULTS, spec_of
-from coordinator.specification.run import with_participation
-from glassfleet import catalogue
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually
 from tests.unit.edge_agent.forecast.test_forecast import PLAIN
@@ -36,23 +34,7 @@ def taken_port() -> tuple[socket.socket, int]:
     return listener, listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("service", ["coordinator", "agent"])
-def test_service_names_the_way_out_when_no_broker_comes(processes: Processes, service: str) -> None:
-    rest = ["--id", "v1", "--data", "rows.csv"] if service == "agent" else ["--no-api"]
-    done = processes.call(service, *rest, "--broker-wait", "0.3")
-    assert done.returncode == 4
-    assert "no broker: give --broker URL" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_run_start_says_that_there_is_no_broker_while_the_coordinator_waits_for_it(processes: Processes) -> None:
-    processes.start("coordinator", "--api-port", "0", "--broker", "mqtt://127.0.0.1:9", "--broker-wait", "60")
-    eventually(lambda: processes.note("api-url"))
-    done = processes.call("run", "start")
-    assert done.returncode == 11
-    assert "the coordinator has no broker yet" in done.stderr
-
-
+@pytest.mark.slow
 def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_one_that_was_killed(
     processes: Processes,
 ) -> None:
@@ -81,37 +63,7 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     assert "cancelled" in processes.said(waiting)
 
 
-def test_coordinator_takes_a_free_port_when_its_former_one_is_taken(processes: Processes) -> None:
-    listener, port = taken_port()
-    with listener:
-        (processes.folder / "api-port").write_text(f"{port}\n")
-        processes.start("coordinator", "--api-port", "0", "--broker", "mqtt://127.0.0.1:9", "--broker-wait", "0")
-        eventually(lambda: processes.note("api-url"))
-        assert not processes.note("api-url").endswith(f":{port}")
-
-
-def test_second_broker_is_refused_and_leaves_the_first_ones_note(processes: Processes) -> None:
-    first = processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    url = processes.note("broker-url")
-    done = processes.call("broker", "--kind", "embedded", "--port", "0")
-    assert done.returncode == 5
-    assert "another `glassfleet broker` works in" in done.stderr
-    assert processes.note("broker-url") == url
-    first.send_signal(signal.SIGTERM)
-    assert first.wait(20) == 0
-    assert processes.note("broker-url") == ""
-
-
-def test_broker_leaves_a_note_that_is_not_its_own(processes: Processes) -> None:
-    broker = processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    (processes.folder / "broker-url").write_text("mqtt://other\n")
-    broker.send_signal(signal.SIGTERM)
-    assert broker.wait(20) == 0
-    assert processes.note("broker-url") == "mqtt://other"
-
-
+@pytest.mark.slow
 def test_note_of_a_broker_that_was_killed_is_not_believed(processes: Processes) -> None:
     first = processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
@@ -137,7 +89,11 @@ def test_note_of_a_broker_that_was_killed_is_not_believed(processes: Processes) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "again"), [("embedded", []), pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto)]
+    ("kind", "again"),
+    [
+        pytest.param("embedded", [], marks=pytest.mark.slow),
+        pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto),
+    ],
 )
 def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     processes: Processes, kind: str, again: list[str]
@@ -164,40 +120,11 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
         eventually(lambda: processes.note("broker-url") not in {"", url})
 
 
-def test_agent_whose_rows_are_none_names_the_fault_and_the_check_that_tells_all(processes: Processes) -> None:
-    rows = processes.folder / "accounts"
-    rows.write_text("root:x:0:0:root:/root:/bin/sh\n" + "a:x:1:1:b,c,,:/:/bin/sh\n" * 3)
-    done = processes.call("agent", "--id", "v1", "--data", str(rows), "--broker", "mqtt://127.0.0.1:9")
-    assert done.returncode == 3
-    assert done.stderr.startswith(f"glassfleet: error: {rows}")
-    assert f"glassfleet data check {rows}" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [("run", "start", "--wait"), ("rollout", "start", "m", "2", "--wait")])
-def test_waiting_gives_up_after_the_time_that_it_was_given(processes: Processes, words: tuple[str, ...]) -> None:
-    at = ("--coordinator", "http://127.0.0.1:9")
-    done = processes.call(*words, *at, "--coordinator-wait", "0.7")
-    assert done.returncode == 11
-    assert "trying for 0.7 s" in done.stderr
-    patient_not = processes.call(*words[:-1], *at) if words[1] == "start" else processes.call("run", "show", "r1", *at)
-    assert patient_not.returncode == 11
-    assert "trying" not in patient_not.stderr
-
-
 @pytest.mark.parametrize("kind", ["embedded", "mosquitto"])
 def test_launch_says_which_port_is_in_use(tmp_path: Path, kind: str) -> None:
     listener, port = taken_port()
     with listener, pytest.raises(BrokerError, match=f"port {port} is in use: --port 0 takes a free one"):
         launch(kind, state_dir=tmp_path, port=port)
-
-
-def test_spec_gets_the_schemes_only_participation_when_it_names_none() -> None:
-    assert with_participation({"scheme": "fedga"}, catalogue.load)["participation"] == "elastic"
-    assert "participation" not in with_participation({"scheme": "frt", "participation": None}, catalogue.load)
-    named = {"scheme": "fedga", "participation": "cohort"}
-    assert with_participation(named, catalogue.load) == named
-    assert json.dumps(with_participation(["no", "spec"], catalogue.load)) == '["no", "spec"]'
 
 
 @pytest.mark.parametrize(("scheme", "participation"), [("fedga", "elastic"), ("frt", "cohort")])
@@ -231,19 +158,6 @@ def test_forecast_run_prints_a_line_for_each_forecast(processes: Processes, vehi
         assert time_.endswith("+00:00")
         assert rule.startswith("rule ")
         assert line.endswith("  ALERT")
-
-
-def test_forecast_run_prints_records_when_asked_for_json(processes: Processes, vehicle: tuple[str, ...]) -> None:
-    keep_model(processes)
-    records = [json.loads(line) for line in processes.call(*vehicle, "--json").stdout.splitlines()]
-    assert [record["kind"] for record in records] == ["forecast", "forecast"]
-    assert records[0]["inputs"] == {"a": 0.1, "b": 0.2}
-
-
-def test_forecast_run_prints_nothing_when_told_so(processes: Processes, vehicle: tuple[str, ...]) -> None:
-    keep_model(processes)
-    done = processes.call(*vehicle, "--no-print")
-    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_forecast_run_says_once_what_it_waits_for_when_there_is_no_model(

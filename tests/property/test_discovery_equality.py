@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, RESOLUTION, DiscoveryParameters, discover
-from glassfleet.numerics.grids import Grid, join_small
+from glassfleet.numerics.grids import join_small
 from glassfleet.scheme import Contribution, Done, Next, Task
 from schemas import codec
 
 FEATURES = ("a", "b")
 RNG = np.random.default_rng(0)
 
-finite = st.floats(min_value=-1e14, max_value=1e14, allow_nan=False, allow_subnormal=False)
 KINDS: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
     "normal": lambda rng, n: rng.normal(size=n),
     "any magnitude": lambda rng, n: rng.normal(size=n) * 10.0 ** rng.uniform(-12, 13, n),
@@ -152,20 +151,3 @@ def test_halves_give_the_same_when_task_state_and_answers_travel(fleet: list[Dat
             answers.append(Contribution.from_value(codec.decode(codec.encode(answer.to_value()))))
         step = DISCOVERY.server.reduce(codec.decode(codec.encode(dict(step.state))), answers)
     assert step.model == discover(parameters, fleet)
-
-
-@given(
-    low=finite,
-    span=st.floats(1e-3, 1e6),
-    bins=st.integers(256, 2048),
-    left=st.integers(1, 3000),
-    right=st.integers(1, 3000),
-)
-def test_grid_edges_ascend_and_end_at_its_limits(low: float, span: float, bins: int, left: int, right: int) -> None:
-    high = low + max(span, bins * 16 * math.ulp(low))
-    grid = Grid(low, high, bins, left, right)
-    edges = grid.edges()
-    assert edges.shape == (grid.size + 1,)
-    assert edges[0] == low
-    assert edges[-1] == high
-    assert (np.diff(edges) > 0).all()

@@ -6,20 +6,16 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link, Message
 from broker.servers.embedded import prepare_embedded
-from broker.servers.launch import EmbeddedProcess, choose
-from broker.servers.mosquitto import find_mosquitto
-from schemas.errors import BrokerError, StorageError, UsageError
+from broker.servers.launch import EmbeddedProcess
+from schemas.errors import BrokerError, UsageError
 from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
-
-CONNECT_V5 = bytes.fromhex("101100044d51545405021e0005110000000a0001 78".replace(" ", ""))
 
 
 def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):
@@ -128,35 +124,6 @@ def connected(broker: EmbeddedProcess, flags: int, keepalive: int, *payload: byt
     return peer
 
 
-def test_client_that_acknowledges_nothing_gets_its_message_again_and_is_no_fault_of_the_broker(broker):
-    """The fixture looks for tracebacks in the log; amqtt waits five seconds for an acknowledgment."""
-    topic = b"gf/1/slow/request"
-    sender = Client(PahoTransport(Link(broker.url, "slow-sender"))).start()
-    make_ready(eventually, sender)
-    with connected(broker, 0, 60, b"slow") as slow:
-        rest = b"\x00\x01" + text(topic) + b"\x01"
-        slow.sendall(bytes([0x82, len(rest)]) + rest)
-        assert slow.recv(5)[:1] == b"\x90"
-        sender.transport.publish(topic.decode(), b"work")
-        assert slow.recv(100).endswith(topic + b"\x00\x01work")
-        time.sleep(6)
-    with connected(broker, 0, 60, b"slow") as again:
-        again.settimeout(20)
-        assert again.recv(100).endswith(b"work")
-    sender.transport.stop()
-
-
-@pytest.mark.slow
-def test_silent_client_is_declared_dead(broker):
-    """Keepalive 1 s and 15 s of patience; the socket stays open and says nothing."""
-    watcher = Client(PahoTransport(Link(broker.url, "s-watcher"))).start()
-    watcher.transport.subscribe("gf/1/s/will")
-    make_ready(eventually, watcher)
-    with connected(broker, 0b00001110, 1, b"s-silent", b"gf/1/s/will", b"down"):
-        eventually(lambda: watcher.payloads() == [b"down"], "will arrived")
-    watcher.transport.stop()
-
-
 @pytest.mark.parametrize(
     "junk", [b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x10\xff\xff\xff\xff\xff", b"\x10\x05\xff\xffMQ", b""]
 )
@@ -168,36 +135,9 @@ def test_broker_survives_what_is_not_mqtt(broker, junk):
     assert connect_once(Link(broker.url, "after-junk")) == "3.1.1"
 
 
-def test_version_5_is_refused_at_once_in_its_own_words(broker):
-    with socket.create_connection((broker.address.host, broker.address.port)) as peer:
-        peer.sendall(CONNECT_V5)
-        assert peer.recv(10) == bytes([0x20, 0x03, 0x00, 0x84, 0x00])
-
-
-def test_url_stays_the_same_when_it_starts_again_on_its_state(tmp_path):
-    first = prepare_embedded(tmp_path, port=18999)
-    assert prepare_embedded(tmp_path, port=18999).url == first.url
-    assert (tmp_path / "passwords").stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
-    assert (first.address.password or "-") not in (tmp_path / "passwords").read_text()
-
-
 def test_embedded_broker_refuses_to_listen_to_the_network(tmp_path):
     with pytest.raises(UsageError, match="this machine only"):
         prepare_embedded(tmp_path, host="0.0.0.0")
-
-
-def test_broker_says_when_its_state_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="Choose another state directory"):
-        EmbeddedProcess(tmp_path / "file" / "state")
-
-
-def test_launcher_refuses_a_broker_that_it_does_not_know():
-    with pytest.raises(UsageError, match="choose 'auto'"):
-        choose("rabbit")
-    assert choose("embedded") == "embedded"
-    assert choose("auto") == ("mosquitto" if find_mosquitto() else "embedded")
 
 
 def test_broker_ends_when_the_process_that_started_it_is_killed(tmp_path):

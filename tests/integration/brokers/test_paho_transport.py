@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import struct
 import threading
@@ -12,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.paho_transport import PahoTransport, connect_once, versions_to_try, wait_until_ready
+from broker.paho_transport import PahoTransport, connect_once, wait_until_ready
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
-from schemas.errors import BrokerError, UsageError
+from schemas.errors import BrokerError
 from tests.support.processes import eventually
 from tests.support.transports import Client
 
@@ -64,15 +63,6 @@ def server(answer) -> Iterator[str]:
 def test_probe_says_when_nothing_listens(free_port):
     with pytest.raises(BrokerError, match=r"nothing listens at 127.0.0.1:.*is the broker running"):
         connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
-
-
-def test_transport_says_in_words_that_too_many_files_are_open(monkeypatch):
-    def full():
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr(socket, "socketpair", full)
-    with pytest.raises(BrokerError, match="cannot begin to connect to the broker: Too many open files"):
-        PahoTransport(Link("mqtt://127.0.0.1:1", "x"))
 
 
 def test_probe_says_when_the_host_is_unknown():
@@ -143,17 +133,6 @@ def test_probe_falls_back_when_the_broker_refuses_version_5_in_the_old_form():
         assert connect_once(Link(url, "x"), 2.0) == "3.1.1"
 
 
-def test_probe_does_not_fall_back_when_one_version_is_wanted():
-    with server(lambda level: None if level == 5 else CONNACK_V311) as url, pytest.raises(BrokerError):
-        connect_once(Link(url, "x", protocol="5"), 0.3)
-
-
-def test_versions_are_tried_in_the_order_that_worked_last():
-    assert versions_to_try("auto", "") == ("5", "3.1.1")
-    assert versions_to_try("auto", "3.1.1") == ("3.1.1", "5")
-    assert versions_to_try("5", "3.1.1") == ("5",)
-
-
 def test_probe_leaves_the_session_of_its_client_alone(broker):
     client = Client(PahoTransport(Link(broker.url, "keeper"))).start()
     eventually(lambda: client.connects)
@@ -165,16 +144,6 @@ def test_probe_leaves_the_session_of_its_client_alone(broker):
 def test_waiting_ends_when_the_broker_process_has_died(free_port):
     with pytest.raises(BrokerError):
         wait_until_ready(Link(f"mqtt://127.0.0.1:{free_port()}", "x"), 3600, is_alive=lambda: False)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"), [({"protocol": "4"}, "choose 'auto'"), ({"client_id": ""}, "client id is needed")]
-)
-def test_link_that_cannot_be_meant_is_misuse(options, says):
-    with pytest.raises(UsageError, match=says):
-        PahoTransport(Link(**{"url": "mqtt://host", "client_id": "x", **options}))
-    with pytest.raises(UsageError):
-        PahoTransport(Link("host", "x"))
 
 
 def test_client_connects_when_the_broker_comes_up_later(free_port, tmp_path):
@@ -212,34 +181,12 @@ def test_connection_survives_handlers_that_fail(broker):
     transport.stop()
 
 
-def test_waiting_for_itself_is_misuse(broker):
-    faults: list[BaseException] = []
-    transport = PahoTransport(Link(broker.url, "impatient"))
-
-    def connected() -> None:
-        try:
-            transport.flush(1)
-        except RuntimeError as fault:
-            faults.append(fault)
-
-    transport.start(Handlers(lambda m: None, connected, lambda why: None))
-    eventually(lambda: faults)
-    transport.stop()
-
-
 def test_client_stops_from_within_a_handler(broker):
     transport = PahoTransport(Link(broker.url, "quitter"))
     transport.subscribe("gf/1/f/quit")
     transport.start(Handlers(lambda m: transport.stop(), lambda: None, lambda why: None))
     transport.publish("gf/1/f/quit", b"now")
     eventually(lambda: not transport.is_connected and not any(t.name == "mqtt-quitter" for t in threading.enumerate()))
-
-
-def test_client_that_never_started_stops(broker):
-    transport = PahoTransport(Link(broker.url, "never"))
-    transport.stop()
-    with pytest.raises(RuntimeError):
-        transport.start(Handlers(lambda m: None, lambda: None, lambda why: None))
 
 
 def test_many_clients_leave_neither_threads_nor_sockets_behind(broker):

@@ -15,7 +15,7 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.revocation import deny_in, reload
+from broker.servers.revocation import reload
 from broker.tls import Tls, save_identity, tls_of
 from console.main import run as command
 from schemas.errors import BrokerError, UsageError
@@ -147,11 +147,6 @@ def test_every_topic_of_the_protocol_is_in_the_tables():
     assert made == kinds | {"model-version", "evaluation", "forecast"}
 
 
-@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
-def test_right_certificate_connects(world, protocol):
-    assert connect_once(world.link("v3", protocol=protocol)) == protocol
-
-
 @pytest.fixture(scope="module")
 def strangers(world: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tls | None]:
     other = FleetCa(tmp_path_factory.mktemp("other"), "other CA")
@@ -197,11 +192,6 @@ def test_client_refuses_a_broker_of_another_name(world):
     )
     with pytest.raises(BrokerError, match="another host name: use a name that is in it, or issue it again with --host"):
         other.start(3)
-
-
-def test_plain_connection_to_a_tls_port_says_that_it_needs_mqtts(world):
-    with pytest.raises(BrokerError, match="mqtts://"):
-        connect_once(Link(f"mqtt://127.0.0.1:{world.broker.config.port}", "x"))
 
 
 def test_client_id_of_another_vehicle_does_not_throw_it_out(world, clients):
@@ -315,20 +305,6 @@ def test_session_outlives_a_killed_broker_over_tls(world):
         broker.stop()
 
 
-def test_probe_leaves_what_waits_for_the_client(world):
-    agent, cloud = world.client("v3", TOPICS.request("+")), world.client("cloud", client_id="cloud")
-    cloud.transport.publish(TOPICS.request("probe"), b"0")
-    eventually(lambda: b"0" in agent.payloads(), "subscribed")
-    agent.transport.stop()
-    cloud.transport.publish(TOPICS.request("probe"), b"1")
-    assert cloud.transport.flush(30)
-    connect_once(world.link("v3"))
-    again = world.client("v3")
-    eventually(lambda: b"1" in again.payloads(), "it still waited")
-    again.transport.stop()
-    cloud.transport.stop()
-
-
 def test_renewed_certificate_counts_without_a_restart(world):
     folder = world.ca.identity("agent", "lapsed", days=1, ago=3)
     client = Client(PahoTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2)))
@@ -339,12 +315,3 @@ def test_renewed_certificate_counts_without_a_restart(world):
     save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
     eventually(lambda: client.connects, "connected with the new one")
     client.transport.stop()
-
-
-def test_denied_id_can_be_let_in_again():
-    once = deny_in(ACL, ["v1", "v2"])
-    assert once.count("topic deny #") == 2
-    assert deny_in(once, ["v1"]) == once
-    assert deny_in(once, [], ["v1", "v2"]) == ACL
-    with pytest.raises(UsageError):
-        deny_in(ACL, ["v1\ntopic readwrite #"])

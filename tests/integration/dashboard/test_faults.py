@@ -13,14 +13,12 @@ import httpx
 import jinja2
 import pytest
 import structlog
-from starlette.responses import PlainTextResponse
 
 from coordinator.http.dashboard import assets, pages
-from coordinator.http.dashboard.pages import Dashboard
 from coordinator.http.error_handler import ErrorHandler
 from glassfleet.export.svg.shapes import STYLE
 from tests.support import sample_models
-from tests.support.coordinator_http import ask, publish, served
+from tests.support.coordinator_http import publish, served
 
 SECRET = "the password of the database"
 
@@ -59,17 +57,6 @@ def test_coordinator_does_not_start_with_a_template_that_is_wrong(tmp_path: Path
         assets.compiled({}, {}, tmp_path)
 
 
-def test_browser_need_not_load_a_file_again(tmp_path: Path) -> None:
-    with served(tmp_path) as (_, client):
-        first = client.get("/static/swap.js")
-        assert (first.headers["content-type"].partition(";")[0], first.status_code) == ("text/javascript", 200)
-        again = client.get("/static/swap.js", headers={"If-None-Match": first.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
-        assert client.head("/static/dashboard.css").headers["content-type"].startswith("text/css")
-        for name in ("none.js", "..%2Fpages.py", "%2e%2e/pages.py", ""):
-            assert client.get(f"/static/{name}").status_code == 404
-
-
 def logged(lines: Any, event: str) -> dict[str, Any]:
     (found,) = [line for line in lines if line["event"] == event]
     return dict(found)
@@ -96,24 +83,6 @@ def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkey
         assert logged(lines, "page-failed")["fault"] in told.json()["detail"]
         assert "repeat" not in told.json()["detail"]
         assert client.get("/runs").status_code == 200
-
-
-def test_fault_of_the_page_of_faults_is_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(tmp_path) as (_, client):
-        monkeypatch.setattr(Dashboard, "page", fail)
-        with structlog.testing.capture_logs() as lines:
-            answer = client.get("/")
-        assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (500, "text/plain")
-        assert logged(lines, "fault-page-failed")["fault"] in answer.text
-        assert SECRET not in answer.text
-
-
-def test_who_wanted_a_change_is_told_to_look_before_repeating_it() -> None:
-    app = ErrorHandler(fail, error_response=lambda _request, status, text: PlainTextResponse(text, status))
-
-    answer = ask(app, "POST", "/api/runs")
-    assert answer.status_code == 500
-    assert answer.text.endswith("Look whether it was done before you repeat it")
 
 
 def test_half_an_answer_is_cut_off_and_logged() -> None:

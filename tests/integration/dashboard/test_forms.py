@@ -65,23 +65,6 @@ def test_forecast_changes_when_values_are_typed_and_submitted(there: World, page
     assert headings[0] != headings[1]
 
 
-def test_forecast_takes_a_row_of_a_vehicles_own_packed_file(there: World, page: Page) -> None:
-    packed = there.state_dir.parent / "data" / "vehicle-03.csv.gz"
-    header, *rows = (line.split(",") for line in gzip.decompress(packed.read_bytes()).decode().splitlines())
-    wanted = dict(zip(header, rows[16], strict=True))
-    names = [each["name"] for each in columns(there)]
-    page.goto(there.base + FORECAST)
-    page.click("summary:has-text('Load a row')")
-    page.fill("#line", "17")
-    page.set_input_files("#file", packed)
-    expect(page.locator("#file-said")).to_have_text(f"Row 17 of {len(rows)} is in the form.")
-    for name in names:
-        expect(page.locator(f'#row-form input[data-column="{name}"]')).to_have_value(wanted[name])
-    page.locator("#row-form button").click()
-    row = {name: float(wanted[name]) for name in names}
-    expect(page.locator("#answer-h")).to_contain_text(f"= {told(there, row)['prediction']:.5g}")
-
-
 def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: World, page: Page) -> None:
     page.goto(f"{there.base}/new-run")
     page.fill("#token", there.token)

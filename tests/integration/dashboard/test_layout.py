@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from coordinator.http.dashboard import show
-from coordinator.http.dashboard.assets import HERE
 from glassfleet import catalogue, local
-from glassfleet.explain import Change, FuzzySet, Partition
+from glassfleet.explain import FuzzySet, Partition
 from glassfleet.export.svg.sets import memberships
 from glassfleet.export.svg.shapes import STYLE
 from tests.integration.dashboard.test_size import dataset, domain_of
@@ -80,37 +76,6 @@ def test_names_of_fuzzy_sets_never_touch_or_leave_the_picture(browser: Browser) 
     page.close()
 
 
-def test_short_names_of_up_to_nine_sets_are_whole_in_one_line() -> None:
-    for count in range(2, 10):
-        text = memberships(partition(SHORT[:count], [j / (count - 1) for j in range(count)]), None)
-        assert re.findall(r'y="15">(\w)</text>', text) == list(SHORT[:count])
-
-
-def test_standard_names_of_seven_sets_are_whole() -> None:
-    names = ("ExtremelyLow", "VeryLow", "Low", "Medium", "High", "VeryHigh", "ExtremelyHigh")
-    text = memberships(partition(names, [j / 6 for j in range(7)]), None)
-    assert "…" not in text
-    assert set(names) <= set(re.findall(r">(\w+)</text>", text))
-
-
-def test_sets_behind_a_condition_stay_in_sight(browser: Browser) -> None:
-    page = browser.new_page()
-    names = ("VeryLow", "Low", "Medium", "High", "VeryHigh")
-    text = memberships(partition(names, [0, 0.25, 0.5, 0.75, 1]), 0.6, names[1:])
-    page.set_content(f"<style>{STYLE.read_text()}</style>{text}")
-    # Later shapes lie over earlier ones: after the last filled one come all sets, and then the outline.
-    shapes = page.evaluate(
-        """[...document.querySelectorAll("svg.sets polygon, svg.sets polyline")].map((each) =>
-            [each.getAttribute("class"), getComputedStyle(each).fill])"""
-    )
-    assert [name for name, _ in shapes] == ["area on", *["set"] * 5, "set on"]
-    assert shapes[0][1] != "none"
-    assert {fill for _, fill in shapes[1:]} == {"none"}
-    (ring,) = re.findall(r'<circle class="held" cx="[\d.]+" cy="([\d.]+)"', text)
-    assert ring == "24.0", "at least Low: fulfilled to the degree 1"
-    page.close()
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A coordinator with a model whose rules join conditions."""
@@ -148,73 +113,6 @@ def test_explain_shows_the_answer_at_once_on_phone_and_desk(browser: Browser, sh
     page.click("#row-form button")
     expect(page.locator("[role=alert]")).to_be_in_viewport()
     page.close()
-
-
-def test_forecast_page_tells_the_degree_of_each_condition(shop: str, browser: Browser) -> None:
-    page = browser.new_page()
-    page.goto(f"{shop}/models/m/1/forecast?" + "&".join(f"x{number}=0.37" for number in range(12)))
-    row = {f"column_{number}": 0.37 for number in range(12)}
-    told = page.request.post(f"{shop}/api/models/m/explain", data={"row": row}).json()["fired"]
-    wanted = [
-        f"is {part['term']} to the degree {degree:.2f}"
-        for part, degree in zip(told["rule"]["conditions"], told["memberships"], strict=True)
-    ]
-    assert wanted
-    assert sorted(page.locator(".degrees:has(i)").all_inner_texts()) == sorted(wanted)
-    page.close()
-
-
-def change(before: float, after: float, unit: str = "dB", text: str = "") -> Change:
-    told = {"before_text": text or f"{before:.6g} {unit}".rstrip(), "after_text": f"{after:.6g} {unit}"}
-    return Change(feature="a", unit=unit, before=before, after=after, share_of_range=0.1, **told)
-
-
-def test_value_before_a_change_has_the_digits_and_the_sign_of_the_other_numbers() -> None:
-    assert show.before(change(-0.93754321, 2)) == "−0.9375 dB"
-    assert show.before(change(0.5, 2, "")) == "0.5"
-    assert show.before(change(-12.34561, -12.34564)) == "−12.3456 dB"
-    assert show.before(change(1, 0, "", "-10 to 5")) == "-10 to 5"
-
-
-def test_category_before_a_change_is_whole_when_its_name_begins_with_its_position() -> None:
-    assert show.before(change(1, 0, "", "1080p")) == "1080p"
-    assert show.before(change(2, 0, "", "2 lanes")) == "2 lanes"
-    assert show.before(change(0, 1, "", "0")) == "0"
-
-
-def test_large_value_before_a_change_has_no_exponent_when_its_text_has_none() -> None:
-    assert show.before(change(25431, 18000, "kbit/s")) == "25431 kbit/s"
-    assert show.before(change(-254310.5, 18000, "")) == "−254310"
-    assert show.before(change(2.543111e7, 18000, "bit/s")) == "2.543e+07 bit/s"
-
-
-ROLES = {
-    "table": {"table"},
-    "thead": {"rowgroup"},
-    "tbody": {"rowgroup"},
-    "tr": {"row"},
-    "td": {"cell"},
-    "th": {"columnheader", "rowheader"},
-}
-
-
-def test_table_keeps_its_roles_for_those_who_listen_when_it_is_drawn_as_cards() -> None:
-    sources = {path.name: path.read_text() for path in (HERE / "templates").glob("*.html")}
-    tags = [
-        (name, tag, dict(re.findall(r'(\w+)="([^"]*)"', attributes)))
-        for name, source in sources.items()
-        for tag, attributes in re.findall(rf"<({'|'.join(ROLES)})\b([^>]*)>", source)
-    ]
-    assert {tag for _, tag, _ in tags} == set(ROLES)
-    assert [each for each in tags if each[2].get("role") not in ROLES[each[1]]] == []
-    heads = {(each["scope"], each["role"]) for _, tag, each in tags if tag == "th"}
-    assert heads == {("col", "columnheader"), ("row", "rowheader")}
-
-
-def test_number_is_read_with_the_sign_that_the_pages_write(shop: str) -> None:
-    answer = httpx.get(f"{shop}/models/m/1/forecast", params={"x0": "−0.25"}, trust_env=False, timeout=60)
-    assert 'value="-0.25"' in answer.text
-    assert "must be a number" not in answer.text
 
 
 BEFORE = """<details id="a"><summary>Rollouts that have ended: 1</summary>x</details>

@@ -99,17 +99,6 @@ def test_stream_goes_on_after_the_last_event_that_was_seen() -> None:
     asyncio.run(scene())
 
 
-def test_stream_says_that_it_is_alive_when_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "HEARTBEAT", 0.02)
-
-    async def scene() -> None:
-        stream = Board().stream(Hub())
-        await pages(stream, 1)
-        assert [await anext(stream) for _ in range(2)] == [": alive\n\n"] * 2
-
-    asyncio.run(scene())
-
-
 def test_slow_watcher_gets_the_newest_and_no_backlog() -> None:
     async def scene() -> None:
         board, hub = Board(), Hub()
@@ -122,29 +111,6 @@ def test_slow_watcher_gets_the_newest_and_no_backlog() -> None:
             await asyncio.sleep(2 * PERIOD)
         await asyncio.sleep(10 * PERIOD)
         assert parsed(await anext(slow))["fragments"] == {"a": "text 49", "b": "one"}
-
-    asyncio.run(scene())
-
-
-def test_stream_ends_when_drawing_fails_and_the_next_one_works() -> None:
-    async def scene() -> None:
-        board, hub = Board(), Hub()
-        fault = [True]
-
-        def draw() -> Picture:
-            if fault:
-                fault.clear()
-                raise RuntimeError("the run is gone")
-            return board.draw()
-
-        async def look() -> list[str]:
-            hub.enter()
-            return [text async for text in hub.stream("x", lambda: 0, draw, period=PERIOD, last_id="")]
-
-        assert [text[:6] for text in await look()] == ["retry:"]
-        board.is_last = True
-        assert len(await look()) == 3
-        assert hub.watchers == 0
 
     asyncio.run(scene())
 
@@ -208,21 +174,6 @@ def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -
         assert client.get("/events/runs/still", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
 
 
-def test_live_run_page_says_that_there_is_no_broker_when_the_reason_does(tmp_path: Path) -> None:
-    with served(tmp_path) as (service, client):
-        service.coordinator.start_run(RunSpec(run="still", scheme="frt"))
-        with client.stream("GET", "/events/runs/still") as answer:
-            lines = answer.iter_lines()
-            assert "has had no broker" not in next(line for line in lines if line.startswith("data:"))
-            service.coordinator.outages.lost()
-            # A sign of life that comes first would mean that nothing was noticed.
-            assert "has had no broker since" in next(line for line in lines if line.startswith(("data:", ":")))
-            service.coordinator.outages.found()
-            line = next(line for line in lines if line.startswith(("data:", ":")))
-            assert line.startswith("data:")
-            assert "has had no broker" not in line
-
-
 def test_refusals_are_bounded_and_say_why() -> None:
     seen = Refusals()
     for number in range(3 * refusals.REASONS):
@@ -239,17 +190,3 @@ def test_refusals_are_bounded_and_say_why() -> None:
         seen.performed(SendReceipt(f"r{number}", "a", "0" * 64, "late"), None, 0)
     assert seen.of("r") == []
     assert seen.of(f"r{2 * refusals.RUNS - 1}") == [("late", "", 1, ["a"])]
-
-
-def test_watcher_that_was_alone_is_sent_everything_again() -> None:
-    async def scene() -> None:
-        board, hub = Board(), Hub()
-        alone = board.stream(hub)
-        seen = (await pages(alone, 1))[0]["id"]
-        await alone.aclose()  # type: ignore[attr-defined]
-        assert hub.watchers == 0
-        board.change(b="two")
-        again = (await pages(board.stream(hub, last_id=seen), 1))[0]
-        assert again["fragments"] == {"a": "one", "b": "two"}
-
-    asyncio.run(scene())

@@ -17,7 +17,7 @@ from edge_agent.sources import read_source
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
 from tests.support.coordinator_http import EVIL
-from tests.support.dashboard_world import COLUMNS, OPEN, SIDEWAYS, VEHICLES, World
+from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World
 
 PAGES = {
     "fleet": "/",
@@ -56,19 +56,6 @@ def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, pag
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(SIDEWAYS) == []
-
-
-def test_tables_have_their_heads_over_their_columns_on_a_desk(there: World, page: Page) -> None:
-    found = {}
-    for name, address in PAGES.items():
-        page.goto(there.base + address)
-        page.evaluate(OPEN)
-        found[name] = page.evaluate(COLUMNS)
-    assert {name for name, tables in found.items() if tables} >= {"fleet", "runs", "run", "model", "versions"}
-    assert len(found["model"]) >= 4
-    for name, tables in found.items():
-        for heads, cells in tables:
-            assert heads == cells, name
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -138,27 +125,6 @@ def test_run_page_shows_rounds_as_they_close_and_the_growing_tree(there: World, 
     expect(page.locator("#said")).to_have_text("The run has finished.")
     assert page.locator("html").get_attribute("data-live") == "ended"
     assert page.evaluate("window.same")
-
-
-def test_tree_opens_branch_by_branch_with_the_keyboard(there: World, page: Page) -> None:
-    page.goto(f"{there.base}/models/video-quality/2?branch=")
-    page.evaluate("window.same = true")
-    boxes = page.locator("#tree svg a")
-    before = boxes.count()
-    assert before == 6  # the root and the five sets of its input
-    shut = page.locator("#tree svg a:has(.box.shut)").first
-    key = shut.get_attribute("data-branch")
-    shut.focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#tree svg a:has(.box.open)")).to_have_count(2)
-    assert boxes.count() > before
-    assert page.url.endswith(f"?branch={key}#tree")
-    assert page.evaluate("document.activeElement.dataset.branch") == key
-    assert page.evaluate("window.same")
-    page.keyboard.press("Enter")
-    expect(boxes).to_have_count(before)
-    page.goto(f"{there.base}/models/video-quality/2?branch={key}")
-    assert page.locator("#tree svg a:has(.box.open)").count() == 2  # the same without a script
 
 
 def test_phone_shows_tree_as_a_list_that_opens_and_charts_that_fit(there: World, browser: Browser) -> None:
@@ -237,24 +203,6 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     assert page.locator("svg.sets").count() >= len(columns)
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ({"row": '{"a": 1}'}, "the row has no"),
-        ({"row": "1,2"}, "there are 2 values for 15 columns"),
-        ({"row": "{"}, "not a JSON object"),
-        ({"x0": EVIL}, "must be a number"),
-        ({"x0": "inf"}, "must be finite"),
-        ({"goal": EVIL}, "goal"),
-    ],
-)
-def test_forecast_page_says_what_is_wrong(there: World, query: dict[str, str], words: str) -> None:
-    answer = there.api.get("/models/video-quality/2/forecast", params=query)
-    assert answer.status_code == 200
-    assert words in answer.text
-    assert EVIL not in answer.text
-
-
 def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
     name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
     asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
@@ -321,13 +269,6 @@ def test_action_needs_a_form_of_its_own_session(there: World, headers: dict[str,
         fields = {"csrf": right if csrf == "right" else csrf}
         answer = client.post("/sign-out", data=fields, headers=headers)
         assert answer.status_code == status
-
-
-@pytest.mark.parametrize("number", ["0", "-1", "2", "99999999999999999999"])
-def test_run_page_shows_rounds_whatever_the_number_of_its_page(there: World, number: str) -> None:
-    answer = there.api.get(f"/runs/evening?page={number}")
-    assert answer.status_code == 200
-    assert "statistics" in answer.text.split('id="run-rounds"')[1]
 
 
 def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> None:

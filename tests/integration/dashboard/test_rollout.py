@@ -69,12 +69,6 @@ def test_models_page_names_champion_and_previous(there: World, page: Page) -> No
     assert page.locator("#standing .button").count() == 0  # nobody has signed in
 
 
-def test_name_without_a_version_opens_the_champion(there: World, page: Page) -> None:
-    page.goto(f"{there.base}{MODEL}")
-    expect(page.locator("h1 .badge")).to_have_text("champion")
-    expect(page.locator("h1")).to_contain_text("v2")
-
-
 def test_operator_promotes_and_rolls_back_with_the_keyboard(there: World, page: Page) -> None:
     sign_in(there, page, f"{MODEL}/3")
     page.locator("#standing a", has_text="Promote version 3").focus()
@@ -191,27 +185,6 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout(there: World, page: 
     expect(page.locator("main")).to_contain_text("no rollout of model video-quality is under way")
 
 
-def test_page_shows_without_a_reload_that_a_rollout_was_promoted(there: World, page: Page) -> None:
-    wanted = {"name": NAME, "version": 3, "plan": {**PLAN, "min_reports": 1}}
-    assert there.api.post("/api/rollouts", json=wanted).status_code == 201
-    assert there.api.post(f"/api/rollouts/{NAME}/pause", json={"reason": "look first"}).status_code == 200
-    page.goto(f"{there.base}{MODEL}/3")
-    expect(page.locator("#standing .rollout")).to_contain_text("look first")
-    expect(page.locator("h1 .badge")).to_have_text(["candidate"])
-    lines = page.locator("section", has=page.locator("#versions-h")).locator("tbody tr")
-    expect(lines.nth(0)).to_contain_text("candidate")
-    page.evaluate("window.same = true")
-    there.api.post(f"/api/rollouts/{NAME}/resume")
-    expect(page.locator("#standing")).to_contain_text("Vehicles use version 3", timeout=30_000)
-    expect(page.locator("h1 .badge")).to_have_text(["champion"])
-    expect(lines.nth(0)).to_contain_text("champion")
-    expect(lines.nth(1)).to_contain_text("previous")
-    expect(page.locator("html")).to_have_attribute("data-live", "ended")
-    assert page.evaluate("window.same")
-    assert (newest(there)["phase"], stands(there)) == ("promoted", (3, 0))
-    there.api.post(f"/api{MODEL}/rollback", json={"to": 2, "reason": "as it was"})
-
-
 @pytest.mark.parametrize("what", ["3/promote", "1/rollback", "3/try"])
 def test_action_is_refused_without_a_session_or_its_form(there: World, what: str) -> None:
     before = stands(there)
@@ -262,47 +235,6 @@ def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality
     known = dashboards(page)
     assert len(known) == VEHICLES
     assert central_of_report(there, "evening") == pytest.approx(known, abs=1e-4)
-
-
-def test_pages_of_a_reference_say_and_offer_only_what_is_true_of_it(there: World, page: Page) -> None:
-    before = references(there)
-    for number in (1, 2):
-        answer = there.api.post(
-            f"/api{MODEL}/central", json={"document": there.api.get(f"/api{MODEL}/{number}").json()["document"]}
-        )
-        assert answer.json()["version"] == number, answer.text
-    assert references(there) == before + 2
-    name = f"{NAME}.central"
-    eventually(lambda: len(there.api.get(f"/api/models/{name}/2/evaluations").json()) == VEHICLES)
-    sign_in(there, page, "/models")
-    card = page.locator(".card", has=page.locator("h2", has_text=name))
-    expect(card.locator(".badge")).to_have_text(["reference"])
-    links = set(page.eval_on_selector_all("main a[href]", "all => all.map((each) => each.getAttribute('href'))"))
-    for number in (1, 2):
-        page.goto(f"{there.base}/models/{name}/{number}")
-        said = page.locator("main").inner_text()
-        for untrue in ("Vehicles use", "champion", "the run", "elastic", "not known", "Not promised", "Together", "FL"):
-            assert untrue not in said, untrue
-        expect(page.locator("h1 .badge")).to_have_text(["reference"] if number == 2 else [])
-        expect(page.locator("main")).to_contain_text("Learned in one place; vehicles only score it.")
-        assert page.locator("main .button").all_inner_texts() == ["Explain a forecast"]
-        links |= set(page.eval_on_selector_all("main a[href]", "all => all.map((each) => each.getAttribute('href'))"))
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-    assert any(name in link for link in links)
-    for link in sorted({each.partition("#")[0] for each in links}):
-        assert page.request.get(there.base + link).ok, link
-    # What vehicles measured of this very model is its central score.
-    told = there.api.get(f"/api/models/{name}/2/scores").json()
-    assert (told["source"], len(told["vehicles"])) == ("itself", VEHICLES)
-    of_the_fleet = there.api.get(f"/api{MODEL}/2/evaluations").json()
-    for agent, line in told["vehicles"].items():
-        assert (line["federated"], line["central"]) == (None, of_the_fleet[agent]["federated"])
-    for what in ("promote", "rollback", "try"):
-        refused = page.request.get(f"{there.base}/models/{name}/1/{what}")
-        assert refused.status == 404
-        assert "is a reference: vehicles score it to compare" in refused.text()
-    assert there.api.get(f"/api/models/{name}/history").json()["current"]["version"] == 2
 
 
 def references(there: World) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.fuzzy import fuzzify
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.statistics import (
     carry,
@@ -21,26 +20,6 @@ from glassfleet.numerics.statistics import (
 )
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-@settings(max_examples=50, deadline=None)
-@given(seeds, st.integers(2, 20), st.integers(1, 300))
-def test_memberships_add_up_to_one_and_are_adjacent(seed, n_sets, n):
-    rng = np.random.default_rng(seed)
-    scaled = np.clip(rng.normal(0.5, 0.5, (n, 2)), 0.0, 1.0)
-    scaled[0] = rng.integers(0, n_sets, 2) / (n_sets - 1)
-
-    members = fuzzify(scaled, n_sets)
-
-    assert ((members.lower >= 0) & (members.lower <= n_sets - 2)).all()
-    assert ((members.upper >= 0.0) & (members.upper <= 1.0)).all()
-    peaks = np.arange(n_sets) / (n_sets - 1)
-    for feature in range(2):
-        for row in range(min(n, 20)):
-            degrees = [members.degree(feature, row, j) for j in range(n_sets)]
-            assert sum(degrees) == 1.0
-            triangle = np.maximum(0.0, 1.0 - np.abs(scaled[row, feature] - peaks) * (n_sets - 1))
-            assert np.allclose(degrees, triangle, atol=1e-12)
 
 
 @settings(max_examples=50, deadline=None)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.schemes.tsk import clusters
 from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
 
 
@@ -64,21 +63,6 @@ def test_sums_of_agents_add_up_to_those_of_pooled_rows(data: Any) -> None:
     assert moved == sum(part for _, part in parts)
 
 
-@pytest.mark.parametrize("size", [1, 7, 4096])
-def test_sums_do_not_depend_on_the_block(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    rows, centres = _rows(3, 500, 4), np.random.default_rng(1).random((5, 4))
-
-    def sums() -> Moments:
-        table = Table.of(rows)
-        return moments(table, table.memberships(centres), 5)
-
-    expected = sums()
-    monkeypatch.setattr(clusters, "ROW_BLOCK", size)
-    again = sums()
-    assert np.array_equal(expected.high, again.high)
-    assert np.array_equal(expected.low, again.low)
-
-
 @pytest.mark.parametrize("d", [1, 2, 9, 16, 100, 4097])
 def test_distances_are_exact_for_any_number_of_columns(d: int) -> None:
     bits = grid_bits(d)
@@ -101,14 +85,3 @@ def test_first_centres_are_spread_and_on_the_grid_and_go_by_the_seed() -> None:
     assert np.abs(centres.std(axis=0) - 12**-0.5).max() < 0.05
     assert np.array_equal(centres, first_centres(400, 3, 1))
     assert not np.array_equal(centres, first_centres(400, 3, 2))
-
-
-def test_cluster_without_mass_keeps_its_centre() -> None:
-    none = np.zeros((2, 3), dtype=np.int64)
-    before = np.array([[0.25, 0.5], [0.75, 1.0]])
-    assert np.array_equal(Moments(none, none).centres(20, before), before)
-    assert np.array_equal(Moments(none, none).centres(20, None), np.full((2, 2), 0.5))
-
-
-def test_no_rows_have_no_centres() -> None:
-    assert fuzzy_c_means(np.zeros((3, 0)), 4, seed=0, tolerance=0.1, max_iterations=5).shape == (0, 3)

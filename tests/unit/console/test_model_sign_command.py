@@ -108,12 +108,3 @@ def test_operator_is_told_that_a_good_record_of_another_authority_was_signed(
     )
     assert is_believed(cloud.stored(), after)
     assert call("m@1", "--yes")[1].endswith("its signature is good, nothing was done\n")
-
-
-@pytest.mark.parametrize(
-    ("named", "why"), [("m@x", "write NAME@VERSION"), ("m@9", "no version 9"), ("n", "no model 'n'")]
-)
-def test_operator_is_told_what_is_wrong_with_the_name(named: str, why: str, call: Call) -> None:
-    code, out, err = call(named, "--yes")
-    assert (code, out) != (0, "")
-    assert why in err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import Contribution, Done, Next
 from schemas import codec, limits
 from schemas.errors import RunFailedError
 
@@ -79,22 +78,6 @@ def test_fleet_needs_a_third_round_for_a_column_that_varies_little_beside_its_si
     assert 1013.0 <= limits_.low < limits_.high <= 1014.0 + 1 / 128
 
 
-def test_domain_carries_units_and_terms_in_the_order_of_the_parameters() -> None:
-    chosen = parameters(features=("load", "speed"), units={"speed": "km/h"}, terms={"load": ("idle", "busy", "full")})
-    domain = discover(chosen, [vehicle(100)])
-    assert domain.names == ("load", "speed")
-    assert domain.features[1].unit == "km/h"
-    assert domain.features[0].terms == ("idle", "busy", "full")
-
-
-@pytest.mark.parametrize("value", [0.0, 5.0, -1e-12, 1e14])
-def test_constant_column_has_equal_limits(value: float) -> None:
-    data = vehicle(50)
-    data.X[:, 1] = value
-    found = discover(parameters(), [data]).features[1]
-    assert found.low == found.high == pytest.approx(value, rel=1e-6)
-
-
 def test_column_at_its_declared_bounds_gets_exactly_these() -> None:
     data = vehicle(60)
     data.X[:, 1] = np.repeat([0.0, 0.5, 1.0], 20)
@@ -128,14 +111,6 @@ def test_message_of_an_ordinary_vehicle_fits_the_strictest_broker() -> None:
         assert len(codec.encode(answers[0].to_value())) < limits.MAX_MESSAGE_BYTES - 2048
 
 
-def test_classes_need_no_limits_of_the_target() -> None:
-    data = vehicle(50)
-    labels = Dataset(data.features, "quality", data.X, np.where(data.y > 0.5, "good", "bad"))
-    domain = discover(parameters(classes=("good", "bad")), [labels])
-    assert domain.target is None
-    assert domain.classes == ("bad", "good")
-
-
 @pytest.mark.parametrize("rows", [0, 2])
 def test_fleet_without_enough_rows_ends_by_name(rows: int) -> None:
     with pytest.raises(RunFailedError, match="no-rows"):
@@ -151,37 +126,6 @@ def test_vehicle_refuses_when_a_column_or_the_target_is_missing() -> None:
         DISCOVERY.client.contribute(task, Dataset(data.features, "other", data.X, data.y), RNG)
     with pytest.raises(TaskError, match="not numeric"):
         DISCOVERY.client.contribute(task, Dataset(data.features, "quality", data.X, np.array(["a"] * 5)), RNG)
-
-
-GRID = [0.0, 1.0, 256, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"columns": {}, "target": "quality", "min_count": 0},
-        {"columns": {"speed": GRID}, "target": 1, "min_count": 0},
-        {"columns": {"speed": GRID}, "target": "quality", "min_count": None},
-        *(
-            {"columns": {"speed": grid}, "target": "quality", "min_count": 0}
-            for grid in (
-                None,
-                [],
-                [1.0, 0.0, 256, 1, 1],
-                [0.0, 1.0, 2**17, 1, 1],
-                [0.0, 1.0, 256, 0, 0],
-                [0.0, "1", 256, 1, 1],
-                [-1.7e308, 1.7e308, 256, 1, 1],
-                [0.0, 1.0, True, 1, 1],
-            )
-        ),
-        {"columns": {f"c{i}": [0.0, 1.0, 2**16, 2**16, 2**16] for i in range(80)}, "target": "quality", "min_count": 0},
-    ],
-)
-def test_vehicle_refuses_a_malformed_task(body: Mapping[str, Any]) -> None:
-    with pytest.raises(TaskError):
-        DISCOVERY.client.contribute(Task("domain", "histogram", body), vehicle(5), RNG)
 
 
 def _one_more(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -257,15 +201,3 @@ def test_server_uses_whoever_answered_each_round() -> None:
     low, high = step.model.features[0].low, step.model.features[0].high
     assert -10 < low < 30
     assert 70 < high < 110
-
-
-def test_server_tells_progress_between_the_rounds() -> None:
-    step = DISCOVERY.server.start(parameters())
-    assert DISCOVERY.server.progress(step.state)["columns"] == 3
-    data = vehicle(100)
-    data.X[:, 0] = 0.0
-    following = DISCOVERY.server.reduce(step.state, [DISCOVERY.client.contribute(step.task, data, RNG)])
-    assert isinstance(following, Next)
-    progress = DISCOVERY.server.progress(following.state)
-    assert progress["found"] == 1
-    assert progress["lines"] == ["speed: 0 to 0"]

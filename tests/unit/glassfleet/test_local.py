@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import central, federated, learn_local
+from glassfleet.local import federated, learn_local
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.documents import document_digest
 
@@ -34,22 +33,8 @@ def test_outcome_counts_rounds_bytes_and_nullified_cells():
     assert len(outcome.summary["sums_digest"]) == 64
 
 
-def test_central_ignores_nullification():
-    fleet = _fleet()
-    rows = pool([fleet[agent] for agent in sorted(fleet)])
-    private = central(SCHEME, Parameters(min_rows=50), DOMAIN, rows)
-    exact = federated(SCHEME, SCHEME.exact(Parameters()), DOMAIN, fleet)
-    assert private.nullified == 0
-    assert document_digest(private.model.to_document()) == document_digest(exact.model.to_document())
-
-
 def test_learn_local_gives_each_agent_its_own_model():
     fleet = _fleet()
     own = learn_local(SCHEME, Parameters(), DOMAIN, fleet)
     assert sorted(own) == sorted(fleet)
     assert len({document_digest(outcome.model.to_document()) for outcome in own.values()}) == 3
-
-
-def test_a_fleet_needs_an_agent():
-    with pytest.raises(ValueError, match="at least one agent"):
-        federated(SCHEME, Parameters(), DOMAIN, {})

@@ -21,7 +21,7 @@ from glassfleet.local import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS, Plan, run_folds
 from lab.protocols import tsk
-from schemas.errors import DataError, GlassfleetError, NotFoundError, RunFailedError, UsageError
+from schemas.errors import DataError, RunFailedError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -154,27 +154,6 @@ def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: 
         assert not points
     else:
         assert main.run(shlex.split(check)[1:]) == 3, "the command that it names finds the fault, too"
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "reason"),
-    [
-        (("--target", "z"), DataError, "no column 'z'"),
-        (("--settings", "lokal"), UsageError, "unknown setting 'lokal'"),
-        (("--settings", "central,central"), UsageError, "once"),
-        (("--param", "n_sets=1"), UsageError, "n_sets"),
-        (("--labels",), UsageError, "leave --labels out"),
-        (("--scheme", "oracle"), NotFoundError, "oracle"),
-        (("--scheme", "frbc"), DataError, "use a scheme for regression such as frt"),
-        (("--csv", "nothing.csv"), DataError, "nothing.csv"),
-    ],
-)
-def test_experiment_names_the_fault_of_an_option(
-    table: Path, options: tuple[str, ...], kind: type[GlassfleetError], reason: str
-) -> None:
-    error = fault("--csv", str(table), *options)
-    assert isinstance(error, kind)
-    assert reason in str(error)
 
 
 def test_experiment_ends_its_processes_when_it_is_left_early() -> None:

@@ -84,10 +84,6 @@ def test_limits_are_those_of_the_code():
     assert page()["x-limits"] == ours
 
 
-def test_id_pattern_is_that_of_the_code():
-    assert page()["components"]["parameters"]["id"]["description"] == limits.ID_PATTERN
-
-
 def channels() -> dict[str, Any]:
     channels: dict[str, Any] = page()["channels"]
     return channels

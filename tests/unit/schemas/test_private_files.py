@@ -18,7 +18,6 @@ import pytest
 import structlog
 
 from broker.servers.process import kept_password, prepare_state_dir
-from console.main import run
 from coordinator.authority.store import Authority
 from coordinator.config import CoordinatorConfig
 from coordinator.http.api import read_or_make_token
@@ -185,16 +184,3 @@ def test_secret_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
     path.chmod(0o666)
     with pytest.raises(StorageError, match=f"chmod 600 {path}"):
         kept_secret(path, lambda: "s" * 32)
-
-
-def test_doctor_says_who_can_look_into_the_state_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    state.chmod(0o755)
-    run(["doctor", "--state-dir", str(state)])
-    assert f"look   state folder: other users can look into {state}" in capsys.readouterr().out
-    state.chmod(0o777)
-    assert run(["doctor", "--state-dir", str(state)]) == 1
-    output = capsys.readouterr().out
-    assert f"WRONG  state folder: every user of this machine can write {state}" in output
-    assert f"chmod 700 {state}" in output

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from schemas import limits
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.record import ModelRecord, Signature, Training
@@ -56,12 +55,6 @@ def test_record_comes_back_as_it_was_published():
     assert data.startswith(b"{")
 
 
-def test_record_is_read_from_any_spelling_of_its_json():
-    pretty = json.dumps(json.loads(RECORD.to_bytes()), indent=2).encode()
-    assert ModelRecord.from_bytes(pretty) == RECORD
-    assert ModelRecord.from_bytes(pretty).to_bytes() == RECORD.to_bytes()
-
-
 def test_digest_vouches_for_the_document_alone():
     signed = RECORD.model_copy(
         update={"run": "other", "signatures": [Signature(key="k", algorithm="ed25519", value="eA==")]}
@@ -82,11 +75,6 @@ def test_record_with_a_changed_document_is_refused_by_name():
 def test_record_with_a_wrong_digest_is_not_written():
     with pytest.raises(DocumentError, match="says digest"):
         RECORD.model_copy(update={"digest": "0" * 64}).to_bytes()
-
-
-def test_record_with_what_json_cannot_hold_is_not_written():
-    with pytest.raises(DocumentError):
-        RECORD.model_copy(update={"parameters": {"x": float("nan")}}).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -125,10 +113,3 @@ def test_record_is_refused_with_the_reason(data, code):
     assert len(str(caught.value)) < 600
     with pytest.raises(DocumentError, match="not a model record"):
         ModelRecord.load(data)
-
-
-def test_record_larger_than_any_message_is_refused(monkeypatch):
-    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 100)
-    with pytest.raises(WireError) as caught:
-        ModelRecord.from_bytes(RECORD.to_bytes())
-    assert caught.value.code == "oversize"

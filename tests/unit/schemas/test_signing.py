@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -19,7 +18,6 @@ from schemas.errors import UsageError, WireError
 from schemas.messages import ContributionBody, Receipt
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from schemas.trust import signing
 from schemas.trust.certificates import is_issued
 from schemas.trust.revocation import lists_in, of_file
 from schemas.trust.signing import Owner, Signer, Verifier, split
@@ -60,11 +58,6 @@ def test_sealed_message_is_still_the_same_envelope():
     assert opened == replace(envelope(), signature=opened.signature)
     assert len(opened.signature) <= limits.MAX_SEAL_BYTES
     assert split(SEALED) == (envelope().to_bytes(), opened.signature)
-
-
-def test_signer_leaves_alone_what_is_sealed_or_no_envelope():
-    for payload in (b"", b"{}", b"\x00" * 100, SEALED):
-        assert SIGNER.seal(TOPIC, payload) == payload
 
 
 @settings(max_examples=300)
@@ -265,23 +258,6 @@ def test_lists_that_come_with_their_ca_count_with_it_and_others_are_passed_over(
     assert verifier.revoked == frozenset()
     verifier.trust(after.pem)
     assert verifier.revoked == {gone.certificate.serial_number}
-
-
-def test_certificates_are_verified_by_many_threads_while_few_are_remembered_and_lists_arrive(monkeypatch):
-    monkeypatch.setattr(signing, "REMEMBERED", 2)
-    verifier = CA.verifier()
-    known = [CA.agent(f"v{number}").certificate.public_bytes(Encoding.DER) for number in range(6)]
-
-    def look(first: int) -> list[str]:
-        return [verifier.owner(known[(first + number) % len(known)]).id for number in range(150)]
-
-    with ThreadPoolExecutor(4) as pool:
-        looks = [pool.submit(look, first) for first in range(4)]
-        for _ in range(20):
-            verifier.trust(CA.pem)
-            verifier.update_crl(CA.crl(AGENT))
-    assert all(each.result()[0] == f"v{first}" for first, each in enumerate(looks))
-    assert len(verifier.trusted.checked) <= 2
 
 
 def test_seals_and_records_end_with_the_authority_that_issued_the_certificate():

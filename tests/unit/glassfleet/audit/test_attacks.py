@@ -13,8 +13,8 @@ from glassfleet import catalogue, local
 from glassfleet.audit import bmt, sums
 from glassfleet.audit.model import model_alone
 from glassfleet.audit.private import conduct, may_lose
-from glassfleet.audit.report import OPENED, audit, matches, protection_of
-from glassfleet.audit.transcript import Opened, View, differences, total, views
+from glassfleet.audit.report import OPENED, audit, matches
+from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means, near
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -132,11 +132,6 @@ def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None
     assert len(sums.remainders(sent("frt", rows(300), nullify=False, max_depth=1))) == 0
 
 
-@pytest.mark.parametrize("attack", [sums.bands, sums.spans, sums.covariances, leaf_means, bmt.bins, bmt.spans])
-def test_attack_takes_an_empty_transcript(attack: Attack) -> None:
-    assert len(attack([])) == 0
-
-
 # --- what an attacker holds -------------------------------------------------------------------------------------------
 
 
@@ -200,14 +195,6 @@ def test_row_that_is_read_from_a_sum_of_several_has_no_name() -> None:
     assert (line.read, line.owners, line.rows) == (0, {}, 41)
 
 
-def test_all_vehicles_are_added_once_each() -> None:
-    alone, pair, late = opened("a", rows(5)), opened("ab", rows(9)), opened("c", rows(4, seed=3))
-    (both,) = total([alone, late, pair])
-    assert both.members == {"a", "b", "c"}
-    for name, array in both.sums.items():
-        assert array.tolist() == (pair.sums[name] + late.sums[name]).tolist()
-
-
 # --- what counts as read ----------------------------------------------------------------------------------------------
 
 
@@ -240,15 +227,6 @@ def test_made_rows_are_near_by_the_best_matching() -> None:
     share, guessed = near(np.repeat(own.mean(axis=0)[None], 30, axis=0), own)
     assert share == pytest.approx(guessed)
     assert near(np.empty((0, 0)), own) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(("scheme", "parameters", "nullified", "word"), [
-    ("fmt", {}, 0, "condensed"), ("fmt", {"min_rows": 1}, 0, "exact"), ("frt", {"min_rows": 1}, 9, "nullified"),
-    ("frt", {"nullify": False}, 0, "exact"), ("dp_tree", {}, 0, "own"), ("dp_tree", {"noise": "none"}, 0, "exact"),
-])  # fmt: skip
-def test_protection_has_one_word(scheme: str, parameters: dict[str, Any], nullified: int, word: str) -> None:
-    loaded = catalogue.load(scheme)
-    assert protection_of(loaded, loaded.Parameters.model_validate(parameters), nullified) == word
 
 
 class Memorised:

@@ -112,15 +112,6 @@ def test_rows_are_refused_in_words_when_they_cannot_be_put_in_order(data, memory
     assert words in str(told.value)
 
 
-def test_text_and_classes_have_no_memory():
-    texts = Dataset(("trip", "x"), "y", np.zeros((2, 2)), np.zeros(2), categories={"x": ("red",)})
-    with pytest.raises(DataError, match="holds text"):
-        remember(texts, Memory(inputs=(Recall(input="x", lag=1),)))
-    classes = Dataset(("x",), "y", np.zeros((2, 1)), np.array(["Good", "Poor"]))
-    with pytest.raises(DataError, match="is a class"):
-        remember(classes, Memory(inputs=(Recall(input="target", lag=1),), horizon=1, start="drop"))
-
-
 def test_recollection_refuses_a_row_out_of_order_and_goes_on_as_if_it_had_not_come():
     recollection = Recollection(CHANGE)
     recollection.push({"trip": 1, "at": 5, "x": 2.0})
@@ -141,14 +132,6 @@ def test_domain_carries_the_declaration_and_its_document_is_as_before_without_on
     assert "memory" not in plain.to_document()
     with pytest.raises(ValueError, match="none of the features"):
         Domain.model_validate({**plain.to_document(), "memory": CHANGE.to_document()})
-
-
-def test_bounds_and_units_of_changes_follow_from_their_inputs():
-    parameters = DiscoveryParameters(
-        features=("x", "x_change_1"), target="y", bounds={"x": (0.0, 60.0)}, units={"x": "m/s"}
-    ).remembering(CHANGE)
-    assert parameters.bounds["x_change_1"] == (-60.0, 60.0)
-    assert parameters.units["x_change_1"] == "m/s"
 
 
 @pytest.fixture(scope="module")

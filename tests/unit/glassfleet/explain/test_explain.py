@@ -10,14 +10,12 @@ import jsonschema
 import numpy as np
 import pytest
 
-from glassfleet import catalogue
 from glassfleet.explain import (
     Counterfactual,
     ModelSummary,
     RowExplanation,
     as_row,
     counterfactual,
-    example_row,
     explain_row,
     partitions,
     summary,
@@ -26,7 +24,7 @@ from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
 from schemas.errors import DataError, UsageError
-from tests.support.sample_models import FEATURES, KINDS, NAMES, TEXTUAL, model, population, rows, wide_rows
+from tests.support.sample_models import FEATURES, KINDS, NAMES, model, population, rows, wide_rows
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -41,16 +39,6 @@ def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> 
         jsonschema.validate(told, view.model_json_schema(mode="serialization"))
         assert view.model_validate(told) == made
         assert told["format"] == 1
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if model(kind).domain.target is not None])
-def test_unit_of_a_consequent_cannot_be_taken_for_the_last_inputs_when_rules_are_read(kind: str) -> None:
-    learned = model(kind)
-    outputs = [rule.output for rule in learned.rules() if "black box" not in rule.output]
-    sums = [output for output in outputs if any(f" {name}" in output for name in NAMES)]
-    assert bool(sums) == (kind.partition("-")[0] in {"frt", "fmt", "bmt", "tsk"})
-    assert all(re.fullmatch(r"mos = \(-?[\d.]+( [+-] [\d.e-]+ \w+)+\) points", output) for output in sums)
-    assert all(re.fullmatch(r"mos = -?[\d.]+ points", output) for output in outputs if output not in sums)
 
 
 def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:
@@ -147,72 +135,6 @@ def test_networks_and_populations_tell_no_rules_when_they_are_summed_up() -> Non
     assert not {"nodes", "leaves", "depth"} & set(shared.complexity)
 
 
-def test_structures_are_ranked_by_fitness_when_a_document_has_them_in_another_order() -> None:
-    document = population().to_document()
-    body = document["model"]
-    turned = {**body, "structures": body["structures"][::-1], "fitness": body["fitness"][::-1]}
-    told = summary(catalogue.load("fedga").from_document({**document, "model": turned}))
-    fitness = [rule.fitness or 0.0 for rule in told.rules]
-    assert fitness == sorted(fitness, reverse=True)
-    assert [rule.fitness for rule in told.rules] == [turned["fitness"][rule.index - 1] for rule in told.rules]
-
-
-def test_ways_name_no_rule_when_the_model_has_none() -> None:
-    told = counterfactual(model("fedavg_mlp-classes"), rows()[0])
-    assert told.best is not None
-    assert {way.rule for way in (told.best, *told.alternatives)} == {""}
-    assert counterfactual(model("dp_tree"), rows()[0]).best.rule.startswith("IF ")  # type: ignore[union-attr]
-
-
-def test_counterfactual_of_a_population_says_that_every_row_has_the_same_answer() -> None:
-    told = counterfactual(population(), rows()[0])
-    assert not told.found
-    assert "every row gets the same answer until a vehicle has made its own tree" in told.text
-
-
-def test_otherwise_is_called_so_when_no_other_rule_fires() -> None:
-    learned = model("tsk")
-    last = learned.rules()[-1]
-    assert last.otherwise
-    assert not any(rule.otherwise for rule in learned.rules()[:-1])
-    assert [rule.otherwise for rule in sorted(summary(learned).rules, key=lambda rule: rule.index)][-2:] == [
-        False,
-        True,
-    ]
-    told = next(each for row in wide_rows(400) if (each := explain_row(learned, row)).fallback)
-    assert told.fired.rule.otherwise
-    assert told.fired.strength == 1.0
-    assert told.notes[0] == "no other rule fires for this row, so OTHERWISE answers"
-    assert f"because no other rule fires, so rule {last.index} answers: OTHERWISE mos = " in told.text
-    assert not re.search(r"always|highest weight", json.dumps(told.to_dict()), re.IGNORECASE)
-
-
-def test_highest_weight_is_named_when_no_rule_fires_and_there_is_no_otherwise() -> None:
-    document = model("tsk").to_document()
-    body = document["model"]
-    lone = {**document, "model": {**body, "rules": body["rules"][:1]}}
-    learned = catalogue.load("tsk").from_document(lone)
-    told = next(each for row in rows(200) if (each := explain_row(learned, row)).fallback)
-    assert told.notes == ("no rule fires for this row, so rule 0 answers, which has the highest weight",)
-    assert "because no rule fires, so rule 0 answers, which has the highest weight: IF snr is" in told.text
-
-
-def test_missing_shares_are_explained_when_no_rule_of_a_classifier_fires() -> None:
-    document = model("frbc").to_document()
-    body = document["model"]
-    name = next(key for key, value in body.items() if isinstance(value, list) and len(value) == len(body["rules"]))
-    lone = {**document, "model": {**body, name: body[name][:1]}}
-    learned = catalogue.load("frbc").from_document(lone)
-    found = [explain_row(learned, row) for row in rows(200)]
-    none, alone = (next(told for told in found if told.fallback is way) for way in (True, False))
-    assert "no rule fires for this row, so rule 0 answers" in none.notes[0]
-    assert "no rule fires, so there is nothing to share out" in none.notes[1]
-    assert "no rule of another class fires" in alone.notes[0]
-    for told in (none, alone):
-        assert (told.shares, told.total, told.measure) == ({}, None, "")
-        assert all(part.share is None for part in told.inputs)
-
-
 @pytest.mark.parametrize("kind", ["fmt", "bmt"])
 def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_targets_limits(kind: str) -> None:
     learned = model(kind)
@@ -267,29 +189,6 @@ def test_values_outside_the_range_are_told_as_the_model_takes_them_when_a_row_is
         beyond = [[value, 50.0, 0.5, 1.0] for value in (10.0, 12.0, 1e30)]
         assert len(set(learned.predict(np.array(beyond)).tolist())) == 1
     assert not any("outside" in note for note in explain_row(population(), [12.0, 50.0, 0.5, 1.0]).notes)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
-def test_example_row_has_something_to_explain_when_a_model_is_met_first(kind: str) -> None:
-    learned = model(kind)
-    row = example_row(learned)
-    told = explain_row(learned, row)
-    for value, variable in zip(row, learned.domain.features, strict=True):
-        assert variable.low <= value <= variable.high
-        assert not variable.categories or value == int(value)
-    assert not told.fallback
-    assert told.fired.strength > 0.5
-    assert any(told.shares.values()) == (kind != "fedavg_mlp-classes")
-    if told.nature == "rules":
-        assert not told.fired.rule.otherwise
-        rules = [rule for rule in learned.rules() if not rule.otherwise]
-        named = {part.feature for part in told.fired.rule.conditions}
-        for value, variable in zip(row, learned.domain.features, strict=True):
-            if variable.name not in named and not variable.categories:
-                assert value == (variable.low + variable.high) / 2
-        # Of the rules that answer at their own peak the most used.
-        better = sum(rule.support > (told.fired.rule.support or 0.0) for rule in rules)
-        assert better < 5
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,118 +104,6 @@ def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_sh
     words = " ".join(rule["if"] for rule in told["gone"])
     assert f"{first.name} is grade " in words
     assert f"{first.name} is Low" not in words
-
-
-def test_difference_tells_maps_key_by_key_when_few_of_their_keys_differ() -> None:
-    model = learned(1)
-    policy = {f"rule_{number}": float(number) for number in range(40)}
-    one = version(model, 1)[0].model_copy(update={"parameters": {"policy": policy, "retry": {"wait": 1}}})
-    other = one.model_copy(update={"version": 2, "parameters": {"policy": {**policy, "rule_7": 9.5, "min_agents": 3}}})
-    found = difference((one, model), (other, model))
-    told = found.to_dict()
-    assert told["training"]["policy"] == [one.parameters["policy"], other.parameters["policy"]], "whole in JSON"
-    lines = difference_lines(found)
-    assert [line for line in lines if line.startswith("training")] == [
-        "training policy.rule_7: 7 -> 9.5",
-        "training policy.min_agents: absent -> 3",
-        "training retry.wait: 1 -> absent",
-    ]
-
-
-def test_difference_tells_what_else_differs_of_a_domain_when_limits_are_the_same() -> None:
-    model = learned(1)
-    one, other = version(model, 1)[0], version(model, 2)[0]
-    domain = other.document["domain"]
-    domain = {
-        **domain,
-        "features": [{**domain["features"][0], "categories": ["a", "b"]}, *domain["features"][1:]],
-        "memory": {"columns": {"speed": [1, 2], "load": [4]}, "drive": "trip"},
-    }
-    other = other.model_copy(update={"document": {**other.document, "domain": domain}})
-    name = domain["features"][0]["name"]
-    lines = [line for line in difference_lines(difference((one, model), (other, model))) if line.startswith("domain")]
-    assert lines == [
-        f"domain {name}.categories: absent -> [a, b]",
-        "domain memory.columns.speed: absent -> [1, 2]",
-        "domain memory.columns.load: absent -> [4]",
-        "domain memory.drive: absent -> trip",
-    ]
-
-
-def told_of(was: Any, now: Any) -> list[str]:
-    """Return the lines about one setting of training that was, and is now."""
-    model = learned(1)
-    one = version(model, 1)[0].model_copy(update={"parameters": {"set": was}})
-    other = one.model_copy(update={"version": 2, "parameters": {"set": now}})
-    lines = difference_lines(difference((one, model), (other, model)))
-    return [line for line in lines if line.startswith("training")]
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "line"),
-    [
-        (0.1234571, 0.1234574, "training set: 0.1234571 -> 0.1234574"),
-        (0.5, 0.25, "training set: 0.5 -> 0.25"),
-        (1, 1.0000001, "training set: 1 -> 1.0000001"),
-        ([1.5, 0.1234571], [1.5, 0.1234574], "training set: [1.5, 0.1234571] -> [1.5, 0.1234574]"),
-        (None, "none", "training set: none -> 'none'"),
-    ],
-)
-def test_difference_tells_values_that_look_different_when_six_digits_are_equal(was: Any, now: Any, line: str) -> None:
-    assert told_of(was, now) == [line]
-
-
-def test_difference_tells_limits_and_changes_of_rules_to_the_last_digit_when_six_are_equal() -> None:
-    model = learned(1)
-    one, other = version(model, 1)[0], version(model, 2)[0]
-    domain = other.document["domain"]
-    first = domain["features"][0]
-    moved = {**first, "high": first["high"] + 1e-9}
-    domain = {**domain, "features": [moved, *domain["features"][1:]]}
-    found = difference(
-        (one, model), (other.model_copy(update={"document": {**other.document, "domain": domain}}), model)
-    )
-    was, now = (Rule(0, (), Consequent("mos", 3.0), weight, 0.5, 0.5) for weight in (12.345678, 12.345679))
-    found = replace(found, restated=((was, now),))
-    lines = difference_lines(found)
-    unit = f" {first['unit']}" if first.get("unit") else ""
-    ends = [
-        f"{float(low)!r} to {float(high)!r}{unit}"
-        for low, high in ((first["low"], first["high"]), (moved["low"], moved["high"]))
-    ]
-    assert f"domain {first['name']}: {' -> '.join(ends)}" in lines
-    assert "    weight: 12.345678 -> 12.345679" in lines
-
-
-def test_difference_tells_the_order_alone_when_named_maps_stand_in_another() -> None:
-    a, b, c = ({"name": name, "depth": depth} for name, depth in (("a", 1), ("b", 2), ("c", 3)))
-    assert told_of([a, b, c], [c, a, b]) == ["training set, order: a, b, c -> c, a, b"]
-    assert told_of([a, b], [b, {**a, "depth": 4}]) == [
-        "training set.a.depth: 1 -> 4",
-        "training set, order: a, b -> b, a",
-    ]
-    assert told_of([a, b], [c, a, b]) == ["training set.c.name: absent -> c", "training set.c.depth: absent -> 3"]
-
-
-def test_difference_tells_lists_whole_when_a_name_stands_in_them_twice() -> None:
-    lines = told_of([{"name": "a", "v": 1}, {"name": "a", "v": 2}], [{"name": "a", "v": 3}, {"name": "a", "v": 5}])
-    assert " ".join(lines).startswith("training set: [{'name': 'a', 'v': 1}, ")
-
-
-def test_difference_is_no_wider_than_the_terminal_when_values_and_rules_are_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    small, large = learned(1), learned(3)
-    cohort = [f"vehicle-{number:02}" for number in range(30)]
-    found = difference(version(small, 1), version(large, 2, cohort))
-    told = found.to_dict()
-    lines = difference_lines(found)
-    assert max(map(len, lines)) <= 80
-    assert sum(line.startswith("+ IF ") for line in lines) == len(told["rules"]["added"])
-    joined = " ".join(" ".join(lines).split())
-    assert all(f"+ IF {rule['if']} THEN {rule['then']}" in joined for rule in told["rules"]["added"])
-    assert f"cohort, joined: {', '.join(cohort)}" in joined
 
 
 def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:

@@ -66,25 +66,6 @@ def test_summary_finds_rows_that_met_no_rule_and_forecasts_that_were_clipped() -
     assert told["clipped"] == sum(clipping.explain(row).clipped_from is not None for row in X) > 0
 
 
-def test_summary_spreads_its_rows_evenly_over_a_long_file() -> None:
-    learned, X = sample_models.model("frbc"), sample_models.rows(101)
-    steps: list[None] = []
-    told = over_rows(learned, X, 11, lambda: steps.append(None))
-    assert (told["rows"], told["explained"], len(steps)) == (101, 11, 11)
-    chosen = learned.predict(X[::10]).tolist()
-    assert told["forecasts"] == dict(Counter(chosen))
-    assert "spread evenly over 101" in over_rows_lines(told)[0]
-    assert over_rows(learned, X[:0], 11)["explained"] == 0
-
-
-def test_summary_of_a_population_says_what_it_is_and_shares_nothing_out() -> None:
-    told = over_rows(sample_models.population(), sample_models.rows(20), 10)
-    assert (told["nature"], told["inputs"], told["rules"]) == ("structures", [], [])
-    said = " ".join(over_rows_lines(told))
-    assert "glassfleet explain --at last" in said
-    assert "which rules" not in said
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "model.json").write_text(json.dumps(sample_models.model("tsk").to_document()))
@@ -105,19 +86,3 @@ def test_command_summarises_a_file_as_text_and_as_json(
     assert out.splitlines()[0] == "mos: 5 rows explained, spread evenly over 30"
     for words in ("mean |share|", "which rules decided", "clipped to the target's limits"):
         assert words in out
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--summary", "--row", "1"], "--row is about one row, and --summary about all"),
-        (["--summary", "--goal", ">1"], "--goal is about one row"),
-        (["--summary", "--max-inputs", "2"], "--max-inputs is about one row"),
-        (["--rows", "5"], "--rows is for --summary"),
-    ],
-)
-def test_command_refuses_what_is_about_one_row_beside_all(
-    files: tuple[str, str], capsys: pytest.CaptureFixture[str], more: list[str], said: str
-) -> None:
-    assert run(["model", "explain", "--file", files[0], "--data", files[1], *more]) == 2
-    assert said in capsys.readouterr().err

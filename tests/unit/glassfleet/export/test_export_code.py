@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
@@ -150,14 +149,6 @@ def test_python_names_the_input_and_its_fault_when_a_value_is_none(tmp_path: Pat
     assert second == "line 4: a row is 4 values, and this one has 3"
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
-def test_python_file_imports_the_standard_library_alone_when_written(kind: str) -> None:
-    tree = ast.parse(to_python(model(kind)), feature_version=(3, 9))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert imported <= {"csv", "math", "sys"}
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-
-
 def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> None:
     space: dict[str, object] = {"__name__": "exported"}
     exec(to_python(model("frt")), space)
@@ -232,10 +223,3 @@ def test_code_is_refused_when_the_model_is_none_yet_or_the_prefix_is_no_name() -
     for prefix in ("", "1a", "a-b", "a b", "ä"):
         with pytest.raises(UsageError, match="no C identifier"):
             to_c(model("frt"), prefix)
-
-
-def test_code_says_that_a_network_has_no_rules_when_written() -> None:
-    for text in (to_c(model("fedavg_mlp-numbers")), to_python(model("fedavg_mlp-numbers"))):
-        assert "A network has no rules: the number of the rule is always 0." in text
-        assert "always THEN" not in text
-    assert "RULES = []" in to_python(model("fedavg_mlp-numbers"))

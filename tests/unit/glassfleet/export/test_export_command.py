@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from console.main import run
-from glassfleet.explain import RowExplanation
 from schemas.documents import document_digest
 from tests.support.fake_coordinator import record_of
 from tests.support.sample_models import NAMES, model, rows
@@ -63,32 +62,6 @@ def test_document_alone_is_read_and_a_changed_one_refused(tmp_path: Path, capsys
     for text in ("[]", "{}", "no json", '{"document": 1, "digest": "x"}'):
         file.write_text(text, encoding="utf-8")
         assert run(["model", "rules", "--file", str(file)]) == 10, text
-
-
-def test_explain_prints_rivals_and_the_other_outcome_when_asked_for_a_row(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = _record(tmp_path, "frbc")
-    call = ["model", "explain", "--file", str(record), "--data", str(tmp_path / "drive.csv"), "--row", "2"]
-    assert run(call) == 0
-    told = capsys.readouterr().out
-    assert "runners-up:" in told
-    assert "for another outcome (quality is not " in told
-    assert " instead of " in told
-    assert run([*call, "--json"]) == 0
-    whole = json.loads(capsys.readouterr().out)
-    other = whole.pop("counterfactual")
-    assert RowExplanation.model_validate(whole).prediction == model("frbc").predict(rows()[1:2])[0]
-    assert other["best"]["prediction"] != other["prediction"]
-    assert run([*call, "--goal", "excellent"]) == 2
-    assert run([*call, "--fixed", "height"]) == 2
-    assert run([*call, "--only", "height"]) == 2
-    capsys.readouterr()
-    assert run([*call, "--only", "snr", "--fixed", "load", "--json"]) == 0
-    other = json.loads(capsys.readouterr().out)["counterfactual"]
-    ways = [way for way in (other["best"], *other["alternatives"]) if way]
-    assert ways
-    assert all([part["feature"] for part in way["changes"]] == ["snr"] for way in ways)
 
 
 def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from glassfleet.explain.partitions import partitions
 from glassfleet.export.fml import from_fml, to_fml
 from schemas.documents import document_digest
-from schemas.errors import DocumentError, UsageError, VerificationError
-from tests.support.sample_models import KINDS, TEXTUAL, model, population, rows, trips
+from schemas.errors import DocumentError, VerificationError
+from tests.support.sample_models import KINDS, TEXTUAL, model, rows, trips
 
 HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]
 NS = "{http://www.ieee1855.org}"
@@ -280,10 +280,3 @@ def test_fml_is_refused_when_a_rule_or_the_document_was_changed() -> None:
 def test_text_is_refused_by_name_when_it_is_no_fml_of_ours(text: str) -> None:
     with pytest.raises(DocumentError):
         from_fml(text)
-
-
-def test_fml_is_refused_when_there_are_no_rules_to_hold() -> None:
-    with pytest.raises(UsageError, match="a network has none"):
-        to_fml(model("fedavg_mlp-numbers"))
-    with pytest.raises(UsageError, match="population"):
-        to_fml(population())

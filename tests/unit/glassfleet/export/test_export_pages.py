@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
@@ -10,26 +9,20 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import matplotlib.image
-import numpy as np
 import pytest
 
-from glassfleet import catalogue
 from glassfleet.explain import explain_row, partitions
-from glassfleet.explain.summary import slopes_of
 from glassfleet.export import FORMATS, export, to_html, to_markdown
-from glassfleet.export.figures import PICTURES, main_picture, picture
+from glassfleet.export.figures import PICTURES, picture
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
 from glassfleet.export.svg.branches import rule_tree
-from glassfleet.export.svg.png import SCALE
-from glassfleet.export.svg.rule_summary import rule_summaries
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reword import in_words_of
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import UsageError
-from tests.support.sample_models import KINDS, NAMES, TEXTUAL, TRIP, model, population, rows, trips
+from tests.support.sample_models import KINDS, NAMES, TEXTUAL, model, population, rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -127,42 +120,12 @@ def test_report_tells_and_draws_what_attacks_read_when_that_was_measured() -> No
     assert "No attack that was tried" in markdown_of(run_page(STATUS, None, leakage={**audit, "lines": []}))
 
 
-def test_report_names_vehicles_that_stand_out_and_who_was_left_out() -> None:
-    told = {"notes": ["vd: at most 640 of its 64000 rows count"], "max_rows_each": 640, "spec": {"without": ["vx"]}}
-    text = markdown_of(run_page({**STATUS, **told}, None)).replace("\\", "")
-    for word in ("vd: at most 640 of its 64000 rows count", "at most 640", "vx"):
-        assert word in text
-
-
-def test_report_tells_rounds_of_a_kind_together_when_there_are_many() -> None:
-    one = STATUS["rounds"][0]
-    late = {"late": 2, "late_agents": ["vd", "vd2"]}
-    rounds = [{**one, "number": 1, "kind": "limits"}]
-    rounds += [{**one, "number": number, "kind": "scores", **(late if number == 7 else {})} for number in range(2, 108)]
-    page = run_page({**STATUS, "rounds": rounds}, None)
-    html, text = html_of(page), markdown_of(page)
-    assert html.count("<figure>") == 1  # the timeline
-    assert html.count("<details>") == html.count("</details>") == 1
-    before, _, folded = html.partition("<details>")
-    assert before.count("<tr><td") == 2 + len(STATUS["agents"])
-    assert folded.count("<tr><td") == 107
-    assert "| 2 to 107 | statistics scores | 106 | 318 | 212 | 107 | 0 | 106 | 53.00 | 1,308,570 |" in text
-    assert "vc: \\<b\\>offline\\</b\\> (106 rounds); vd: too late (106 rounds); vd2: too late |" in text
-    assert "| 107 | statistics scores | 1 | 3 |" in text
-
-
 def test_report_has_central_scores_and_says_how_they_are_known_when_they_are() -> None:
     scores = [{**each, "central": each["federated"]} for each in SCORES]
     text = markdown_of(run_page(STATUS, None, None, scores, ["CL is FL."]))
     assert "| va | 10 | 0.5000 | 0.2500 | 0.2500 |" in text
     assert "| mean |  | 0.6000 | 0.3000 | 0.3000 |" in text
     assert "CL is FL." in text
-
-
-def test_report_says_why_there_are_no_scores_when_none_came() -> None:
-    text = markdown_of(run_page(STATUS, None, None, (), ["No vehicle has sent scores since noon."]))
-    assert "## Scores\n\nNo vehicle has sent scores since noon.\n" in text
-    assert "## Scores" not in markdown_of(run_page(STATUS, None))
 
 
 def test_report_tells_the_end_when_a_run_made_no_model() -> None:
@@ -223,15 +186,6 @@ def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned(kind: str) -> N
     assert [branch.rules[0].index for branch in root.all() if not branch.children] == list(range(len(learned.rules())))
 
 
-def test_main_picture_is_the_tree_where_there_is_one() -> None:
-    drawn = {kind: main_picture(model(kind)) for kind in KINDS}
-    assert {kind for kind, what in drawn.items() if what == "tree"} == {
-        *("frt", "frt-other", "fmt", "fmt-other", "bmt", "fmt_classes", "fedga-numbers", "fedga-classes", "dp_tree")
-    }
-    assert main_picture(population()) == "tree"
-    assert {kind for kind, what in drawn.items() if what is None} == {"fedavg_mlp-numbers", "fedavg_mlp-classes"}
-
-
 def test_network_is_told_as_one_when_it_is_a_page_or_a_picture_is_asked_for() -> None:
     learned = model("fedavg_mlp-classes")
     for text in (to_html(learned), to_markdown(learned)):
@@ -242,139 +196,6 @@ def test_network_is_told_as_one_when_it_is_a_page_or_a_picture_is_asked_for() ->
     for what in (None, "tree", "rules"):
         with pytest.raises(UsageError, match="a network: it has neither rules nor a tree"):
             export(learned, "png", what=what)
-
-
-def test_structures_are_told_by_fitness_when_a_population_is_a_page() -> None:
-    learned = population()
-    ranked = readable_rules(learned)
-    text, html = to_markdown(learned), to_html(learned)
-    told = [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- structure ")]
-    assert told == [str(rule) for rule in ranked]
-    fitness = [rule.fitness or 0.0 for rule in ranked]
-    assert fitness == sorted(fitness, reverse=True)
-    assert f"Structures ({len(ranked)})" in html
-    assert 'aria-label="The fittest structure' in html
-    assert "mean leaves" in html
-    for word in ("support", "confidence", "always", "Rules ("):
-        assert word not in text, word
-        assert word not in html, word
-
-
-def _texts(svg: bytes) -> list[str]:
-    return [text.strip() for text in ET.fromstring(svg).itertext() if text.strip()]
-
-
-@pytest.mark.parametrize("number", [None, 1, 4])
-def test_structure_is_drawn_with_its_inputs_and_leaves_when_asked_for_by_rank(number: int | None) -> None:
-    learned = population()
-    chosen = readable_rules(learned)[(number or 1) - 1]
-    genes = learned.to_document()["model"]["structures"][chosen.index - 1]
-    texts = _texts(export(learned, "svg", what="tree" if number else None, structure=number))
-    asked = [match[1] for text in texts if (match := re.fullmatch(r"\d+ leaves by (\w+)", text))]
-    assert sorted(asked) == sorted(NAMES[gene] for gene in genes if gene >= 0)
-    assert texts.count("→ the vehicle's own answer") == genes.count(-1)
-    sides = [text for text in texts if re.search("(at most a|above the) threshold$", text)]
-    assert len(sides) == 2 * (len(genes) - genes.count(-1))
-    assert any(f"structure {number or 1} of {len(readable_rules(learned))}" in text for text in texts)
-    assert not any("%" in text for text in texts)
-
-
-def test_structure_is_refused_when_there_is_none_of_that_rank_or_none_at_all() -> None:
-    learned = population()
-    for number in (0, len(readable_rules(learned)) + 1):
-        with pytest.raises(UsageError, match=f"no structure {number}: there are"):
-            export(learned, "svg", structure=number)
-    with pytest.raises(UsageError, match="only a population has them"):
-        export(model("frt"), "svg", structure=2)
-    with pytest.raises(UsageError, match="drawn as a tree"):
-        export(learned, "svg", what="rules", structure=1)
-    with pytest.raises(UsageError, match="tree structures, not rules"):
-        export(learned, "svg", what="rules")
-    with pytest.raises(UsageError, match="no picture"):
-        export(learned, "json", structure=1)
-
-
-@pytest.mark.parametrize("kind", ["fmt", "dp_tree", "dp_tree-text", "fedga-numbers-text"])
-def test_branches_are_named_as_the_rules_name_them_when_a_tree_is_drawn(kind: str) -> None:
-    learned = model(kind)
-    said = {word for rule in learned.rules() for part in rule.conditions for word in part.term.split(" and ")}
-    texts = _texts(picture(learned, "tree"))
-    texts = [text.partition(" · ")[0] for text in texts]
-    sides = [text for text in texts if re.match(r"(at most|at least|above|below|up to|from|≤|>) ?", text)]
-    assert len(sides) >= 5
-    # Each side of a split is a limit of some rule, in the same words; of fuzzy sets, that or a narrower one.
-    known = set(said)
-    if kind == "fmt":
-        terms = {item.term for part in partitions(learned) for item in part.sets}
-        known = {f"{side} {term}" for term in terms for side in ("at most", "at least")}
-        assert known & said
-    assert all(any(word.startswith(side.removesuffix("…")) for word in known) for side in sides)
-    assert not [text for text in texts if "e+0" in text]
-
-
-def test_interval_is_told_in_short_in_the_table_of_rules() -> None:
-    learned = model("dp_tree")
-    texts = _texts(picture(learned, "rules"))
-    assert {part.short for rule in learned.rules() for part in rule.conditions if part.short} & set(texts)
-    assert not [text for text in texts if text.startswith("above") and " and " in text]
-
-
-def test_leaves_name_the_input_that_moves_the_forecast_most_when_rules_are_polynomials() -> None:
-    for kind, what in (("frt", "tree"), ("fmt", "tree"), ("tsk", "rules")):
-        learned = model(kind)
-        slopes = slopes_of(learned)
-        assert slopes is not None
-        told = [each.label for each in rule_summaries(learned.rules())]
-        assert len(told) == len(slopes)
-        for line, text in zip(slopes, told, strict=True):
-            most = int(abs(line).argmax())
-            assert text == f"{NAMES[most]} {line[most]:+.3g} points …"
-        texts = _texts(picture(learned, what))
-        assert all(any(part.startswith(text) or part.endswith(text) for part in texts) for text in told)
-
-
-def test_tree_is_that_of_the_tables_whatever_the_document_looks_like(monkeypatch: pytest.MonkeyPatch) -> None:
-    learned = model("dp_tree")  # its tables do not read its document
-    expected = rule_tree(learned)
-    assert expected.children
-    monkeypatch.setattr(type(learned), "to_document", lambda _self: {"model": [1]})
-    assert rule_tree(learned) == expected
-
-
-def test_leaves_name_the_whole_class_when_its_name_holds_an_equals_sign() -> None:
-    learned = model("dp_tree")
-    classes = ["a = 1", "b is = 2", "c"]
-    document = learned.to_document()
-    document = {**document, "domain": {**document["domain"], "classes": classes}}
-    spoken = catalogue.load("dp_tree").from_document(document)
-    assert {each.label for each in rule_summaries(spoken.rules())} <= set(classes)
-
-
-def test_rule_for_all_other_rows_is_told_as_otherwise_when_drawn_or_written() -> None:
-    learned = model("tsk")
-    (other,) = (rule for rule in learned.rules() if rule.otherwise)
-    texts = _texts(picture(learned, "rules"))
-    assert any(text.startswith("otherwise: ") for text in texts)
-    assert any(text.startswith(f"rule {other.index} ") for text in texts)
-    for text in (to_markdown(learned), to_html(learned), export(learned, "python").decode()):
-        assert "OTHERWISE mos" in text
-        assert "always" not in text
-
-
-@pytest.mark.parametrize("kind", TEXTUAL)
-def test_categories_are_texts_when_a_model_with_columns_of_text_is_drawn_or_written(kind: str) -> None:
-    learned = model(kind)
-    drawn = " ".join(_texts(picture(learned, "tree")))
-    assert "Thu" in drawn
-    assert "économie" in drawn
-    shown = _texts(picture(learned, "partitions", row=trips()[3]))
-    for variable in TRIP:
-        assert set(variable.categories) <= set(shown)
-    for name in ("json", "markdown", "html", "c", "python", "fml"):
-        text = export(learned, name).decode()
-        assert "zone 2" in text.replace("_", " "), name
-        assert "Thu" in text, name
-    assert "dist = " in " ".join(_texts(picture(learned, "shares", row=trips()[3])))
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -417,13 +238,6 @@ def test_json_holds_document_digest_and_summary_when_exported() -> None:
     assert document_digest(told["document"]) == told["digest"] == told["summary"]["digest"]
 
 
-def test_shares_are_refused_with_the_reason_when_there_is_nothing_to_share_out() -> None:
-    learned = model("frbc")
-    row = next(row for row in rows() if not explain_row(learned, row).shares)
-    with pytest.raises(UsageError, match="this forecast has no shares to draw: no rule of another class fires"):
-        picture(learned, "shares", row=row)
-
-
 def test_export_is_refused_when_format_or_picture_is_unknown() -> None:
     for kind, what in (("pdf", None), ("c", "tree"), ("svg", "shares")):
         with pytest.raises(UsageError):
@@ -438,13 +252,3 @@ def test_pages_and_svg_need_no_matplotlib_and_png_says_that_it_does(monkeypatch:
         assert b"<svg" in export(model("frt"), kind)
     with pytest.raises(ModuleNotFoundError, match="matplotlib"):
         export(model("frt"), "png")
-
-
-def test_png_is_as_large_as_its_svg_and_holds_its_colours() -> None:
-    svg = ET.fromstring(picture(model("tsk"), "rules"))
-    data = picture(model("tsk"), "rules", "png")
-    size = [int.from_bytes(data[start : start + 4], "big") for start in (16, 20)]
-    assert size == [pytest.approx(SCALE * float(svg.attrib[name]), abs=1) for name in ("width", "height")]
-    pixels = matplotlib.image.imread(io.BytesIO(data), format="png")[..., :3]
-    seen = {tuple(int(each) for each in pixel) for pixel in np.unique((255 * pixels.reshape(-1, 3)).round(), axis=0)}
-    assert {(0x44, 0x01, 0x54), (0xFD, 0xE7, 0x25), (0xFB, 0xFB, 0xFA)} <= seen, "the lowest term, the highest, paper"

@@ -63,14 +63,6 @@ def test_selection_drops_a_column_that_a_pair_of_others_has_made_idle() -> None:
     assert np.flatnonzero(found[1:]).tolist() == [1, 2]
 
 
-def test_collinear_columns_are_not_taken_together() -> None:
-    rng = np.random.default_rng(4)
-    Z = rng.random((300, 2))
-    Z[:, 1] = 1.0 - Z[:, 0]
-    found = select(moment_matrix(Z, Z[:, 0] + rng.normal(0, 0.05, 300), 1e-3), 2, 0.0025, 1e-3)
-    assert np.count_nonzero(found[1:]) == 1
-
-
 @pytest.mark.parametrize("settings", [{"prune": 2.0}, {"prune": 2.0, "max_slopes": 3}])
 def test_pruned_tree_is_much_smaller_and_no_worse(settings: dict[str, Any]) -> None:
     data, test = rows(), rows(6000)
@@ -81,20 +73,6 @@ def test_pruned_tree_is_much_smaller_and_no_worse(settings: dict[str, Any]) -> N
     assert errors[1] < 1.05 * errors[0]
     for rule in smaller.to_document()["model"]["rules"]:
         assert np.count_nonzero(rule["coefficients"]) <= settings.get("max_slopes", 6)
-
-
-def test_heavily_pruned_tree_is_one_rule() -> None:
-    model = central(FRT, Parameters(prune=1e6), DOMAIN, rows()).model
-    assert model.complexity() == {"nodes": 0, "leaves": 1, "depth": 0, "parameters": 7}
-    assert str(model.rules()[0]).startswith("IF always THEN y = ")
-
-
-def test_published_tree_keeps_its_document_where_the_options_are_not_used() -> None:
-    document = central(FRT, Parameters(), DOMAIN, rows()).model.to_document()
-    assert "prune" not in document["parameters"]
-    assert "max_slopes" not in document["parameters"]
-    chosen = Parameters(prune=1.5, max_slopes=4).model_dump(mode="json")
-    assert (chosen["prune"], chosen["max_slopes"]) == (1.5, 4)
 
 
 def test_rule_that_its_neighbour_can_stand_in_for_is_not_worth_keeping() -> None:

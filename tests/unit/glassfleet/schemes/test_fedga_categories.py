@@ -10,7 +10,6 @@ import pytest
 
 from coordinator.runs.defaults import discover as discovery_of
 from edge_agent.models.evaluation import Evaluator
-from edge_agent.session.snapshots import Snapshots
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
@@ -18,7 +17,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Next
+from glassfleet.scheme import Contribution
 from schemas.errors import DataError, RunFailedError
 
 RNG = np.random.default_rng(0)
@@ -50,16 +49,6 @@ def test_source_reads_text_as_positions_among_its_categories(tmp_path: Path) -> 
         read_source(path, labels=True)
     with pytest.raises(DataError, match="use"):
         read_source(path, categories=True)  # a target of text that is not said to be a class
-
-
-def test_snapshot_keeps_the_categories(tmp_path: Path) -> None:
-    data = read_source(_file(tmp_path, "v", ("petrol", "diesel")), labels=True, categories=True).train
-    first = Snapshots(tmp_path / "runs", b"secret").of_run("run", data)
-    renamed = Dataset(data.features, data.target, data.X, data.y, categories={"fuel": ("a", "b")})
-    again = Snapshots(tmp_path / "runs", b"secret").of_run("run", renamed)  # another process, and other texts since
-    assert again.data.categories == data.categories
-    assert again.digest == first.digest
-    assert Snapshots(tmp_path / "other", b"secret").of_run("run", renamed).digest != first.digest
 
 
 def _parts(folder: Path, **options: Any) -> dict[str, Dataset]:
@@ -144,15 +133,3 @@ def test_vehicle_scores_its_own_tree_when_the_model_is_a_population(tmp_path: Pa
     assert scores.metric == "f1"
     assert scores.federated > 0.9  # the population alone would say "car" to all: below 0.5
     assert scores.local > 0.9
-
-
-def test_discovery_asks_for_text_once() -> None:
-    data = Dataset(("f",), "y", np.zeros((6, 1)), np.arange(6.0), categories={"f": ("a",)})
-    step: Any = DISCOVERY.server.start(DiscoveryParameters(features=("f",), target="y", categories=True))
-    rounds = []
-    while isinstance(step, Next):
-        rounds.append(sorted(step.task.body["columns"]))
-        assert (step.task.body.get("categories") is True) == (len(rounds) == 1)
-        step = DISCOVERY.server.reduce(step.state, [DISCOVERY.client.contribute(step.task, data, RNG)])
-    assert rounds[0] == ["f", "y"]
-    assert all("f" not in columns for columns in rounds[1:])
