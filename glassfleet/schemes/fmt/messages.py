@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import check_levels, has_categories
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
@@ -21,8 +22,12 @@ from glassfleet.untrusted import Remembered, check_numeric, increasing, read_tas
 from schemas.codec import Value
 
 NAME = "fmt"
-Kind = Literal["scan", "grow", "sizes", "leaves", "support"]
-KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves", "support")
+Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
+KINDS: tuple[Kind, ...] = ("levels", "scan", "grow", "sizes", "leaves", "support")
+
+NO_PRIVATE_TEXTS = (
+    "a private run of fmt takes numbers alone, as a category may have few rows: leave columns of text out"
+)
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -34,9 +39,10 @@ class Question(GrowthQuestion):
 
     Attributes
     ----------
-    kind : {"scan", "grow", "sizes", "leaves", "support"}
-        Histograms and the root's sums over all inputs; sums of all cuts of some nodes; held-out errors of all sizes;
-        sums of the final leaves over all rows; on how many rows these would rest, of some nodes.
+    kind : {"levels", "scan", "grow", "sizes", "leaves", "support"}
+        Rows and target of each category of each input of text; histograms and the root's sums over all inputs; sums
+        of all cuts of some nodes; held-out errors of all sizes; sums of the final leaves over all rows; on how many
+        rows these would rest, of some nodes.
     parameters : Parameters
         The run's parameters.
     nodes : tuple of int
@@ -90,7 +96,9 @@ class Question(GrowthQuestion):
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
-        if self.kind != "scan":
+        if self.levels:
+            body["levels"] = [list(line) for line in self.levels]
+        if self.kind not in ("levels", "scan"):
             body |= {
                 "knots": [list(line) for line in self.knots],
                 "regressors": list(self.regressors),
@@ -115,8 +123,13 @@ class Question(GrowthQuestion):
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
         check_numeric(domain, NAME, MAX_INPUTS)
-        if kind == "scan":
+        if kind == "levels":
+            if not has_categories(domain):
+                raise TaskError("levels are asked for, and no input is text")
             return cls(kind, parameters, domain)
+        levels = check_levels(body["levels"], domain) if has_categories(domain) else ()
+        if kind == "scan":
+            return cls(kind, parameters, domain, levels=levels)
         f = len(domain.features)
         knots = check_knots(body["knots"], f, parameters.most_knots)
         regressors = increasing("regressors", body["regressors"], f)
@@ -124,7 +137,7 @@ class Question(GrowthQuestion):
         tree = Tree.from_value(body["tree"], knots)
         asked = (kind, parameters, domain, knots, regressors, split_features, tree)
         if kind != "sizes":
-            question = cls(*asked, _nodes(kind, parameters, body, tree), held=body.get("held"))
+            question = cls(*asked, _nodes(kind, parameters, body, tree), levels, held=body.get("held"))
             if (question.held is not None) != (kind == "grow" and parameters.support > 0):
                 raise TaskError("what is held back belongs to growth in a run with support, and only there")
             if question.held is not None:
@@ -132,7 +145,7 @@ class Question(GrowthQuestion):
             return question
         coefficients = body["coefficients"]
         _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
-        return cls(*asked, coefficients=coefficients)
+        return cls(*asked, levels=levels, coefficients=coefficients)
 
 
 read_task = Remembered(Question.from_task)
