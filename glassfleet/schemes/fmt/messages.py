@@ -18,7 +18,15 @@ from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.untrusted import Remembered, check_numeric, increasing, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    check_array,
+    check_numeric,
+    increasing,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from schemas.codec import Value
 
 NAME = "fmt"
@@ -141,10 +149,13 @@ class Question(GrowthQuestion):
             if (question.held is not None) != (kind == "grow" and parameters.support > 0):
                 raise TaskError("what is held back belongs to growth in a run with support, and only there")
             if question.held is not None:
-                _check_held(question.held, (len(question.nodes), len(question.cuts)))
+                check_array("held", question.held, np.bool_, (len(question.nodes), len(question.cuts)))
             return question
-        coefficients = body["coefficients"]
-        _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
+        coefficients = check_array(
+            "coefficients", body["coefficients"], np.float64, (None, tree.size, len(regressors) + 1)
+        )
+        if not 1 <= len(coefficients) <= MAX_VARIANTS:
+            raise TaskError(f"between 1 and {MAX_VARIANTS} variants can be asked about")
         return cls(*asked, levels=levels, coefficients=coefficients)
 
 
@@ -164,17 +175,3 @@ def _nodes(kind: Kind, parameters: Parameters, body: Mapping[str, Any], tree: Tr
     if parameters.support and kind != "leaves" and any(node and node % 2 == 0 for node in nodes):
         raise TaskError("upper sides follow from lower ones")
     return nodes
-
-
-def _check_held(held: object, shape: tuple[int, int]) -> None:
-    if not isinstance(held, np.ndarray) or held.dtype != np.bool_ or held.shape != shape:
-        raise TaskError(f"held must be bool of shape {shape}")
-
-
-def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:
-    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.ndim != 3:
-        raise TaskError("coefficients must be float64 with three axes")
-    if coefficients.shape[1:] != shape or not 1 <= coefficients.shape[0] <= MAX_VARIANTS:
-        raise TaskError(f"coefficients must have the shape (variants, {shape[0]}, {shape[1]})")
-    if not np.isfinite(coefficients).all():
-        raise TaskError("coefficients must be finite")
