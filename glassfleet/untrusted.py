@@ -5,7 +5,7 @@ A scheme's own rules stay in its folder; here is what would stand in each of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -93,6 +93,18 @@ def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
     if any(a >= b for a, b in pairwise(numbers)):
         raise TaskError(f"{name} does not increase")
     return tuple(numbers)
+
+
+def check_array(name: str, value: object, dtype: type[np.generic], shape: Sequence[int | None]) -> NDArray[Any]:
+    """Return a task's array; raises TaskError unless it is finite, of `dtype` and of `shape` (None: any length)."""
+    if not isinstance(value, np.ndarray) or value.dtype != dtype:
+        raise TaskError(f"{name} must be an array of {dtype.__name__}")
+    if value.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, value.shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise TaskError(f"{name} must have the shape ({wanted})")
+    if not np.isfinite(value).all():
+        raise TaskError(f"{name} must be finite")
+    return value
 
 
 class Remembered(Generic[Q]):

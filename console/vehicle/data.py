@@ -49,7 +49,7 @@ source_argument = click.argument(
 @source_argument
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
 @click.option("--labels", is_flag=True, help="The target is a class label, even when it is written as numbers.")
-@click.option("--categories", is_flag=True, help="Columns of text are inputs, too (fedga, dp_tree).")
+@click.option("--categories", is_flag=True, help="Columns of text are inputs, too (fmt, fmt_classes, fedga, dp_tree).")
 @click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts and classes.")
 @click.option(
     "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",

@@ -7,7 +7,7 @@ A line of levels has one for categories that the run does not know, then one for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,9 +110,40 @@ def _scaled(value: Array) -> tuple[float, ...]:
     return (unknown, *known)
 
 
-def knots_of(line: Sequence[float]) -> tuple[float, ...]:
-    """Return the knots of an input with these levels: the levels themselves, and both ends."""
-    return tuple(sorted({0.0, 1.0, *line}))
+def has_categories(domain: Domain) -> bool:
+    """Whether an input of the domain is text."""
+    return any(variable.categories for variable in domain.features)
+
+
+def sums_by_category(domain: Domain, X: Array, terms: Ints) -> Ints:
+    """Return the sums of `terms`, shape (n, T), over the rows of each category of each input of text.
+
+    Shape (categories of all inputs, T); `X`, shape (n, F), holds positions among the domain's categories.
+    """
+    found = [np.zeros((0, terms.shape[1]), dtype=np.int64)]
+    for feature, variable in enumerate(domain.features):
+        if variable.categories:
+            own, code = np.zeros((len(variable.categories), terms.shape[1]), dtype=np.int64), X[:, feature]
+            known = (code >= 0.0) & (code <= len(own) - 1.0) & (code == np.rint(code))
+            np.add.at(own, code[known].astype(np.intp), terms[known])
+            found.append(own)
+    return np.concatenate(found)
+
+
+def by_input(domain: Domain, sums: Ints) -> Iterator[tuple[Variable, Ints]]:
+    """Yield each input and its lines of what :func:`sums_by_category` returns: none where it is no text."""
+    start = 0
+    for variable in domain.features:
+        end = start + len(variable.categories)
+        yield variable, sums[start:end]
+        start = end
+
+
+def with_levels(knots: Sequence[tuple[float, ...]], levels: Levels) -> tuple[tuple[float, ...], ...]:
+    """Return the inputs' knots, those of an input of text being its levels and both ends."""
+    if not levels:
+        return tuple(knots)
+    return tuple(tuple(sorted({0.0, 1.0, *line})) if line else own for own, line in zip(knots, levels, strict=True))
 
 
 def plain_levels(domain: Domain) -> Levels:

@@ -15,6 +15,7 @@ from pydantic import Field
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule
@@ -112,12 +113,15 @@ class LinearTree(ABC, Generic[Span]):
         The splits.
     rules : LinearRules
         One line per leaf of `tree`, in its order.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     """
 
-    def __init__(self, domain: Domain, tree: SplitTree[Any], rules: LinearRules) -> None:
+    def __init__(self, domain: Domain, tree: SplitTree[Any], rules: LinearRules, levels: Levels = ()) -> None:
         self.domain = domain
         self._shape = tree
         self._rules = rules
+        self._levels = levels
 
     # --- what each tree says of itself ------------------------------------------------------------------------------
 
@@ -155,7 +159,7 @@ class LinearTree(ABC, Generic[Span]):
         return self.domain.unscale_target(result)
 
     def _scaled(self, X: Array) -> Array:
-        return np.ascontiguousarray(self.domain.scale_inputs(X).T)
+        return scaled_inputs(self.domain, self._levels, X)
 
     def _raw(self, scaled: Array) -> Array:
         """Return scaled, unclipped forecasts of scaled rows, shape (F, n)."""

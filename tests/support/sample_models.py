@@ -27,7 +27,7 @@ OTHERS = {
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt_classes-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "fmt_classes-text")
 """Models with columns of text; :func:`trips` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),

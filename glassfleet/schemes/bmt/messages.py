@@ -15,7 +15,15 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
-from glassfleet.untrusted import Remembered, check_numeric, increasing, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    check_array,
+    check_numeric,
+    increasing,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from schemas.codec import Value
 
 NAME = "bmt"
@@ -139,7 +147,9 @@ class Question:
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
         tree = Tree.from_value(body["tree"], f)
-        coefficients = _table("coefficients", body["coefficients"], (len(tree.leaves), len(regressors) + 1))
+        coefficients = check_array(
+            "coefficients", body["coefficients"], np.float64, (len(tree.leaves), len(regressors) + 1)
+        )
         if kind == "ramps":
             candidates = _candidates(body["places"], body["ramps"], tree, f)
             return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates)
@@ -159,27 +169,18 @@ read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
 
 
-def _table(name: str, value: object, shape: tuple[int, int]) -> Array:
-    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.shape != shape:
-        raise TaskError(f"{name} must be float64 of the shape {shape}")
-    if not np.isfinite(value).all():
-        raise TaskError(f"{name} must be finite")
-    return value
-
-
 def _edges(value: object, shape: tuple[int, int]) -> Array:
-    edges = _table("edges", value, shape)
+    edges = check_array("edges", value, np.float64, shape)
     if (edges[:, 0] != 0.0).any() or (edges[:, -1] != 1.0).any() or not (np.diff(edges) > LEAST_RAMP).all():
         raise TaskError("the edges of an input's bins do not increase from 0 to 1")
     return edges
 
 
 def _candidates(places: object, ramps: object, tree: Tree, n_features: int) -> tuple[tuple[int, Ramp], ...]:
-    if not isinstance(places, np.ndarray) or places.dtype != np.int32 or places.ndim != 2 or places.shape[1] != 2:
-        raise TaskError("the places of ramps are not a table of two columns")
+    places = check_array("places", places, np.int32, (None, 2))
     if not 1 <= len(places) <= MAX_CANDIDATES:
         raise TaskError(f"between 1 and {MAX_CANDIDATES} ramps can be asked about")
-    limits = _table("ramps", ramps, (len(places), 2)).tolist()
+    limits = check_array("ramps", ramps, np.float64, (len(places), 2)).tolist()
     found = []
     for (leaf, feature), (low, high) in zip(places.tolist(), limits, strict=True):
         if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_features:

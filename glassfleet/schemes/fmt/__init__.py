@@ -7,10 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import has_categories
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import FmtClient
-from glassfleet.schemes.fmt.messages import read_task
+from glassfleet.schemes.fmt.messages import NO_PRIVATE_TEXTS, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.params import Parameters as FmtParameters
@@ -28,6 +30,7 @@ class FederatedModelTree:
     # A node's sums are its parent's less its sibling's: all rounds must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
     equals_central = True
+    categorical = True
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
@@ -50,8 +53,11 @@ class FederatedModelTree:
         return self.exact(parameters)
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
-        """Return names and shapes of the sums of an answer to `task`."""
-        return shapes_of(read_task(task))
+        """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
+        question = read_task(task)
+        if has_categories(question.domain):
+            raise TaskError(NO_PRIVATE_TEXTS)
+        return shapes_of(question)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.levels import by_input
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
-from glassfleet.schemes.fmt.params import ERROR_BITS
+from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.untrusted import check_shapes
 
@@ -26,7 +27,12 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
-    if question.kind == "scan":
+    if question.kind == "levels":
+        for variable, part in by_input(question.domain, sums["categories"]):
+            if int(part[:, 0].astype(object).sum()) > rows:
+                raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
+        _at_most(sums["categories"][:, 1], sums["categories"][:, 0] << GRID_BITS, "a category's target is too high")
+    elif question.kind == "scan":
         _at_most(sums["training"], rows, "more rows train than there are")
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
         if (sums["histogram"].sum(axis=1) != rows).any():
@@ -48,6 +54,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
+    if question.kind == "levels":
+        return {"categories": (sum(len(variable.categories) for variable in question.domain.features), 2)}
     if question.kind == "scan":
         return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "grow":

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import SUPPORT, Contribution, Task
@@ -41,7 +42,14 @@ class FmtClient:
         rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves, SUPPORT: _support}
+        answers = {
+            "levels": _levels,
+            "scan": _scan,
+            "grow": _grow,
+            "sizes": _sizes,
+            "leaves": _leaves,
+            SUPPORT: _support,
+        }
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
@@ -150,6 +158,12 @@ def _node_sums(question: Question, rows: TrainingRows, node: int, position: Arra
 
 
 # --- the answers -----------------------------------------------------------------------------------------------
+
+
+def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Count all rows, and sum their target, by category."""
+    terms = np.column_stack([np.ones(rows.count), to_grid(rows.y, GRID_BITS)]).astype(np.int64)
+    return {"categories": sums_by_category(question.domain, rows.X, terms)}
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:

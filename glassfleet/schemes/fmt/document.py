@@ -9,9 +9,11 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.levels import check_levels, has_categories
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
-from glassfleet.schemes.fmt.partition import Knots, check_knots
+from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
 from glassfleet.untrusted import check_numeric
 
@@ -27,40 +29,54 @@ class SplitLine(Strict):
     cut: int = Field(ge=0)
 
 
-class _Body(Strict):
+class TreeBody(Strict):
+    """The tree in a document."""
+
+    levels: tuple[tuple[float, ...], ...] = ()
     knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
     splits: tuple[SplitLine, ...] = Field(max_length=MAX_SPLITS)
+
+    def tree(self, domain: Domain, most_knots: int) -> tuple[Inputs, Tree]:
+        """Return the tree over the domain's inputs; raises ValueError with the reason."""
+        levels = check_levels(self.levels, domain) if self.levels or has_categories(domain) else ()
+        knots = check_knots(self.knots, len(domain.features), most_knots)
+        if any(not set(line) <= set(own) for line, own in zip(levels, knots, strict=False)):
+            raise ValueError("a category's level is no knot of its input")
+        rows = [(split.node, split.feature, split.cut) for split in self.splits]
+        return Inputs(domain, levels, knots), Tree.from_rows(rows, knots)
+
+
+class _Body(TreeBody):
     rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
-def write_document(
-    parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: LinearRules
-) -> dict[str, Any]:
+def tree_lines(inputs: Inputs, tree: Tree) -> dict[str, Any]:
+    """Return the tree as a document has it; without inputs of text, levels are left out where `inputs` has none."""
+    return {
+        **({"levels": [list(line) for line in inputs.levels]} if inputs.levels else {}),
+        "knots": [list(line) for line in inputs.knots],
+        "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
+    }
+
+
+def write_document(parameters: Parameters, inputs: Inputs, tree: Tree, rules: LinearRules) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
-    ``model.splits``: split i cuts leaf ``node`` behind set ``cut`` of input ``feature`` into the nodes 2 i + 1 (lower)
-    and 2 i + 2; node 0 is the root. ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients``
-    by input name and ``intercept``, is over the scaled inputs and gives the scaled target.
+    ``model.levels``, where there are inputs of text: of each the level in [0, 1] of unknown categories, then of each
+    category; empty for numbers. ``model.splits``: split i cuts leaf ``node`` behind set ``cut`` of input ``feature``
+    into the nodes 2 i + 1 (lower) and 2 i + 2; node 0 is the root. ``model.rules``: one per leaf, lower sides first;
+    the polynomial, ``coefficients`` by input name and ``intercept``, is over the scaled inputs and gives the scaled
+    target.
     """
-    return document_of(
-        SCHEME,
-        FORMAT,
-        parameters,
-        domain,
-        {
-            "knots": [list(line) for line in knots],
-            "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
-            "rules": write_rules(rules, domain),
-        },
-    )
+    model = {**tree_lines(inputs, tree), "rules": write_rules(rules, inputs.domain)}
+    return document_of(SCHEME, FORMAT, parameters, inputs.domain, model)
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Knots, Tree, LinearRules]:
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Inputs, Tree, LinearRules]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
         check_numeric(domain, SCHEME)
-        knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
-        tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
-    return parameters, domain, knots, tree, read_rules(body.rules, len(tree.leaves), domain)
+        inputs, tree = body.tree(domain, parameters.most_knots)
+    return parameters, inputs, tree, read_rules(body.rules, len(tree.leaves), domain)

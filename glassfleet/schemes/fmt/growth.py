@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels
-from glassfleet.fuzzy.spans import span_words
 from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.partition import Knots
 from glassfleet.schemes.fmt.tree import Cut, Tree
 
@@ -114,8 +114,8 @@ class GrowthQuestion:
         return {node: possible(self, node) for node in self.nodes}
 
     def words(self, feature: int, first: int, last: int) -> str:
-        """Return in words that an input is in the sets `first` .. `last`."""
-        return span_words(self.domain.features[feature], self.knots[feature], first, last)
+        """Return in words that an input is in the sets `first` .. `last`, or is one of their categories."""
+        return Inputs(self.domain, self.levels, self.knots).condition(feature, first, last).term
 
     def triangles(self, sums: Ints) -> list[Ints]:
         """Return the triangles over ``[1, x, target]`` of every target, each shape (..., p), from a node's sums."""

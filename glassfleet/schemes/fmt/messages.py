@@ -12,17 +12,30 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import check_levels, has_categories
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.untrusted import Remembered, check_numeric, increasing, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    check_array,
+    check_numeric,
+    increasing,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from schemas.codec import Value
 
 NAME = "fmt"
-Kind = Literal["scan", "grow", "sizes", "leaves", "support"]
-KINDS: tuple[Kind, ...] = ("scan", "grow", "sizes", "leaves", "support")
+Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
+KINDS: tuple[Kind, ...] = ("levels", "scan", "grow", "sizes", "leaves", "support")
+
+NO_PRIVATE_TEXTS = (
+    "a private run of fmt takes numbers alone, as a category may have few rows: leave columns of text out"
+)
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -34,9 +47,10 @@ class Question(GrowthQuestion):
 
     Attributes
     ----------
-    kind : {"scan", "grow", "sizes", "leaves", "support"}
-        Histograms and the root's sums over all inputs; sums of all cuts of some nodes; held-out errors of all sizes;
-        sums of the final leaves over all rows; on how many rows these would rest, of some nodes.
+    kind : {"levels", "scan", "grow", "sizes", "leaves", "support"}
+        Rows and target of each category of each input of text; histograms and the root's sums over all inputs; sums
+        of all cuts of some nodes; held-out errors of all sizes; sums of the final leaves over all rows; on how many
+        rows these would rest, of some nodes.
     parameters : Parameters
         The run's parameters.
     nodes : tuple of int
@@ -90,7 +104,9 @@ class Question(GrowthQuestion):
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
-        if self.kind != "scan":
+        if self.levels:
+            body["levels"] = [list(line) for line in self.levels]
+        if self.kind not in ("levels", "scan"):
             body |= {
                 "knots": [list(line) for line in self.knots],
                 "regressors": list(self.regressors),
@@ -115,8 +131,13 @@ class Question(GrowthQuestion):
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
         check_numeric(domain, NAME, MAX_INPUTS)
-        if kind == "scan":
+        if kind == "levels":
+            if not has_categories(domain):
+                raise TaskError("levels are asked for, and no input is text")
             return cls(kind, parameters, domain)
+        levels = check_levels(body["levels"], domain) if has_categories(domain) else ()
+        if kind == "scan":
+            return cls(kind, parameters, domain, levels=levels)
         f = len(domain.features)
         knots = check_knots(body["knots"], f, parameters.most_knots)
         regressors = increasing("regressors", body["regressors"], f)
@@ -124,15 +145,18 @@ class Question(GrowthQuestion):
         tree = Tree.from_value(body["tree"], knots)
         asked = (kind, parameters, domain, knots, regressors, split_features, tree)
         if kind != "sizes":
-            question = cls(*asked, _nodes(kind, parameters, body, tree), held=body.get("held"))
+            question = cls(*asked, _nodes(kind, parameters, body, tree), levels, held=body.get("held"))
             if (question.held is not None) != (kind == "grow" and parameters.support > 0):
                 raise TaskError("what is held back belongs to growth in a run with support, and only there")
             if question.held is not None:
-                _check_held(question.held, (len(question.nodes), len(question.cuts)))
+                check_array("held", question.held, np.bool_, (len(question.nodes), len(question.cuts)))
             return question
-        coefficients = body["coefficients"]
-        _check_coefficients(coefficients, (tree.size, len(regressors) + 1))
-        return cls(*asked, coefficients=coefficients)
+        coefficients = check_array(
+            "coefficients", body["coefficients"], np.float64, (None, tree.size, len(regressors) + 1)
+        )
+        if not 1 <= len(coefficients) <= MAX_VARIANTS:
+            raise TaskError(f"between 1 and {MAX_VARIANTS} variants can be asked about")
+        return cls(*asked, levels=levels, coefficients=coefficients)
 
 
 read_task = Remembered(Question.from_task)
@@ -151,17 +175,3 @@ def _nodes(kind: Kind, parameters: Parameters, body: Mapping[str, Any], tree: Tr
     if parameters.support and kind != "leaves" and any(node and node % 2 == 0 for node in nodes):
         raise TaskError("upper sides follow from lower ones")
     return nodes
-
-
-def _check_held(held: object, shape: tuple[int, int]) -> None:
-    if not isinstance(held, np.ndarray) or held.dtype != np.bool_ or held.shape != shape:
-        raise TaskError(f"held must be bool of shape {shape}")
-
-
-def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:
-    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.ndim != 3:
-        raise TaskError("coefficients must be float64 with three axes")
-    if coefficients.shape[1:] != shape or not 1 <= coefficients.shape[0] <= MAX_VARIANTS:
-        raise TaskError(f"coefficients must have the shape (variants, {shape[0]}, {shape[1]})")
-    if not np.isfinite(coefficients).all():
-        raise TaskError("coefficients must be finite")

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.linear_rules import LinearRules, LinearTree
-from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.document import read_document, write_document
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
-from glassfleet.schemes.fmt.partition import Knots, positions, up_to
 from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
 
 Array = NDArray[np.float64]
@@ -27,10 +25,8 @@ class FuzzyModelTree(LinearTree[tuple[int, int]]):
     ----------
     parameters : Parameters
         Of the run.
-    domain : Domain
-        Inputs, target and their limits.
-    knots : tuple of tuple of float
-        Each input's partition.
+    inputs : Inputs
+        The domain with its numeric target, levels of categories, and partitions.
     tree : Tree
         The splits.
     rules : LinearRules
@@ -39,48 +35,41 @@ class FuzzyModelTree(LinearTree[tuple[int, int]]):
 
     scheme = "fmt"
 
-    def __init__(self, parameters: Parameters, domain: Domain, knots: Knots, tree: Tree, rules: LinearRules) -> None:
-        super().__init__(domain, tree, rules)
+    def __init__(self, parameters: Parameters, inputs: Inputs, tree: Tree, rules: LinearRules) -> None:
+        super().__init__(inputs.domain, tree, rules, inputs.levels)
         self.parameters = parameters
-        self.knots = knots
+        self.inputs = inputs
         self.tree = tree
 
     def strengths(self, scaled: Array) -> Array:
         """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
-        reached = degrees(self.tree, positions(scaled, self.knots), self.tree.leaves)
+        reached = degrees(self.tree, self.inputs.positions(scaled), self.tree.leaves)
         return np.stack([reached[leaf] for leaf in self.tree.leaves])
 
     def weights(self, scaled: Array) -> Array:
         """Return by how much each leaf's output counts, shape (L, n): by its strength, or one answers alone."""
         if self.parameters.inference == "averaged":
             return self.strengths(scaled)
-        position = positions(scaled, self.knots)
+        position = self.inputs.positions(scaled)
         return np.stack([crisp(self.tree, position, leaf).astype(np.float64) for leaf in self.tree.leaves])
 
     def spans(self, leaf: int) -> Span:
         """Return the first and last set of each input that leads to a leaf."""
-        return self.tree.span(leaf, [len(line) for line in self.knots])
+        return self.tree.span(leaf, [len(line) for line in self.inputs.knots])
 
     def condition(self, feature: int, span: tuple[int, int]) -> Condition:
-        """Return that an input is in a run of sets."""
-        return span_condition(self.domain.features[feature], self.knots[feature], *span)
+        """Return that an input is in a run of sets, or is one of their categories."""
+        return self.inputs.condition(feature, *span)
 
     def membership(self, feature: int, value: float, span: tuple[int, int]) -> float:
         """Return the membership of a scaled value in a run of sets."""
-        return run_membership(value, self.knots[feature], span)
+        return self.inputs.membership(feature, value, span)
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
-        return write_document(self.parameters, self.domain, self.knots, self.tree, self._rules)
+        return write_document(self.parameters, self.inputs, self.tree, self._rules)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FuzzyModelTree:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
         return cls(*read_document(document))
-
-
-def run_membership(value: float, knots: tuple[float, ...], sets: tuple[int, int]) -> float:
-    """Return the membership of a scaled value in a run of sets: up to its last, less below its first."""
-    at = positions(np.array([[value]]), (knots,))[0]
-    upper = float(up_to(float(sets[1]), at)[0])
-    return upper if sets[0] == 0 else upper * (1.0 - float(up_to(sets[0] - 1.0, at)[0]))

@@ -118,8 +118,8 @@ class Parameters(BaseModel):
 
     @property
     def most_knots(self) -> int:
-        """Most knots that a partition of this run can have."""
-        return 2 * max(self.n_sets, *self.other_sets, 2)
+        """Most knots that a partition of this run can have; an input of text has at most nine."""
+        return max(2 * self.n_sets, *(2 * sets for sets in self.other_sets), 9)
 
 
 assert MAX_SETS >= 31 * 2 - 1  # a union of knots still has a partition's number of sets

@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, with_levels
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
-from glassfleet.schemes.fmt.messages import NAME, Question, read_task
+from glassfleet.schemes.fmt.inputs import Inputs
+from glassfleet.schemes.fmt.messages import NAME, NO_PRIVATE_TEXTS, Kind, Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
-from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS, MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.rules import rules_of
@@ -49,7 +51,10 @@ class FmtServer:
         """Ask for histograms and for the root's sums."""
         with usage_errors():
             check_numeric(domain, NAME, MAX_INPUTS)
-        return ask(Question("scan", parameters, domain), {"sums_digest": ""})
+            if parameters.support and has_categories(domain):
+                raise ValueError(NO_PRIVATE_TEXTS)
+        kind: Kind = "levels" if has_categories(domain) else "scan"
+        return ask(Question(kind, parameters, domain), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -67,6 +72,8 @@ class FmtServer:
         if question.kind == SUPPORT:
             return _supported(question, memory_of(state), contributions)
         rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
+        if question.kind == "levels":
+            return _leveled(question, memory, sums)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "grow":
@@ -78,6 +85,15 @@ class FmtServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+
+
+def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Give each category its level, and scan the inputs."""
+    levels = tuple(
+        find_levels(part[:, 0], part[:, 1:], 0.5**GRID_BITS) if variable.categories else ()
+        for variable, part in by_input(question.domain, sums["categories"])
+    )
+    return ask(replace(question, kind="scan", levels=levels), memory)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -100,9 +116,17 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
     parameters, f = question.parameters, question.n_features
     n_sets = parameters.tried_sets[len(memory["tried"])]
-    knots = find_knots(memory["histogram"], n_sets, parameters.partition)
-    regressors = tuple(memory["regressors"])
-    asked = Question("grow", parameters, question.domain, knots, regressors, tuple(range(f)), Tree(), (0,))
+    asked = Question(
+        "grow",
+        parameters,
+        question.domain,
+        with_levels(find_knots(memory["histogram"], n_sets, parameters.partition), question.levels),
+        tuple(memory["regressors"]),
+        tuple(range(f)),
+        Tree(),
+        (0,),
+        question.levels,
+    )
     return _ask_nodes(asked, planted(memory))
 
 
@@ -196,14 +220,13 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
         )
     chosen = tried[tree]
     knots = tuple(tuple(line) for line in chosen["knots"])
-    asked = Question(
-        "leaves",
-        parameters,
-        question.domain,
-        knots,
-        question.regressors,
-        tuple(chosen["split_features"]),
-        Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
+    asked = replace(
+        question,
+        kind="leaves",
+        knots=knots,
+        split_features=tuple(chosen["split_features"]),
+        tree=Tree.from_value({"splits": chosen["splits"]}, knots).first(splits),
+        coefficients=None,
     )
     best = {"variant": variant, "errors": chosen["errors"][variant]}
     kept = {name: memory[name] for name in ("sums_digest", "reference")} | {"held_out": held, "best": best}
@@ -230,7 +253,7 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     wide = np.zeros((len(leaves), question.n_features + 1))
     wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients[leaves]
     rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
-    model = FuzzyModelTree(parameters, question.domain, question.knots, tree, rules)
+    model = FuzzyModelTree(parameters, Inputs(question.domain, question.levels, question.knots), tree, rules)
     held = int(memory["held_out"])
     summary: dict[str, Value] = {name: memory[name] for name in ("sums_digest", "reference")}
     summary |= {"rows": rows, "held_out": held}

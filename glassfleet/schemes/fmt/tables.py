@@ -13,10 +13,11 @@ def tables_of(model: FuzzyModelTree) -> RuleTables:
     return RuleTables(
         evaluator="weighted_mean" if averaged else "maximum_matching",
         conditions=CutTree(
-            knots=lines(body["knots"]),
+            knots=model.inputs.knots,
             splits=tuple((split["node"], split["feature"], split["cut"]) for split in body["splits"]),
             leaves=tuple(model.tree.leaves),
             crisp=not averaged,
+            levels=model.inputs.levels,
         ),
         # Of two leaves that fire alike, the first is named.
         weights=(1.0,) * len(body["rules"]),

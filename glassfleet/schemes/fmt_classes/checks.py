@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.levels import by_input
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.fmt.checks import check_cuts, check_gram
 from glassfleet.schemes.fmt.grow import UNIT
@@ -26,10 +27,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
     if question.kind == "levels":
-        start = 0
-        for variable in question.domain.features:
-            part = sums["counts"][start : start + len(variable.categories)]
-            start += len(variable.categories)
+        for variable, part in by_input(question.domain, sums["counts"]):
             if int(part.astype(object).sum()) > rows:
                 raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
     elif question.kind == "scan":

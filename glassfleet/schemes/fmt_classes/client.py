@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, to_grid
@@ -75,13 +76,8 @@ class _Products:
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count classes by category, over all rows."""
-    c, counts = question.n_classes, []
-    for feature, variable in enumerate(question.domain.features):
-        size, code = len(variable.categories), rows.X[:, feature]
-        known = (code >= 0.0) & (code <= size - 1.0) & (code == np.rint(code))
-        cell = code[known].astype(np.intp) * c + rows.y[known]
-        counts.append(np.bincount(cell, minlength=size * c)[: size * c].reshape(size, c))
-    return {"counts": np.concatenate(counts).astype(np.int64)}
+    is_class = (rows.y[:, None] == np.arange(question.n_classes)).astype(np.int64)
+    return {"counts": sums_by_category(question.domain, rows.X, is_class)}
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:

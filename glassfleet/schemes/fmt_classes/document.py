@@ -7,12 +7,10 @@ from typing import Any
 
 from pydantic import Field
 
-from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
-from glassfleet.fuzzy.levels import check_levels
-from glassfleet.schemes.fmt.document import SplitLine
-from glassfleet.schemes.fmt.partition import check_knots
+from glassfleet.data.documents import document_errors, document_of, read_document_head
+from glassfleet.schemes.fmt.document import TreeBody, tree_lines
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
-from glassfleet.schemes.fmt_classes.inputs import Inputs
 from glassfleet.schemes.fmt_classes.messages import NAME, check_domain
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import RuleLine, ScoreRules, read_rules, write_rules
@@ -20,10 +18,8 @@ from glassfleet.schemes.fmt_classes.rules import RuleLine, ScoreRules, read_rule
 FORMAT = 1
 
 
-class _Body(Strict):
+class _Body(TreeBody):
     levels: tuple[tuple[float, ...], ...]
-    knots: tuple[tuple[float, ...], ...] = Field(min_length=1)
-    splits: tuple[SplitLine, ...] = Field(max_length=MAX_SPLITS)
     rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
@@ -35,18 +31,8 @@ def write_document(parameters: Parameters, inputs: Inputs, tree: Tree, rules: Sc
     2 i + 1 (lower) and 2 i + 2; node 0 is the root. ``model.rules``: one per leaf, lower sides first; ``scores`` over
     the scaled inputs, of the second of two classes or of each of more; ``shares`` of the classes in the rule's weight.
     """
-    return document_of(
-        NAME,
-        FORMAT,
-        parameters,
-        inputs.domain,
-        {
-            "levels": [list(line) for line in inputs.levels],
-            "knots": [list(line) for line in inputs.knots],
-            "splits": [{"node": s.node, "feature": s.feature, "cut": s.cut} for s in tree.splits],
-            "rules": write_rules(rules, inputs.domain),
-        },
-    )
+    model = {**tree_lines(inputs, tree), "rules": write_rules(rules, inputs.domain)}
+    return document_of(NAME, FORMAT, parameters, inputs.domain, model)
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Inputs, Tree, ScoreRules]:
@@ -55,11 +41,7 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Inputs, Tree
     with document_errors():
         check_domain(domain)
         body = _Body.model_validate(model)
-        levels = check_levels(body.levels, domain)
-        knots = check_knots(body.knots, len(domain.features), parameters.most_knots)
-        if any(not set(line) <= set(own) for line, own in zip(levels, knots, strict=True)):
-            raise ValueError("a category's level is no knot of its input")
-        tree = Tree.from_rows([(split.node, split.feature, split.cut) for split in body.splits], knots)
+        inputs, tree = body.tree(domain, parameters.most_knots)
         scores = 1 if len(domain.classes) == 2 else len(domain.classes)
         rules = read_rules(body.rules, len(tree.leaves), scores, domain)
-    return parameters, Inputs(domain, levels, knots), tree, rules
+    return parameters, inputs, tree, rules

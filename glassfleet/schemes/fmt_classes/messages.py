@@ -19,7 +19,6 @@ from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.schemes.fmt_classes.inputs import Inputs
 from glassfleet.schemes.fmt_classes.params import MAX_CLASSES, Parameters
 from glassfleet.untrusted import (
     Remembered,
@@ -64,10 +63,6 @@ class Question(GrowthQuestion):
     kind: Kind
     parameters: Parameters
     coefficients: Array | None = None
-
-    def words(self, feature: int, first: int, last: int) -> str:
-        """Return in words that an input is in the sets `first` .. `last`, or is one of their categories."""
-        return Inputs(self.domain, self.levels, self.knots).condition(feature, first, last).term
 
     @property
     def n_classes(self) -> int:

@@ -15,10 +15,9 @@ from glassfleet.fuzzy.linear_rules import outputs_of, tree_complexity
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule
-from glassfleet.schemes.fmt.model import run_membership
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.tree import Span, Tree, degrees
 from glassfleet.schemes.fmt_classes.document import read_document, write_document
-from glassfleet.schemes.fmt_classes.inputs import Inputs
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
 
@@ -121,7 +120,7 @@ class FuzzyClassTree:
         )
 
     def _memberships(self, rule: int, inputs: Array) -> tuple[float, ...]:
-        return tuple(run_membership(inputs[f], self.inputs.knots[f], span) for f, span in self._spans[rule].items())
+        return tuple(self.inputs.membership(f, inputs[f], span) for f, span in self._spans[rule].items())
 
     @cached_property
     def _among_all(self) -> Array:

@@ -10,17 +10,17 @@ import numpy as np
 
 from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.levels import find_levels, knots_of, plain_levels
+from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, plain_levels, with_levels
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
+from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.server import SLOPES
 from glassfleet.schemes.fmt_classes.checks import check_sums
-from glassfleet.schemes.fmt_classes.inputs import Inputs
 from glassfleet.schemes.fmt_classes.messages import NAME, Question, check_domain, read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
 from glassfleet.schemes.fmt_classes.newton import stepped
@@ -38,7 +38,7 @@ class FmtClassesServer:
         """Ask for the classes of the categories; where there are none, for histograms and the root's sums."""
         with usage_errors():
             check_domain(domain)
-        if any(variable.categories for variable in domain.features):
+        if has_categories(domain):
             return ask(Question("levels", parameters, domain), {"sums_digest": ""})
         return ask(Question("scan", parameters, domain, levels=plain_levels(domain)), {"sums_digest": ""})
 
@@ -73,10 +73,8 @@ class FmtClassesServer:
 
 def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Give each category its level, and scan the inputs."""
-    levels, start = [], 0
-    for variable in question.domain.features:
-        counts = sums["counts"][start : start + len(variable.categories)]
-        start += len(variable.categories)
+    levels = []
+    for variable, counts in by_input(question.domain, sums["counts"]):
         own = counts[:, 1:] if question.n_classes == 2 else counts
         levels.append(find_levels(counts.sum(axis=1), own, 1.0) if variable.categories else ())
     return ask(replace(question, kind="scan", levels=tuple(levels)), memory)
@@ -88,8 +86,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     training = int(sums["training"][0])
     if training == 0 or int(sums["gram"][0]) == 0:
         raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
-    found = find_knots(sums["histogram"], parameters.n_sets, "mixed")
-    knots = tuple(knots_of(line) if line else own for line, own in zip(question.levels, found, strict=True))
+    knots = with_levels(find_knots(sums["histogram"], parameters.n_sets, "mixed"), question.levels)
     # The class nearest to half of the rows speaks for all: of it there is most to learn.
     targets = question.triangles(sums["gram"])
     half = min(targets, key=lambda own: abs(2 * int(own[f + 1]) - int(own[0])))

@@ -14,7 +14,7 @@ from glassfleet.errors import TaskError
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, check_numeric, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, check_array, check_numeric, read_task_head, task_errors, task_head
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights", "support"]
@@ -117,12 +117,12 @@ class Question:
         if (kind == "weights") != (coefficients is not None):
             raise TaskError("coefficients belong to the question for weights, and only there")
         if coefficients is not None:
-            _check_coefficients(coefficients, (len(nodes), len(domain.features) + 1))
+            check_array("coefficients", coefficients, np.float64, (len(nodes), len(domain.features) + 1))
         has_support = parameters.support > 0
         if (held is not None) != (has_support and kind == "level") or (kind == SUPPORT and not has_support):
             raise TaskError("what is held back belongs to levels of a run with support, and only there")
         if held is not None:
-            _check_held(held, (len(nodes), len(domain.features)))
+            check_array("held", held, np.bool_, (len(nodes), len(domain.features)))
         return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients, held)
 
 
@@ -137,15 +137,3 @@ def _check_nodes(nodes: object, tree: Tree) -> None:
         raise TaskError("the nodes asked about are not increasing node numbers of the tree")
     if (tree.split[nodes] >= 0).any():
         raise TaskError("a node asked about is split already")
-
-
-def _check_held(held: object, shape: tuple[int, int]) -> None:
-    if not isinstance(held, np.ndarray) or held.dtype != np.bool_ or held.shape != shape:
-        raise TaskError(f"held must be bool of shape {shape}")
-
-
-def _check_coefficients(coefficients: object, shape: tuple[int, int]) -> None:
-    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.shape != shape:
-        raise TaskError(f"coefficients must be float64 of shape {shape}")
-    if not np.isfinite(coefficients).all():
-        raise TaskError("coefficients must be finite")

@@ -111,7 +111,7 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
         X[:, -1] = 1.0 - X[:, 0]
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
-    if name == "fmt_classes" and draw(st.booleans()):  # a column of text, with texts that the run does not know
+    if name in {"fmt", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
         texts = tuple(f"text {i:02}" for i in range(draw(st.integers(1, 12))))
         X[:, 0] = rng.integers(-1, len(texts), n)
         X[X[:, 0] < 0, 0] = -0.5

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.fuzzy.levels import find_levels, knots_of
+from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import central, federated
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.scheme import Done, Next, Task
@@ -69,8 +69,8 @@ def test_levels_follow_the_means_and_few_are_told_apart() -> None:
     counts = rng.integers(1, 1000, 40)
     line = find_levels(counts, rng.binomial(counts, rng.random(40))[:, None], 1.0)
     assert len(set(line)) <= 7
-    assert knots_of(line)[0] == 0.0
-    assert knots_of(line)[-1] == 1.0
+    ((first, *_, last),) = with_levels([(0.0, 1.0)], (line,))
+    assert (first, last) == (0.0, 1.0)
     assert find_levels(np.array([5, 5]), np.array([[1], [1]]), 1.0) == (0.0, 0.0, 0.0)
 
 
