@@ -32,15 +32,6 @@ from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Task
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
-WINDOWS = (2, 2, 4, 8, 16)
-"""How many tasks of the former course a group is asked at once after a loss, request by request; the last repeats.
-Few at first: a smaller fleet's course soon departs from the former one, and what was asked beyond is told in vain."""
-
-
-def has_windows(course: Sequence[Task]) -> bool:
-    """Return whether tasks of a former course may be asked before it is known that the new one has them, too."""
-    return all(task.kind != SUPPORT for task in course)
-
 
 class Vehicle:
     """One vehicle of a simulated private run.
@@ -100,8 +91,6 @@ class PrivateOutcome:
         Whose rows it was learned from, in the order of id.
     lost, company : tuple of str
         Who was lost so far, and who had to go with them, in the order in which they left.
-    requests : int
-        Sent so far; the one for keys included.
     summary : Mapping[str, Value]
         What the scheme reports.
     """
@@ -110,7 +99,6 @@ class PrivateOutcome:
     cohort: tuple[str, ...]
     lost: tuple[str, ...]
     company: tuple[str, ...]
-    requests: int
     summary: Mapping[str, Value] = field(default_factory=dict)
 
 
@@ -154,7 +142,6 @@ class PrivateFleet:
         self._store: dict[tuple[int, str], Contribution] = {}
         self._tasks: dict[str, Task] = {}
         self._former: dict[int, tuple[tuple[Task, Contribution], ...]] = {}
-        self._requests = 1
         self._lost: list[str] = []
         self._company: list[str] = []
 
@@ -176,58 +163,30 @@ class PrivateFleet:
             ``too-few-for-privacy``: no group is left; or the scheme finds no model.
         """
         self._store.clear()
-        former: list[Task] = []  # the course before the last loss
-        after_loss = 0
         while True:
-            step, course = self._evaluate(scheme, parameters, domain, seed)
+            step = self._evaluate(scheme, parameters, domain, seed)
             if isinstance(step, Done):
                 lost, company = tuple(self._lost), tuple(self._company)
-                return PrivateOutcome(step.model, self.cohort, lost, company, self._requests, step.summary)
-            # With support the former course was decided on the rows of more vehicles: nothing of it is asked ahead.
-            places = {task.digest: place for place, task in enumerate(former)} if has_windows(former) else {}
-            place = places.get(course[-1].digest)
-            asked = course[-1:]
-            if place is None:
-                after_loss = 0
-            else:
-                asked = former[place : place + WINDOWS[min(after_loss, len(WINDOWS) - 1)]]
-                after_loss += 1
-            self._requests += 1
-            if self._ask(scheme, asked):
-                former, after_loss = self._longer(former, course), 0
+                return PrivateOutcome(step.model, self.cohort, lost, company, step.summary)
+            self._ask(scheme, step.task)
 
-    @staticmethod
-    def _longer(former: list[Task], course: list[Task]) -> list[Task]:
-        """Return the course to try after a loss: as far as it is known."""
-        known = {task.digest for task in course}
-        return former if len(former) > len(course) and former[len(course) - 1].digest in known else course
-
-    def _evaluate(
-        self, scheme: Any, parameters: Any, domain: Domain | None, seed: int
-    ) -> tuple[Next | Done, list[Task]]:
-        """Reduce from the root as far as all groups have answered; return the open step and the tasks up to it."""
+    def _evaluate(self, scheme: Any, parameters: Any, domain: Domain | None, seed: int) -> Next | Done:
+        """Reduce from the root as far as all groups have answered; return the open step."""
         step: Next | Done = scheme.server.start(parameters, domain, seed)
-        course: list[Task] = []
         while isinstance(step, Next):
-            task = replace(step.task, nonce=self.terms.nonce)
-            course.append(task)
-            keys = [(group, task.digest) for group in sorted(self._editions)]
+            step = replace(step, task=replace(step.task, nonce=self.terms.nonce))
+            keys = [(group, step.task.digest) for group in sorted(self._editions)]
             if not all(key in self._store for key in keys):
                 break
             sums = [replace(self._store[key], former=self._former.get(key[0], ())) for key in keys]
             step = scheme.server.reduce(step.state, sums)
-        return step, course
+        return step
 
-    def _ask(self, scheme: Any, tasks: Sequence[Task]) -> bool:
-        """Ask each group what it has not answered; return whether somebody was lost."""
-        hurt = False
+    def _ask(self, scheme: Any, task: Task) -> None:
+        """Ask each group that has not answered."""
         for group, edition in sorted(self._editions.items()):
-            open_tasks = [task for task in tasks if (group, task.digest) not in self._store]
-            gone = {agent for task in open_tasks for agent in self._open(scheme, task, edition)}
-            if gone:
-                self._shrink(edition, gone)
-                hurt = True
-        return hurt
+            if (group, task.digest) not in self._store and (gone := self._open(scheme, task, edition)):
+                self._shrink(edition, set(gone))
 
     def _open(self, scheme: Any, task: Task, edition: Edition) -> list[str]:
         """Ask one group one task; store its sum if all answered, else return who did not."""
