@@ -23,7 +23,7 @@ from glassfleet.explain import (
 from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError
 from tests.support.sample_models import FEATURES, KINDS, NAMES, model, population, rows, wide_rows
 
 
@@ -66,13 +66,6 @@ def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) 
     assert "dBm" in page
     assert "step0" in page or not n_sets
     assert "dBm" not in json.dumps(summary(learned).to_dict())
-
-
-def test_speaking_is_refused_when_the_domain_has_other_limits() -> None:
-    moved = FEATURES[0].model_copy(update={"high": 11.0})
-    domain = model("frt").domain.model_copy(update={"features": (moved, *FEATURES[1:])})
-    with pytest.raises(UsageError, match="only terms and units"):
-        in_words_of(model("frt"), domain)
 
 
 def test_rows_are_read_by_name_and_refused_when_an_input_is_missing_or_no_number() -> None:
@@ -204,24 +197,3 @@ def test_summary_counts_rules_and_uses_when_a_model_is_told_as_a_whole(kind: str
         naming = [rule for rule in rules if any(part.feature == use.feature for part in rule.conditions)]
         assert use.rules == len(naming) == sum(use.terms.values())
         assert 0.0 <= use.support <= 1.0
-
-
-def test_effect_is_the_mean_move_of_the_output_when_consequents_are_polynomials() -> None:
-    learned = model("tsk")
-    told = {use.feature: use.effect for use in summary(learned).features}
-    target = learned.domain.target
-    assert target is not None
-    lines = learned.to_document()["model"]["rules"]
-    slopes = np.abs([line["coefficients"] for line in lines]) * (target.high - target.low)
-    support = np.array([line["support"] for line in lines])
-    expected = (slopes * support[:, None]).sum(axis=0) / support.sum()
-    assert [told[name] for name in NAMES] == pytest.approx(expected.tolist())
-    assert all(use.effect is None for use in summary(model("frbc")).features)
-
-
-def test_partitions_have_the_memberships_of_the_model_when_sets_are_drawn() -> None:
-    part = partitions(model("frt"))[0]
-    assert [item.term for item in part.sets] == ["VeryLow", "Low", "Medium", "High", "VeryHigh"]
-    assert (part.sets[0].degree(-1.0), part.sets[0].degree(1.25), part.sets[-1].degree(11.0)) == (1.0, 0.5, 1.0)
-    assert partitions(model("dp_tree"))[0].thresholds
-    assert not partitions(model("dp_tree"))[0].sets
