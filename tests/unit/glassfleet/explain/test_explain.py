@@ -23,7 +23,7 @@ from glassfleet.explain import (
 from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
 from schemas.documents import document_digest
-from schemas.errors import DataError
+from schemas.errors import DataError, UsageError
 from tests.support.sample_models import FEATURES, KINDS, NAMES, model, population, rows, wide_rows
 
 
@@ -197,3 +197,10 @@ def test_summary_counts_rules_and_uses_when_a_model_is_told_as_a_whole(kind: str
         naming = [rule for rule in rules if any(part.feature == use.feature for part in rule.conditions)]
         assert use.rules == len(naming) == sum(use.terms.values())
         assert 0.0 <= use.support <= 1.0
+
+
+def test_speaking_is_refused_when_the_domain_has_other_limits() -> None:
+    moved = FEATURES[0].model_copy(update={"high": 11.0})
+    domain = model("frt").domain.model_copy(update={"features": (moved, *FEATURES[1:])})
+    with pytest.raises(UsageError, match="only terms and units"):
+        in_words_of(model("frt"), domain)
