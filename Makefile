@@ -25,7 +25,8 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 
 # Beside each other: mypy is one process that takes most of a minute.
 test: $(READY)  ## Checks and every test but the slow ones (about twelve minutes)
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow || \
+	    { echo 'Where the tests above passed, a check failed: make check tells which.'; exit 1; }
 
 # In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
 not-slow: $(READY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,8 +21,7 @@ from broker.trust import trust
 from console.checkup import machine
 from console.main import run
 from coordinator.authority.store import Authority
-from coordinator.journal import Entry, MemoryJournal
-from coordinator.journal.sql import SqlJournal
+from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
@@ -269,46 +267,3 @@ def test_doctor_says_that_the_disk_is_nearly_full(doctor: Doctor, monkeypatch: p
     assert doctor()["disk"]["level"] == "warning"
     monkeypatch.setattr(machine, "LEAST_ROOM", 2**62)
     assert "another disk" in doctor()["disk"]["fix"]
-
-
-def journal_with(path: Path, records: int = 3) -> str:
-    url = f"sqlite:///{path}"
-    journal = SqlJournal(url)
-    journal.append([Entry("r", "answer", float(number), 0.0, os.urandom(3000)) for number in range(records)])
-    journal.close()
-    return url
-
-
-def test_doctor_tells_whether_a_coordinator_has_the_journal(doctor: Doctor, tmp_path: Path) -> None:
-    url = journal_with(tmp_path / "state" / "journal.sqlite")
-    found = doctor()["journal"]
-    assert (found["level"], "3 records, 1 unfinished run," in found["says"]) == ("ok", True)
-    assert "not in use" in found["says"]
-    journal = SqlJournal(url)
-    assert "in use by a running coordinator" in doctor()["journal"]["says"]
-    journal.append([Entry("r", "answer", 9.0, 0.0, b"x")])
-    journal.close()
-    assert "4 records" in doctor()["journal"]["says"]
-
-
-def test_doctor_says_that_a_journal_is_damaged_or_newer(doctor: Doctor, tmp_path: Path) -> None:
-    path = tmp_path / "state" / "journal.sqlite"
-    journal_with(path, 60)
-    with sqlite3.connect(path) as desk:
-        desk.execute("UPDATE records SET body = x'00' WHERE seq = 30")
-    desk.close()
-    found = doctor()["journal"]
-    assert (found["level"], found["says"].rpartition("; ")[2]) == ("wrong", "1 row damaged")
-    assert "glassfleet journal verify" in found["fix"]
-    with path.open("r+b") as file:
-        file.seek(5 * 4096)
-        file.write(os.urandom(4 * 4096))
-    assert doctor()["journal"]["level"] == "wrong"
-    other = tmp_path / "other.sqlite"
-    url = journal_with(other)
-    with sqlite3.connect(other) as desk:
-        desk.execute("UPDATE alembic_version SET version_num = '9999'")
-    desk.close()
-    assert doctor("--journal", url)["journal"]["fix"] == "update glassfleet"
-    path.write_bytes(b"not a database" * 1000)
-    assert "restore it from a backup" in doctor()["journal"]["says"]

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import download, fetch, table_of, verify
+from lab.datasets.fetch import download, fetch, verify
 from lab.datasets.formats import RawTable, read_any, read_arff, read_keel, read_plain_csv
 from lab.datasets.known import DATASETS, Known, Source
 from schemas.errors import DataError, UsageError, VerificationError
@@ -158,14 +158,6 @@ def test_fetch_brings_every_format_into_one_form(
     assert handler.seen == [path]
 
 
-def test_fetch_joins_files_that_belong_together(server: tuple[str, type[Handler]], tmp_path: Path) -> None:
-    url, handler = server
-    handler.files |= {"/a.csv": b"Wind,Sky,T\n1.5,clear,20\n", "/b.csv": b"Wind,Sky,T\n2,cloudy,21.5\n"}
-    fetch(known(url, source=Source((f"{url}/a.csv", f"{url}/b.csv"))), tmp_path)
-    with pytest.raises(DataError, match="same columns"):
-        table_of(Source(()), [("a.csv", b"a,b\n1,2\n"), ("b.csv", b"b,a\n1,2\n")])
-
-
 @pytest.mark.parametrize("data", [CSV.replace("21.50", "99"), CSV + "3,clear,22\n", CSV.replace(",Sky", ",Sky,X")])
 def test_fetch_writes_nothing_that_is_not_as_known(
     server: tuple[str, type[Handler]], tmp_path: Path, data: str
@@ -216,19 +208,6 @@ def test_command_fetches_once_and_verifies(
     assert checked == [{"name": "weather", "state": "same", "words": "2 rows, 2 inputs"}]
     (tmp_path / "weather.csv.gz").write_bytes(gzip.compress(CSV.replace("20", "19").encode()))
     assert isinstance(run("verify", "--data-dir", folder).exception, VerificationError)
-
-
-def test_command_lists_home_licence_and_digest_of_every_dataset() -> None:
-    listed = json.loads(run("list", "--json").output)
-    assert [entry["name"] for entry in listed] == list(DATASETS)
-    for entry in listed:
-        assert len(entry["digest"]) == 64
-        assert entry["home"].startswith("https://")
-        assert entry["licence"]
-        assert entry["urls"] or entry["note"]
-    text = run("list").output
-    assert all(name in text for name in DATASETS)
-    assert isinstance(run("fetch", "oracle", "--data-dir", ".").exception, UsageError)
 
 
 def test_real_files_are_the_known_ones(glassfleet_data: Path) -> None:

@@ -21,7 +21,7 @@ from glassfleet.local import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS, Plan, run_folds
 from lab.protocols import tsk
-from schemas.errors import DataError, RunFailedError
+from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -116,12 +116,6 @@ def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
     assert found["settings"]["central"]["test_rmse"]["mean"] < 3.0
 
 
-def test_experiment_finds_classes_federatedly_when_asked(tables: dict[str, str]) -> None:
-    options = ("--scheme", "frbc", "--csv", tables["binary"], "--protocol", "federated", *TINY, "federated")
-    assert "federated (FL): test F1 of class 1:" in run(*options).stdout
-    assert summary_of(*options)["settings"]["federated"]["rounds"] == 2
-
-
 def test_experiment_reads_gzip_takes_the_last_column_leaves_a_split_out_and_prints_a_table(table: Path) -> None:
     lines = table.read_text().splitlines()
     marked = [f"split,{lines[0]}", *(f"{'test' if n % 5 == 0 else 'train'},{line}" for n, line in enumerate(lines[1:]))]
@@ -169,13 +163,6 @@ def test_experiment_ends_its_processes_when_it_is_left_early() -> None:
     assert isinstance(folds, Generator)
     folds.close()
     assert not {child.pid for child in mine.children()} - before
-
-
-def test_experiment_tells_what_went_wrong_in_a_fold_of_another_process() -> None:
-    plan = Plan("no-such-scheme", {}, ["x"], "y", "paper", 2, 2, 19, list(SETTINGS))
-    X = np.arange(8.0)[:, None]
-    with pytest.raises(RunFailedError, match="no scheme 'no-such-scheme'"):
-        list(run_folds(plan, X, X[:, 0], jobs=2))
 
 
 def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> None:

@@ -17,7 +17,6 @@ from lab.papers.jobs import Job
 from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number
 from lab.papers.schedule import results_of
 from lab.papers.statistics import wilcoxon
-from lab.papers.work import KINDS
 from lab.papers.write import as_html, as_markdown, write_report
 from schemas.errors import RunFailedError, UsageError
 
@@ -84,19 +83,6 @@ def test_chapters_are_chosen_by_name_alias_and_beginning() -> None:
     assert [chapter.key for chapter in choose(chapters, ["frt-fig5"])] == ["frt-dropping"]
     with pytest.raises(UsageError, match="no table or figure 'oracle'"):
         choose(chapters, ["oracle"])
-
-
-def test_chapters_list_jobs_that_can_be_told_apart_and_only_read_files_that_are_there(glassfleet_data: Path) -> None:
-    for chapter in all_chapters():
-        jobs = chapter.jobs(glassfleet_data, False)
-        assert jobs, chapter.key
-        arguments: dict[str, Any] = {}
-        for job in jobs:
-            assert job.kind in KINDS, job.label
-            assert json.loads(json.dumps(job.arguments)) == job.arguments, job.label
-            assert all((glassfleet_data / name).is_file() for name in job.files), job.label
-            # A section finds its results by label.
-            assert arguments.setdefault(job.label, job.arguments) == job.arguments, job.label
 
 
 # --- computing --------------------------------------------------------------------------------------------------------

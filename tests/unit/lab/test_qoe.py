@@ -9,7 +9,7 @@ import pytest
 
 from edge_agent.sources import read_source
 from lab.demo.plan import for_private_run, make_plan
-from lab.demo.vehicles import check_columns, labelled_files, read_rows, real_files
+from lab.demo.vehicles import check_columns, real_files
 from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
 from lab.qoe.windows import (
     BOUNDS,
@@ -62,14 +62,6 @@ def test_rows_lie_within_the_declared_bounds_when_simulated(fleet: list[Vehicle]
                 assert share < (0.005 if name == "distance_slope_mps" else 1e-12), name
             assert data.y.min() >= 0.0
             assert data.y.max() <= 1.0
-
-
-def test_fleet_resembles_the_real_set_in_zeros_ones_and_persistence(fleet: list[Vehicle]) -> None:
-    # The real vehicles: 21 to 35 % zeros, 26 to 34 % ones, lag-1 autocorrelation of 0.87 to 0.91.
-    targets = [vehicle.dataset("train").y for vehicle in fleet]
-    assert 0.2 < np.mean([np.mean(y == 0) for y in targets]) < 0.45
-    assert 0.2 < np.mean([np.mean(y == 1) for y in targets]) < 0.45
-    assert 0.85 < np.mean([np.corrcoef(y[1:], y[:-1])[0, 1] for y in targets]) < 0.95
 
 
 def test_windows_see_nothing_of_the_future_when_it_is_changed(fleet: list[Vehicle]) -> None:
@@ -134,15 +126,6 @@ def test_file_with_other_columns_than_most_is_named_before_anything_is_started(
         check_columns(real_files(tmp_path))
 
 
-def test_files_are_taken_when_some_have_more_columns_or_another_order_or_the_target_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("load,temp,y\n1,2,3\n")
-    (tmp_path / "b.csv").write_text("extra,temp,load,y\n1,2,3,4\n")
-    (tmp_path / "c.csv").write_text("temp,load,split,y\n1,2,train,3\n")
-    check_columns(real_files(tmp_path))
-    (tmp_path / "d.csv").write_text("y,temp,load\n1,2,3\n")
-    check_columns(real_files(tmp_path), "y")
-
-
 def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_classifier(
     tmp_path: Path, fleet: list[Vehicle]
 ) -> None:
@@ -152,25 +135,6 @@ def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_c
     assert source.train.target == LABEL
     assert source.train.features == FEATURES
     assert np.array_equal(source.train.y, np.where(share > 0.8, "Good", "Poor"))
-
-
-def test_labelled_files_are_copies_where_the_target_is_a_number_and_the_files_themselves_where_it_is_text(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "a.csv").write_text("split,x,q\ntrain,1,0.9\ntrain,2,0.1\ntest,3,0.8\n")
-    made = labelled_files({"a": tmp_path / "a.csv"}, tmp_path / "made", None, 0.8, labels=False)
-    rows = read_rows(made, labels=True)["a"]
-    assert (rows.train.y.tolist(), rows.test.y.tolist()) == (["Good", "Poor"], ["Poor"])
-    assert rows.train.X.tolist() == [[1.0], [2.0]]
-    (tmp_path / "b.csv").write_text("x,q\n1,red\n2,blue\n")
-    texts = {"b": tmp_path / "b.csv"}
-    assert labelled_files(texts, tmp_path / "made", None, 0.8, labels=False) == texts
-    both = {"a": tmp_path / "a.csv", **texts}
-    with pytest.raises(DataError, match=r"text in .*b\.csv and numbers in .*a\.csv"):
-        labelled_files(both, tmp_path / "made", None, 0.8, labels=False)
-    assert labelled_files(both, tmp_path / "made", None, 0.8, labels=True) == both
-    with pytest.raises(DataError, match="no column 'nosuch'"):
-        labelled_files(texts, tmp_path / "made", "nosuch", 0.8, labels=False)
 
 
 @pytest.mark.parametrize("vehicles", [8, 11, 15, 40])

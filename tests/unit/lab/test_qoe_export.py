@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy import stats
 
 from edge_agent.sources import read_source
 from lab.datasets.command import datasets
-from lab.datasets.qoe_export import STATISTICS, WIDE_FEATURES, WIDE_METRICS, Layout, prepare, read_export
+from lab.datasets.qoe_export import Layout, prepare, read_export
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import FEATURES, HORIZON, METRICS, TARGET, WINDOW, rows_of_run
 from schemas.errors import DataError
@@ -55,43 +54,6 @@ def test_export_gives_the_rows_that_the_windows_give(series: Any) -> None:
     assert found[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
     count = SECONDS - WINDOW + 1 - HORIZON
     assert [row[0] for row in table.rows] == ["train"] * 2 * count + ["test"] * count
-
-
-def test_wide_form_has_ten_statistics_of_three_metrics() -> None:
-    rng = np.random.default_rng(1)
-    lines = ["vehicle,run,time,metric,value"]
-    events: dict[str, list[tuple[float, float]]] = {}
-    for metric in WIDE_METRICS:
-        times = np.sort(rng.uniform(0, 20, 200))
-        events[metric] = list(zip(times.tolist(), rng.gamma(2.0, size=200).tolist(), strict=True))
-        lines += [f"car,1,{time!r},{metric},{value!r}" for time, value in events[metric]]
-    shown = rng.uniform(size=20)
-    lines += [f"car,1,{second},displayed_share,{value!r}" for second, value in enumerate(shown.tolist())]
-    runs = read_export([("e.csv", "\n".join(lines))], Layout())
-    tables, lost = prepare(runs, "30", test_runs=0)
-    rows = np.array([row[1:] for row in tables["car"].rows], dtype=np.float64)
-    assert tables["car"].names[1:-1] == WIDE_FEATURES
-    assert lost == 0
-    assert len(rows) == 20 - WINDOW + 1 - HORIZON
-    for index, row in enumerate(rows):
-        for place, metric in enumerate(WIDE_METRICS):
-            window = [value for time, value in events[metric] if index <= time < index + WINDOW]
-            q1, q3 = np.quantile(window, (0.25, 0.75))
-            expected = [
-                np.mean(window),
-                np.median(window),
-                np.max(window),
-                np.min(window),
-                np.var(window),
-                np.std(window),
-                stats.kurtosis(window),
-                stats.skew(window),
-                q1,
-                q3,
-            ]
-            at = place * len(STATISTICS)
-            assert row[at : at + len(STATISTICS)] == pytest.approx(expected)
-        assert row[-1] == pytest.approx(shown[index + WINDOW - 1 + HORIZON])
 
 
 def test_windows_never_cross_a_gap(series: Any) -> None:

@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from coordinator.config import load_config
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
-from glassfleet.audit.saved import place_of, read_report
+from glassfleet.audit.saved import place_of
 
 LINE = {
     "protection": "private", "seen": "each group", "attack": "spans", "read": 30, "parts": 2, "rows": 120, "false": 4,
@@ -44,16 +42,6 @@ def test_report_that_was_saved_is_shown_without_names_of_vehicles(tmp_path: Path
     assert found is not None
     assert found["lines"][0]["read"] == 30
     assert "vehicle-01" not in json.dumps(found)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", json.dumps({**REPORT, "run": "r2"}), json.dumps({**REPORT, "lines": 3})])
-def test_file_that_is_no_report_of_the_run_is_told_of(tmp_path: Path, text: str) -> None:
-    save(tmp_path, text)
-    found, fault = dashboard_of(tmp_path)._leakage_report("r1")
-    assert found is None
-    assert fault.startswith("leakage/r1.json cannot be shown")
-    with pytest.raises(ValueError, match=r".+"):
-        read_report(text.encode(), "r1")
 
 
 def test_questions_are_told_by_kind_and_whom_each_sum_is_over() -> None:

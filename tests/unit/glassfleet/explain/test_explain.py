@@ -68,13 +68,6 @@ def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) 
     assert "dBm" not in json.dumps(summary(learned).to_dict())
 
 
-def test_speaking_is_refused_when_the_domain_has_other_limits() -> None:
-    moved = FEATURES[0].model_copy(update={"high": 11.0})
-    domain = model("frt").domain.model_copy(update={"features": (moved, *FEATURES[1:])})
-    with pytest.raises(UsageError, match="only terms and units"):
-        in_words_of(model("frt"), domain)
-
-
 def test_rows_are_read_by_name_and_refused_when_an_input_is_missing_or_no_number() -> None:
     domain = model("frt").domain
     given = {"speed": 1, "snr": "2.5", "load": 0.5, "dist": 10, "else": "x"}
@@ -206,22 +199,8 @@ def test_summary_counts_rules_and_uses_when_a_model_is_told_as_a_whole(kind: str
         assert 0.0 <= use.support <= 1.0
 
 
-def test_effect_is_the_mean_move_of_the_output_when_consequents_are_polynomials() -> None:
-    learned = model("tsk")
-    told = {use.feature: use.effect for use in summary(learned).features}
-    target = learned.domain.target
-    assert target is not None
-    lines = learned.to_document()["model"]["rules"]
-    slopes = np.abs([line["coefficients"] for line in lines]) * (target.high - target.low)
-    support = np.array([line["support"] for line in lines])
-    expected = (slopes * support[:, None]).sum(axis=0) / support.sum()
-    assert [told[name] for name in NAMES] == pytest.approx(expected.tolist())
-    assert all(use.effect is None for use in summary(model("frbc")).features)
-
-
-def test_partitions_have_the_memberships_of_the_model_when_sets_are_drawn() -> None:
-    part = partitions(model("frt"))[0]
-    assert [item.term for item in part.sets] == ["VeryLow", "Low", "Medium", "High", "VeryHigh"]
-    assert (part.sets[0].degree(-1.0), part.sets[0].degree(1.25), part.sets[-1].degree(11.0)) == (1.0, 0.5, 1.0)
-    assert partitions(model("dp_tree"))[0].thresholds
-    assert not partitions(model("dp_tree"))[0].sets
+def test_speaking_is_refused_when_the_domain_has_other_limits() -> None:
+    moved = FEATURES[0].model_copy(update={"high": 11.0})
+    domain = model("frt").domain.model_copy(update={"features": (moved, *FEATURES[1:])})
+    with pytest.raises(UsageError, match="only terms and units"):
+        in_words_of(model("frt"), domain)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -33,25 +31,6 @@ def test_simplest_of_all_trees_is_taken_when_it_is_accurate_enough(
     tolerance: float, chosen: tuple[int, int, int]
 ) -> None:
     assert simplest(ERRORS, COSTS, tolerance) == chosen
-
-
-tables = st.integers(0, 2**32 - 1).map(np.random.default_rng)
-
-
-@given(tables, st.integers(1, 3), st.floats(0.0, 0.5))
-def test_nothing_simpler_is_accurate_enough_whatever_the_errors(
-    rng: np.random.Generator, trees: int, tolerance: float
-) -> None:
-    shapes = [(int(rng.integers(1, 4)), int(rng.integers(1, 6))) for _ in range(trees)]
-    errors = [rng.integers(50, 100, shape).astype(np.float64) for shape in shapes]
-    prices = [rng.integers(1, 20, shape) for shape in shapes]
-
-    tree, splits, variant = simplest(errors, prices, tolerance)
-
-    limit = min(error.min() for error in errors) * (1.0 + tolerance)
-    assert errors[tree][variant, splits] <= limit
-    for error, cost in zip(errors, prices, strict=True):
-        assert not (error[cost < prices[tree][variant, splits]] <= limit).any()
 
 
 def test_tree_costs_its_leaves_slopes_and_something_for_each_further_rule() -> None:

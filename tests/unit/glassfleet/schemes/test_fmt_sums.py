@@ -9,7 +9,6 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.data.holdout import is_held_out
 from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.messages import Question, read_task
@@ -76,16 +75,6 @@ def test_degrees_of_leaves_add_up_to_one_and_reused_inputs_make_runs_of_sets():
     assert np.allclose(reached[6], run, atol=1e-15)
 
 
-def test_row_is_held_out_wherever_it_is_and_about_one_in_five():
-    rng = np.random.default_rng(2)
-    inputs, target = rng.random((3, 20_000)), rng.random(20_000)
-    held = is_held_out(inputs, target, 0.2)
-    order = rng.permutation(20_000)
-    assert np.array_equal(is_held_out(inputs[:, order], target[order], 0.2), held[order])
-    assert abs(held.mean() - 0.2) < 0.012  # four standard deviations
-    assert not is_held_out(inputs, target, 0.0).any()
-
-
 def test_histogram_counts_every_row_once_and_knots_follow_the_ranks():
     rng = np.random.default_rng(3)
     scaled = np.vstack([rng.random(8000), rng.random(8000) ** 3])
@@ -107,14 +96,6 @@ def test_mixed_knots_are_at_equal_steps_of_half_the_range_and_half_the_rows():
     share = np.interp(knots[1], skewed, np.arange(8000) / 8000)  # of the rows, below each knot
     assert np.allclose((np.array(knots[1]) + share) / 2, np.arange(7) / 6, atol=0.01)
     assert knots[1][2] < 0.11 < 2 / 6, "most rows are in a small part of the range, and so are sets"
-
-
-def test_mixed_knots_keep_a_bin_between_them_where_most_rows_have_one_value():
-    scaled = np.vstack([np.r_[np.zeros(900), np.linspace(0, 1, 100)], np.repeat([0.0, 1.0], 500), np.zeros(1000)])
-    for knots in find_knots(histogram(scaled), 7, "mixed"):
-        assert (np.diff(knots) >= 1 / BINS).all()
-        assert (knots[0], knots[-1]) == (0.0, 1.0)
-        assert 3 <= len(knots) <= 7
 
 
 def test_server_derives_a_siblings_sums_in_integers():
