@@ -55,14 +55,14 @@ class Variable(BaseModel):
             raise ValueError(f"{self.name}: the range from {self.low} to {self.high} is too wide")
         return self
 
-    def text(self, value: float, digits: int = 6) -> str:
-        """Return a value as people read it: category, or number with unit, of so many digits."""
+    def text(self, value: float) -> str:
+        """Return a value as people read it: category, or number with unit."""
         if self.categories:
             code = round(value)
             if code == value and 0 <= code < len(self.categories):
                 return self.categories[code]
             return "an unknown category"
-        return f"{value:.{digits}g} {self.unit}".rstrip()
+        return f"{value:.6g} {self.unit}".rstrip()
 
 
 class Domain(BaseModel):

@@ -37,6 +37,7 @@ from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
+from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import WireError
@@ -396,13 +397,17 @@ class Simulation:
 
 
 def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
-    """Return the digest of the model that one machine learns from the pooled rows of the record's cohort."""
+    """Return the digest of the model that one machine learns from the pooled rows of the record's cohort.
+
+    The typical row in the record must be the one that comes with it.
+    """
     scheme = catalogue.load(record.scheme)
     parameters = scheme.Parameters.model_validate(record.document["parameters"])
     domain = Domain.from_document(record.document["domain"])
     most = record.parameters.get("max_rows_each", 0)
     rows = pool([local.counted_rows(sources[name].train, domain, most) for name in record.cohort])
     outcome = local.central(scheme, parameters, domain, rows)
+    assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
     return document_digest(outcome.model.to_document())
 
 
