@@ -264,12 +264,13 @@ class Coordinator:
                 "cancel it"
             )
         # Whatever the id, no answer to another run, of another journal even, can be counted in this one.
-        policy = spec.policy.with_quorum(len(self._counted(spec)))
-        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True, "policy": policy})
+        spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
         if spec.private is not None:
             start = self._private_start(start)
+        policy = spec.policy.with_quorum(len(self._counted(start)))
+        start = replace(start, spec=start.spec.model_copy(update={"policy": policy}))
         self._apply([(spec.run, start)])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
         where = {"round": 0} | place(self.runs.live.get(spec.run))
@@ -277,10 +278,20 @@ class Coordinator:
         self.metrics["runs.started"] += 1
         return spec.run
 
-    def _counted(self, spec: RunSpec) -> set[str]:
-        """Return of whom a run needs half by default: who learned the model in use, or else the vehicles known."""
+    def _counted(self, start: Start) -> set[str]:
+        """Return of whom a run needs half by default: who learned the model in use, or else the vehicles known.
+
+        Elastic rounds are answered by those who are there, and all who ever did so are the model's cohort: of a large
+        fleet, many more than are up at a time. They need half of those who are up.
+        """
+        spec = start.spec
         champion = self.models.champion(spec.model)
-        known = [each["agent"] for each in self.fleet.document()] if champion is None else champion.cohort
+        if spec.participation == "elastic":
+            known: Iterable[str] = start.agents
+        elif champion is not None:
+            known = champion.cohort
+        else:
+            known = [each["agent"] for each in self.fleet.document()]
         return {*known} - {*spec.without}
 
     def _private_start(self, start: Start) -> Start:

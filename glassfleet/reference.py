@@ -30,8 +30,12 @@ STEPS: Final = 256
 """Steps of an input's range to which its mean is rounded: a typical row is near enough, and two versions' means tell
 less of a vehicle that took part in one of them only."""
 
+UNTOLD: Final = -0.5
+"""Position of a category that the domain does not have."""
+
 STARTS: Final = 16
-"""Of more inputs than that, so many begin an order; each forecast costs about twice as many rows times the inputs."""
+"""Of more inputs than that, so many begin an order, and of more than 64 fewer; each forecast costs about twice as many
+rows times the inputs."""
 
 TYPICAL: Final = "a typical row, the fleet's mean of each input"
 GIVEN: Final = "the row to compare with"
@@ -56,6 +60,9 @@ class Reference:
 def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
     """Return the mean of each input, in its own unit, on `STEPS` steps of its range; empty where it is not known.
 
+    Categories have no mean: of a column of text the row has :data:`UNTOLD`, which is none of them, and which models
+    take for one in between.
+
     Parameters
     ----------
     domain : Domain
@@ -67,7 +74,9 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
     if weight <= 0 or not totals:
         return {}
     return {
-        variable.name: variable.low + round(total / weight * STEPS) / STEPS * (variable.high - variable.low)
+        variable.name: UNTOLD
+        if variable.categories
+        else variable.low + round(total / weight * STEPS) / STEPS * (variable.high - variable.low)
         for variable, total in zip(domain.features, totals, strict=True)
     }
 
@@ -139,19 +148,19 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
 def _compared(model: Model, x: Array, reference: Array) -> tuple[float, list[float]]:
     moved = np.flatnonzero(x != reference)
     orders = moved[_orders(len(moved))]
-    own = np.zeros((len(orders), len(moved) + 1, len(x)), dtype=bool)
-    for order, steps in zip(orders, own, strict=True):
-        for step, place in enumerate(order):
-            steps[step + 1 :, place] = True
-    rows = np.where(own, x, reference).reshape(-1, len(x))
-    forecasts = np.asarray(model.predict(rows), dtype=np.float64).reshape(own.shape[:2])
     shares = np.zeros(len(x))
-    np.add.at(shares, orders, np.diff(forecasts, axis=1))
-    return float(forecasts[0, 0]), (shares / len(orders)).tolist()
+    for order in orders:
+        rows = np.tile(reference, (len(order) + 1, 1))
+        for step, place in enumerate(order):
+            rows[step + 1 :, place] = x[place]
+        shares[order] += np.diff(model.predict(rows))
+    base = float(model.predict(reference[None])[0])
+    return base, (shares / len(orders)).tolist()
 
 
 def _orders(count: int) -> NDArray[np.intp]:
-    """Return orders of `count` inputs, shape (2 starts, count); one without inputs when there are none."""
-    starts = np.arange(0, max(1, count), max(1, -(-count // STARTS)))
+    """Return orders of `count` inputs, shape (2 starts, count); fewer of many inputs."""
+    most = max(1, min(STARTS, STARTS * STARTS * 4 // max(1, count)))
+    starts = np.arange(0, max(1, count), max(1, -(-count // most)))
     ahead = (starts[:, None] + np.arange(count)) % max(1, count)
     return np.concatenate([ahead, ahead[:, ::-1]])

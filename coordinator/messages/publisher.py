@@ -138,7 +138,8 @@ class Publisher:
             return
         old = self._requests.get(run, Retained(()))
         self._requests[run] = retained
-        # Parts go before what names them is replaced: whoever is killed in between leaves none that nothing names.
+        # Parts go before what names them is replaced: whoever is killed in between leaves none of the old that nothing
+        # names. New ones that nothing names yet are of a standing request, which the next life publishes again.
         self._clear_blobs(old.blobs)
         for frame in retained.frames:
             self.publish(*frame, retain=True)

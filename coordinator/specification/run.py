@@ -102,8 +102,8 @@ class RoundPolicy(BaseModel):
     def with_quorum(self, fleet: int) -> RoundPolicy:
         """Return the policy with its quorum, where none was asked for: half of the fleet, and at least two vehicles.
 
-        The run also waits for so many at its start. A `target` below that is enough. With a `sample` the quorum is half
-        of those asked.
+        The run also waits for so many at its start. A `target` below that is enough, and with a `sample` half of those
+        asked: the run waits for two.
 
         Parameters
         ----------
@@ -113,7 +113,8 @@ class RoundPolicy(BaseModel):
         if self.min_agents is not None:
             return self
         if self.sample is not None:
-            return self.model_copy(update={"min_agents": 0.5})
+            least = 1 if self.sample == 1 and isinstance(self.sample, int) else 2
+            return self.model_copy(update={"min_agents": 0.5, "gather_agents": max(self.gather_agents, least)})
         quorum = min(max(2, math.ceil(fleet / 2)), self.target or sys.maxsize)
         return self.model_copy(update={"min_agents": quorum, "gather_agents": max(self.gather_agents, quorum)})
 

@@ -275,17 +275,17 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             It cannot be read.
         """
         data = Path(path).read_bytes()
+        learner = cls()
         try:
             record, model = read_model(data, str(path))
+            if model.scheme != cls._scheme_name:
+                raise ValueError(
+                    f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
+                )
+            whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
+            learner._take(model, whole if record is None else {**whole, **record.parameters})
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
-        if model.scheme != cls._scheme_name:
-            raise ValueError(
-                f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
-            )
-        learner = cls()
-        whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
-        learner._take(model, whole if record is None else {**whole, **record.parameters})
         return learner
 
     def _take(self, model: Any, whole: Mapping[str, Any]) -> None:

@@ -266,5 +266,5 @@ def _clipped_note(domain: Domain, said: float, prediction: float, *, alone: bool
     limit = "lower" if said < prediction else "upper"
     return (
         f"{'the rule says' if alone else 'the rules together say'} {said:.6g}{unit}; clipped to the target's "
-        f"{limit} limit, {prediction:.6g}{unit}, and the difference is part of the base"
+        f"{limit} limit, {prediction:.6g}{unit}"
     )

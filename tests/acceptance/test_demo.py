@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from lab.demo.options import model_name
+from schemas.errors import UsageError
 from tests.support.processes import Processes, glassfleet
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -162,6 +164,11 @@ def test_demo_is_refused_in_one_line_when_a_file_or_the_broker_cannot_be_used(tm
     assert done.returncode == 3
     assert "car.csv" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_demo_refuses_a_name_that_no_model_can_have() -> None:
+    with pytest.raises(UsageError, match="--model 'a/b'"):
+        model_name("a/b", None)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.revocation import reload
+from broker.servers.revocation import deny_in, reload
 from broker.tls import Tls, save_identity, tls_of
 from console.main import run as command
 from schemas.errors import BrokerError, UsageError
@@ -315,3 +315,12 @@ def test_renewed_certificate_counts_without_a_restart(world):
     save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
     eventually(lambda: client.connects, "connected with the new one")
     client.transport.stop()
+
+
+def test_denied_id_can_be_let_in_again():
+    once = deny_in(ACL, ["v1", "v2"])
+    assert once.count("topic deny #") == 2
+    assert deny_in(once, ["v1"]) == once
+    assert deny_in(once, [], ["v1", "v2"]) == ACL
+    with pytest.raises(UsageError):
+        deny_in(ACL, ["v1\ntopic readwrite #"])

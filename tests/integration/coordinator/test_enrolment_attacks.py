@@ -17,12 +17,13 @@ import structlog
 from broker.tls import load_identity
 from coordinator.authority import web
 from coordinator.authority.store import Authority
+from coordinator.authority.web import make_app
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.errors import UsageError, WireError
-from schemas.trust.identity import make_request, new_key
+from schemas.trust.identity import load_key, make_request, new_key
 from schemas.trust.signing import Owner
-from tests.support.coordinator_http import enrolling, is_closed
+from tests.support.coordinator_http import ask, enrolling, is_closed
 from tests.support.fleet import HOSTS, FleetCa
 
 
@@ -124,6 +125,11 @@ def test_server_refuses_headers_that_are_too_long_in_however_many_reads_they_com
                 time.sleep(0.01)
         status = peer.recv(100).split(b" ", 2)[1]
     assert status in (b"400", b"431")
+
+
+def test_server_refuses_a_long_header_that_arrived_whole(ca):
+    app = make_app(ca.authority, limits=HttpLimits(header_bytes=5000))
+    assert [ask(app, "GET", "/v1/ca", headers={"X": "x" * size}).status_code for size in (4000, 5000)] == [200, 431]
 
 
 def test_server_speaks_no_tls_below_1_3(ca, url):
@@ -248,3 +254,22 @@ def test_token_of_an_id_that_became_another_roles_is_not_taken(ca):
     ca.identity("operator", "anna")
     with pytest.raises(WireError, match="the id anna belongs to role operator"):
         ca.authority.enrol(make_request(new_key(), Owner("agent", "anna")), token.secret)
+
+
+def test_wrong_tokens_cost_little_though_the_fleet_is_large(ca):
+    # The register of a large fleet is not read again for each guess.
+    for number in range(50):
+        ca.authority.issue(Owner("agent", f"v{number}"), load_key(new_key()).public_key())
+    request = make_request(new_key(), Owner("agent", "v0"))
+
+    def guess() -> None:
+        with pytest.raises(WireError, match="unknown or has expired"):
+            ca.authority.enrol(request, "guess")
+
+    guess()
+    before = ca.authority._files._last
+    guess()
+    assert ca.authority._files._last is before
+    other = Authority(ca.authority.folder)
+    other.revoke("v3")
+    assert [one.id for one in ca.authority.issued() if one.revoked] == ["v3"]

@@ -103,6 +103,18 @@ def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, br
     assert credentials.signer.certificate == before.certificate
 
 
+def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
+    folder = ca.identity("agent", "v1")
+    ca.identity("agent", "v2")
+    credentials = FolderCredentials(folder, clock=clock)
+    before = credentials.signer
+    renew(ca, folder, "v1")
+    ca.authority.revoke("v2")
+    assert credentials.update_crl(ca.authority.crl_pem)
+    assert look(credentials, clock)
+    assert credentials.signer.certificate != before.certificate
+
+
 def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
     folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v2")
     whole = (folder / "key.pem").read_bytes()
@@ -126,6 +138,17 @@ STEPS = st.lists(
     | st.tuples(st.sampled_from(["look", "restart"]), st.just(0)),
     max_size=12,
 )
+
+
+def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
+    folder = ca.identity("agent", "v1")
+    credentials = FolderCredentials(folder, clock=clock)
+    other = FleetCa(tmp_path / "other")
+    for _ in range(5):
+        ca.authority.refresh_crl()
+    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
+    assert credentials.update_crl(ca.authority.crl_pem)
+    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +231,19 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert credentials.update_crl(other.authority.crl_pem)
     assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
     assert not credentials.update_crl(first)
+    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
+
+
+def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_ones(ca, clock, tmp_path):
+    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
+    stolen = other.identity("coordinator", "cloud")
+    ca.authority.refresh_crl()
+    credentials = FolderCredentials(folder, clock=clock)
+    save_identity(folder, ca=other.authority.ca_pem)
+    assert look(credentials, clock)
+    save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
+    other.authority.revoke("cloud", "stolen")
+    assert credentials.update_crl(other.authority.crl_pem)
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
@@ -375,6 +411,14 @@ def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent
     clock.now += 1.0
     say("liar", good=True)
     assert heard == [TOPICS.agent_state("v1"), TOPICS.agent_state("liar")]
+
+
+def test_patience_remembers_a_bounded_number_of_agents():
+    patience = Patience(1, 0.001, clock=Clock())
+    for number in range(10_000):
+        patience.spend(f"v{number}")
+    assert len(patience._spent) <= 4096
+    assert not patience.has("v9999")
 
 
 def test_refusal_log_shows_no_control_characters_of_a_forged_topic():

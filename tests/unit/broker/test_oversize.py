@@ -39,3 +39,9 @@ def test_detector_learns_no_limit_below_what_came_through() -> None:
     detector.lost([(2, BIG)])
     assert detector.lost([(2, BIG)]) == 2
     assert detector.limit == 700_000
+
+
+def test_detector_does_not_grow_over_connections_that_end_idle() -> None:
+    detector = OversizeDetector(2)
+    detector.lost([(1, BIG)])
+    assert [detector.lost([]) for _ in range(5)] == [None] * 5

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.tls import Tls
 from broker.url import BrokerAddress, parse_url, safe_address
 from schemas.errors import UsageError
 
@@ -89,6 +90,14 @@ def test_plain_mqtt_to_another_machine_is_refused_unless_somebody_says_so(host):
     assert "pw" not in str(caught.value)
     assert safe_address(f"mqtt://{host}", insecure_plaintext=True).tls is False
     assert safe_address(f"mqtts://{host}").tls is True
+
+
+def test_certificate_that_would_not_be_used_is_misuse():
+    tls = Tls("ca.pem", "cert.pem", "key.pem")
+    with pytest.raises(UsageError, match="makes no use of the certificate"):
+        safe_address("mqtt://localhost", tls)
+    with pytest.raises(UsageError, match="both certificate and key"):
+        Tls("ca.pem", "cert.pem")
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,15 @@ def test_missing_extra_is_named_with_its_pip_command(
     assert "pip install 'glassfleet[operator]'" in capsys.readouterr().err
 
 
+def test_agent_command_loads_the_core_only() -> None:
+    extras = ["alembic", "amqtt", "fastapi", "httpx", "pyarrow", "rich", "sklearn", "sqlalchemy", "uvicorn"]
+    code = (
+        "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
+        f"print([name for name in {extras} if name in sys.modules])"
+    )
+    assert python(code).stdout.strip() == "[]"
+
+
 def test_help_imports_no_command() -> None:
     modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
     code = (
@@ -333,6 +342,16 @@ def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     assert all(name in told for name in catalogue.load("fmt").Parameters.model_fields)
     assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
     assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
+
+
+def test_model_file_is_refused_when_it_was_changed(capsys: pytest.CaptureFixture[str], record_file: Path) -> None:
+    changed = json.loads(record_file.read_text())
+    changed["document"]["parameters"]["min_gain"] = 0.5
+    record_file.write_text(json.dumps(changed))
+    assert run(["model", "show", "--file", str(record_file)]) == 8
+    assert "changed after it was published" in capsys.readouterr().err
+    record_file.write_text("{}")
+    assert run(["model", "show", "--file", str(record_file)]) == 10
 
 
 def test_model_show_prints_the_record_that_reads_back(

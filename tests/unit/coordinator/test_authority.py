@@ -23,6 +23,9 @@ from tests.support.fleet import number_in
 V1 = Owner("agent", "v1")
 
 
+UNKNOWN_KEY = (bytes.fromhex("302a300506032b6570"), bytes.fromhex("302a300506032b6501"))
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -77,6 +80,12 @@ def test_certificate_is_good_for_its_role_alone(authority, role, hosts, uses):
     certificate = x509.load_pem_x509_certificate(made)
     assert set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == uses
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize(("role", "hosts"), [("agent", ["localhost"]), ("operator", ["h"]), ("broker", [])])
+def test_hosts_that_do_not_fit_the_role_are_misuse(authority, role, hosts):
+    with pytest.raises(UsageError, match="--host"):
+        authority.issue(Owner(role, "x"), load_key(new_key()).public_key(), hosts=hosts)
 
 
 def test_token_for_another_vehicle_or_role_is_refused(authority):
@@ -241,6 +250,12 @@ def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority
     assert unfinished > 8
 
 
+def test_authority_without_a_register_is_told_though_it_never_issued_anything(authority):
+    (authority.folder / "register.json").unlink()
+    with pytest.raises(StorageError, match="restore it from a backup"):
+        authority.issued()
+
+
 def test_part_of_an_authority_is_not_taken_for_an_unfinished_one(authority):
     enrolled(authority)
     (authority.folder / "ca.pem").unlink()
@@ -287,6 +302,14 @@ def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
     return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
 
 
+def test_renewal_with_a_certificate_of_an_unknown_kind_of_key_is_refused_by_name(authority):
+    key, made = enrolled(authority)
+    request = make_request(key, V1)
+    with pytest.raises(WireError, match="key cannot be read") as fault:
+        authority.renew(request, respelt(made, UNKNOWN_KEY), prove_renewal(key, request))
+    assert fault.value.code == "bad-certificate"
+
+
 def test_certificate_with_an_extension_twice_names_nobody(authority):
     _, made = enrolled(authority)
     # 2.5.29.37 and 2.5.29.17: extended key usage spelt as a second list of names.
@@ -324,6 +347,17 @@ def test_id_that_enrolled_again_is_not_denied(authority):
     assert authority.fallen() == []
 
 
+@pytest.mark.parametrize(
+    "request_pem",
+    [b"", b"x" * 100_000, b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"],
+)
+def test_request_that_is_none_is_refused(authority, request_pem):
+    with pytest.raises(WireError, match="bad-request"):
+        authority.enrol(request_pem, "x")
+    with pytest.raises(WireError, match="bad-request"):
+        read_request(request_pem)
+
+
 def test_request_with_anothers_key_is_refused():
     request = x509.load_pem_x509_csr(make_request(new_key(), V1)).public_bytes(Encoding.DER)
     forged = bytearray(request)
@@ -347,6 +381,13 @@ def test_key_is_private_and_encrypted_with_a_password(tmp_path, monkeypatch):
     monkeypatch.delenv("GLASSFLEET_CA_PASSWORD")
     with pytest.raises(UsageError, match="GLASSFLEET_CA_PASSWORD"):
         Authority(made.folder)
+
+
+def test_second_authority_in_a_folder_is_misuse(authority):
+    with pytest.raises(UsageError, match="already"):
+        Authority.create(authority.folder, "x")
+    with pytest.raises(NotFoundError, match="ca init"):
+        Authority(authority.folder / "absent")
 
 
 @pytest.mark.parametrize("damage", ["gone", "nonsense", "[]"])

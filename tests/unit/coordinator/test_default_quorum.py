@@ -39,6 +39,15 @@ def test_half_is_of_those_who_learned_the_model_in_use_and_not_of_those_left_out
     assert fleet.state("r2").spec.policy.min_agents == 2
 
 
+def test_elastic_rounds_need_half_of_those_who_are_up_and_not_of_all_who_ever_answered() -> None:
+    fleet = Fleet().begin(*"abcdefgh", policy=DEFAULT)
+    fleet.finish(*"abcdefgh")
+    fleet.core.models.promote("model", 1)
+    fleet.birth(*"efgh", status="down")
+    fleet.core.start_run(toy_spec("r2", policy=DEFAULT).model_copy(update={"participation": "elastic"}))
+    assert fleet.state("r2").spec.policy.min_agents == 2
+
+
 @pytest.mark.parametrize(
     ("given", "fleet", "quorum", "gather"),
     [
@@ -47,7 +56,7 @@ def test_half_is_of_those_who_learned_the_model_in_use_and_not_of_those_left_out
         ({"gather_agents": 4}, 5, 3, 4),
         ({"min_agents": 1}, 100, 1, 1),
         ({"target": 1}, 100, 1, 1),
-        ({"sample": 4}, 100, 0.5, 1),
+        ({"sample": 4}, 100, 0.5, 2),
     ],
 )
 def test_default_quorum_asks_for_no_more_than_the_policy_allows(

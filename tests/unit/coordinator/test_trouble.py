@@ -29,7 +29,7 @@ from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
 from schemas.trust.joining import BlobStore
 from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
-from tests.support.engine_bench import TOY_ENGINE, ToyModel, toy_spec
+from tests.support.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
 
@@ -343,6 +343,27 @@ def test_coordinator_starts_and_suspends_a_run_when_its_scheme_is_not_installed_
     task, before = fleet.task(), len(fleet.receipts("b"))
     fleet.answer("b", task=task)
     assert len(fleet.receipts("b")) == before, "a receipt would end the agent's sends"
+
+
+def test_run_goes_on_when_its_scheme_is_installed_again(suspended: Fleet) -> None:
+    fleet = suspended
+    fleet.engine = TOY_ENGINE
+    fleet.crash()
+    fleet.finish("b", "a")
+    record = fleet.record()
+    assert record.document == central(toy_spec(), "ab").to_document()
+
+
+def test_suspended_run_ends_when_it_is_cancelled(suspended: Fleet) -> None:
+    fleet = suspended
+    fleet.core.cancel("r1", "not needed")
+    fleet.hub.pump()
+    document = fleet.core.runs.document("r1")
+    assert (document["state"], document["outcome"], document["reason"]) == ("ended", "cancelled", "not needed")
+    assert TOPICS.request("r1") not in fleet.hub.retained
+    fleet.engine = TOY_ENGINE
+    fleet.crash()
+    assert fleet.core.runs.document("r1") == document
 
 
 def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() -> None:

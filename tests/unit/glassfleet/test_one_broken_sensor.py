@@ -22,6 +22,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.discovery.guard import in_words
 from glassfleet.draw import drawn_for
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
 from glassfleet.scheme import Contribution, Done, Next, Task, input_quantiles_of
 from schemas import codec
@@ -110,6 +111,14 @@ def test_declared_bounds_do_not_bring_the_unit_mistake_back() -> None:
     assert (speed.low, speed.high) == pytest.approx((30, 70), abs=10)
 
 
+def test_an_offset_within_the_same_power_of_two_is_seen_in_the_fine_round() -> None:
+    vehicles = fleet()
+    for data in vehicles:
+        data.X[:, 1] = 1010 + 0.1 * data.X[:, 1]
+    vehicles[-1].X[:, 1] += 150
+    assert discover(PARAMETERS, vehicles).features[1].high < 1030
+
+
 def test_two_wrong_vehicles_of_four_are_believed_for_nobody_can_tell_who_is_right() -> None:
     guarded, plain = (
         discover(PARAMETERS.model_copy(update={"guarded": guarded}), fleet(4, factor=1e6)) for guarded in (True, False)
@@ -142,6 +151,17 @@ def test_claimed_rows_decide_no_limit() -> None:
     right = discover(PARAMETERS, fleet())
     for one, other in zip(right.features, found.model.features, strict=True):
         assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=6)
+
+
+def test_a_vehicle_of_a_former_version_is_understood_and_a_wrong_one_is_not() -> None:
+    task = DISCOVERY.server.start(PARAMETERS).task
+    answer = DISCOVERY.client.contribute(task, vehicle(1), RNG)
+    old = {name: answer.sums[name] for name in ("counts", "outside")}
+    DISCOVERY.server.check(task, replace(answer, sums=old))
+    for name in ("vehicles", "row_counts"):
+        wrong = {**answer.sums, name: 1 - answer.sums[name]}
+        with pytest.raises(ContributionError, match=f"{name} do not follow"):
+            DISCOVERY.server.check(task, replace(answer, sums=wrong))
 
 
 def test_rows_beyond_a_bound_do_not_give_the_rest_of_the_edge_bin_away() -> None:
@@ -287,6 +307,16 @@ def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
         again, _ = default_engine().step(again, read)
     assert again is not None
     assert run_document(default_engine(), again, started=0.0, ended=1.0, model=None) == document
+
+
+def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
+    drive = a_run(fleet(factor=1e6), scheme="frt", guarded=False)
+    state = drive.run()
+    assert state.max_rows_each == 0
+    assert state.domain is not None
+    assert state.domain.features[0].high > 1e6, "limits as that version finds them: its answers are in the journal"
+    first = default_engine().step(None, drive.events[0])[0].levels[0].task
+    assert set(first.body) == {"columns", "target", "min_count", "round"}
 
 
 def _shuffled(data: Dataset) -> Dataset:

@@ -56,6 +56,22 @@ def test_base_is_the_forecast_for_the_fleets_means_and_lies_near_the_targets_mea
     assert told.base_text == "the forecast for a typical row, the fleet's mean of each input"
 
 
+def test_categories_are_compared_with_one_that_no_vehicle_told() -> None:
+    rng = np.random.default_rng(0)
+    cities = tuple(f"c{number:03}" for number in range(129))
+    city, size = rng.integers(0, 129, 2000) * 1.0, rng.uniform(0, 9, 2000)
+    y = np.where(city % 2 == 0, 60.0, 40.0) + size
+    data = Dataset(("city", "size"), "price", np.column_stack([city, size]), y, categories={"city": cities})
+    features = (Variable(name="city", low=0, high=128, categories=cities), Variable(name="size", low=0, high=9))
+    domain = Domain(features=features, target=Variable(name="price", low=40, high=70))
+    fmt = catalogue.load("fmt")
+    outcome = local.central(fmt, fmt.exact(fmt.Parameters()), domain, data)
+    told = explain_row(outcome.model, data.X[0], reference_of(recorded(outcome.summary), domain))
+    assert told.base == pytest.approx(y.mean(), abs=0.5 * y.std())
+    difference = next(each.difference for each in told.inputs if each.feature == "city")
+    assert difference == f"{cities[int(city[0])]} instead of an unknown category"
+
+
 class Formula:
     """A model of rules that answers by a function of the row."""
 

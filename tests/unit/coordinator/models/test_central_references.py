@@ -15,6 +15,7 @@ from coordinator.main import build
 from coordinator.models.central import SOURCE, CentralModel, read_reference
 from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
+from coordinator.specification.run import RunSpec
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.messages import ModelPointer
@@ -83,6 +84,22 @@ def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(wo
     told = [(each.body["cause"], each.body["version"]) for each in world.core.registry.history("one.central")]
     assert told == [*(("published", version) for version in (1, 2, 3, 4)), ("rolled-back", 1), ("promoted", 4)]
     assert world.core.registry.aliases.current["one.central"].reason == "measured anew"
+
+
+@pytest.mark.parametrize(("run", "model"), [("r1", "one.central"), ("central-0123456789abcdef", "one")])
+def test_run_is_refused_when_it_would_take_what_stands_for_references(world: World, run: str, model: str) -> None:
+    with pytest.raises(UsageError, match="central references; choose another"):
+        world.core.start_run(RunSpec(run=run, model=model, scheme="frt"))
+    assert world.core.runs.ids() == []
+
+
+def test_reference_is_refused_when_a_run_of_a_former_version_has_its_id(world: World) -> None:
+    wanted = read_reference(document(0.8), fleet_model("one"))
+    record = fleet_model("three").to_bytes()
+    world.journal.add_model("three", wanted.run, lambda _version: ("d" * 64, record))
+    with pytest.raises(UsageError, match="'three' version 1 is of a run of that id"):
+        world.core.models.central(wanted)
+    assert "one.central" not in world.core.registry.aliases.current
 
 
 def test_reference_is_published_when_it_comes_again_after_its_decision_could_not_be_written(

@@ -97,6 +97,17 @@ def test_rollback_goes_to_the_version_before_when_all_its_runs_are_forgotten(wor
     assert world.retained() == [1, 3, 4]
 
 
+def test_version_that_was_current_when_its_run_was_forgotten_stays_when_another_one_is(world: World) -> None:
+    world.learn(4)
+    world.core.models.rollback("one", 1, "tunnels")
+    world.forget()
+    world.core.models.promote("one", 3)
+    world.pass_time(1.0)
+    world.forget()
+    assert world.versions() == [1, 3, 4]
+    assert world.core.registry.before("one") == 1
+
+
 @pytest.mark.parametrize("alias", ["current", "candidate"])
 def test_coordinator_connects_and_says_so_when_the_version_of_a_pointer_is_missing(world: World, alias: str) -> None:
     world.learn(3)

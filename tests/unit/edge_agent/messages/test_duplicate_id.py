@@ -52,3 +52,11 @@ def test_identity_does_not_stop_when_a_killed_broker_brings_its_past_back_again_
         for late in (0.0, 0.001, 0.04, 0.3):
             assert me.judge("past", "down", 1.0, restart + late) == "repeat"
         me.judge("me", "up", 5.0, restart + 0.5)
+
+
+def test_identity_memory_is_bounded_when_strangers_are_endless():
+    me = Identity("me", 1.0)
+    me.judge("me", "up", 1.0, 0.0)
+    for index in range(1000):
+        assert me.judge(f"stranger-{index}", "up", 0.0, float(index)) == "repeat"
+    assert len(me._sightings) <= 64

@@ -13,6 +13,7 @@ from edge_agent.agent import Agent
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from schemas.envelope import Envelope
+from schemas.errors import StorageError
 from schemas.messages import Evaluation, ModelPointer, Trial
 from schemas.parts import frames_for_model
 from schemas.record import ModelRecord
@@ -119,6 +120,14 @@ def test_agent_holds_the_current_model_at_once_when_it_joins_late(world: World) 
     late = world.agent("late")
     world.run()
     assert held(late) == (1, 101)
+
+
+def test_agent_does_not_start_when_its_sequences_cannot_be_read(world: World) -> None:
+    folder = world.folder / "agents" / "fleet" / "v1" / "models"
+    folder.mkdir(parents=True)
+    (folder / ".sequences.json").write_text("[1")
+    with pytest.raises(StorageError, match="which models are too old"):
+        world.agent()
 
 
 def test_agent_takes_only_records_that_a_coordinator_of_its_fleet_signed(world: World) -> None:

@@ -11,7 +11,9 @@ from edge_agent.session.events import (
     Connected,
     Disconnected,
     EndRun,
+    Forget,
     Park,
+    ReceiptSeen,
     Refuse,
     RequestCleared,
     RequestSeen,
@@ -119,6 +121,11 @@ def test_session_parks_the_older_answer_when_a_newer_request_is_seen():
     assert state.phase("r1", A) == "parked"
 
 
+def test_session_parks_the_older_answer_when_the_newer_request_asks_others():
+    _, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0, asked=["v2"]), Tick(1e3))
+    assert kinds(effects) == [Compute, Send, Park]
+
+
 def test_session_leaves_a_parked_answer_parked_when_a_late_copy_of_its_request_comes():
     state, _ = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Computed("r1", B))
     after, effects = step(state, seen(A, sent=1.0))
@@ -154,6 +161,18 @@ def test_session_sends_what_the_outbox_kept_and_nothing_that_ended_when_restarte
     state, effects = play(fresh(), restarted, Connected())
     assert effects == [Send("r1", A, 1)]
     assert play(state, seen(B))[1] == [Park("r1", A)]
+
+
+def test_session_takes_a_receipt_for_an_answer_of_a_former_life_while_it_computes():
+    state, effects = play(fresh(), Connected(), seen(), ReceiptSeen("r1", A, "accepted"), Computed("r1", A))
+    assert kinds(effects) == [Compute, Forget]
+    assert state.phase("r1", A) == "ended"
+
+
+def test_session_ignores_receipts_and_results_of_tasks_that_it_does_not_know():
+    state = fresh(online=True)
+    for event in (ReceiptSeen("r1", A, "late"), Computed("r1", A), ComputeFailed("r1", A, "x")):
+        assert step(state, event) == (state, ())
 
 
 def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():

@@ -57,6 +57,10 @@ def test_labels_are_asked_once_and_reported_with_their_rows() -> None:
     assert step.summary["class_rows"] == {"g": 20, "h": 13, "k": 9}
 
 
+def test_declared_classes_are_not_asked_for() -> None:
+    assert "labels" not in DISCOVERY.server.start(_parameters(classes=("g", "h"))).task.body
+
+
 def test_fleet_without_a_frequent_label_ends_by_name() -> None:
     with pytest.raises(RunFailedError, match="no-classes: no vehicle has a label of 'kind' in 3 rows"):
         discover(_parameters(), [_vehicle("ghk")])
@@ -99,3 +103,11 @@ def test_server_refuses_labels_that_cannot_be_true(lie: Any) -> None:
     wrong = Contribution(answer.kind, answer.rows, answer.sums, {**answer.values, **changed}, answer.nullified)
     with pytest.raises(ContributionError, match=reason):
         DISCOVERY.server.check(task, wrong)
+
+
+def test_server_refuses_labels_that_it_did_not_ask_for() -> None:
+    task = DISCOVERY.server.start(_parameters(classes=("g", "h"))).task
+    answer = DISCOVERY.client.contribute(task, FLEET[0], RNG)
+
+    with pytest.raises(ContributionError, match="nothing else"):
+        DISCOVERY.server.check(task, Contribution(answer.kind, answer.rows, answer.sums, {"labels": []}))

@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from glassfleet.data.domain import Domain, Variable
+
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 import pandas as pd
@@ -200,6 +202,25 @@ def test_classifier_leaves_out_a_class_that_no_party_may_tell() -> None:
     assert ChiClassifier(min_rows=1).fit_federated(parties(X, labels, 100)).classes_.tolist() == [0, 1, 2]
 
 
+def test_classifier_refuses_a_domain_with_a_class_whose_type_it_cannot_know() -> None:
+    X, y = rows()
+    domain = Domain(
+        features=tuple(Variable(name=f"x{index}", low=-2, high=2) for index in range(3)),
+        label="y",
+        classes=("0", "1", "2"),
+    )
+    with pytest.raises(ValueError, match="class '2', and no row does"):
+        ChiClassifier(domain=domain).fit(X, np.where(y > 0, 1, 0))
+    texts = ChiClassifier(domain=domain).fit(X, np.where(y > 0, "1", "0"))
+    assert texts.classes_.tolist() == ["0", "1", "2"]
+
+
+def test_classifier_says_which_label_is_no_name() -> None:
+    X, y = rows()
+    with pytest.raises(ValueError, match="1 to 200 characters"):
+        ChiClassifier().fit(X, np.where(y > 0, "", "x"))
+
+
 def test_estimator_names_the_parameter_that_is_out_of_range() -> None:
     X, y = rows()
     with pytest.raises(ValueError, match="n_sets"):
@@ -210,6 +231,30 @@ def test_estimator_names_the_parameter_that_is_out_of_range() -> None:
         TSKRegressor(n_clusters=0).fit(X, y)
     with pytest.raises(ValueError, match="hidden"):
         FedAvgMLPRegressor(hidden=()).fit(X, y)
+
+
+def test_estimator_says_why_parties_cannot_learn_together() -> None:
+    X, y = rows(6)
+    with pytest.raises(ValueError, match="no-classes"):
+        ChiClassifier().fit_federated(parties(X, np.arange(6) % 3, 3))
+    with pytest.raises(ValueError, match="at least one"):
+        ChiClassifier().fit_federated([])
+    with pytest.raises(ValueError, match="features"):
+        TSKRegressor().fit_federated([(X, y), (X[:, :2], y)])
+
+
+def test_estimator_takes_a_seed_in_the_ways_of_scikit_learn() -> None:
+    X, y = rows(60)
+
+    def digest(random_state: Any) -> str:
+        learner = FedAvgMLPRegressor(hidden=(4,), rounds=1, random_state=random_state).fit(X, y)
+        return document_digest(learner.model_.to_document())
+
+    assert digest(5) == digest(np.int64(5)) != digest(6)
+    assert digest(np.random.RandomState(5)) == digest(np.random.RandomState(5))
+    assert digest(None) != digest(None)
+    with pytest.raises(ValueError, match="Seed must be"):
+        digest(-1)
 
 
 def test_estimator_finds_limits_without_pooling_when_parties_learn() -> None:

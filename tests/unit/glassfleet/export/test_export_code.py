@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -147,6 +148,14 @@ def test_python_names_the_input_and_its_fault_when_a_value_is_none(tmp_path: Pat
     first, second = done.stderr.splitlines()
     assert first.startswith("line 3: day has no category 'Monday'; known: ")
     assert second == "line 4: a row is 4 values, and this one has 3"
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
+def test_python_file_imports_the_standard_library_alone_when_written(kind: str) -> None:
+    tree = ast.parse(to_python(model(kind)), feature_version=(3, 9))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert imported <= {"csv", "math", "sys"}
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
 
 
 def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> None:

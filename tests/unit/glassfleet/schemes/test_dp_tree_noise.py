@@ -10,13 +10,14 @@ import pytest
 
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError
 from glassfleet.local import federated
-from glassfleet.scheme import Next
+from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.dp_tree import SCHEME, Parameters
 from glassfleet.schemes.dp_tree.client import bin_rows, grid_edges
-from glassfleet.schemes.dp_tree.messages import GRID
+from glassfleet.schemes.dp_tree.messages import GRID, Question
 from glassfleet.schemes.dp_tree.noise import deviation, draw, true_epsilon
-from schemas.errors import RunFailedError
+from schemas.errors import RunFailedError, UsageError
 
 DOMAIN = Domain(
     features=(
@@ -149,6 +150,13 @@ def test_tree_is_a_single_leaf_when_noise_drowns_the_rows() -> None:
     assert outcome.model.tree.size == 1
 
 
+def test_run_says_that_papers_noise_is_not_private() -> None:
+    outcome = federated(SCHEME, Parameters(noise="paper"), DOMAIN, _fleet())
+    assert outcome.summary["private"] is False
+    assert outcome.summary["epsilon_sum"] is None
+    assert outcome.summary["epsilon_answer"] is None
+
+
 def test_sum_is_not_used_when_too_many_shares_of_noise_are_missing() -> None:
     fleet = _fleet(5)
     step: Any = SCHEME.server.start(Parameters(noise="aggregate"), DOMAIN, 0)
@@ -165,3 +173,28 @@ def test_bins_hold_a_value_at_an_edge_below_it_and_each_category_apart() -> None
     assert edges.shape == (3, GRID - 1)
     X = np.array([[1 / 64, 0.0, 0.0], [np.nextafter(1 / 64, 1), 5.0, 1.0], [1.0, -5.0, 2.0]])
     assert bin_rows(X, edges).tolist() == [[0, 0, 0], [1, 63, 1], [63, 0, 2]]
+
+
+def test_server_refuses_more_classes_than_a_tree_can_hold() -> None:
+    def start(count: int) -> Any:
+        names = tuple(f"k{number:03d}" for number in range(count))
+        return SCHEME.server.start(Parameters(), Domain(features=DOMAIN.features, label="kind", classes=names), 0)
+
+    assert start(256).task.kind == start(2).task.kind
+    with pytest.raises(UsageError, match="257 classes, at most 256 are possible"):
+        start(257)
+
+
+def test_server_refuses_counts_farther_away_than_noise_can_be() -> None:
+    fleet = _fleet(2)
+    step: Any = SCHEME.server.start(Parameters(), DOMAIN, 0)
+    rng = np.random.default_rng(0)
+    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, rng) for data in fleet.values()])
+    given = SCHEME.client.contribute(step.task, fleet["v0"], rng)
+    question = Question.from_task(step.task)
+    slack = 100.0 / question.epsilons()["histogram"]
+    for wrong in (-slack - 10, 500 + slack + 10):
+        counts = given.sums["histogram"].copy()
+        counts[0, 0] = int(wrong)
+        with pytest.raises(ContributionError, match="farther"):
+            SCHEME.server.check(step.task, Contribution("edges", given.rows, {"histogram": counts}))

@@ -13,7 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import central, federated
-from glassfleet.numerics.softmax import probabilities
+from glassfleet.numerics.softmax import LEAST, exponential, probabilities
 from glassfleet.scheme import Done, Next, Task
 from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
@@ -50,6 +50,12 @@ def learned() -> FuzzyClassTree:
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def test_exponential_is_that_of_the_library_to_a_few_last_places() -> None:
+    x = np.concatenate([np.linspace(LEAST, 0.0, 100_001), [-1e-300, -0.0]])
+    assert exponential(x) == pytest.approx(np.exp(x), rel=4 * 2**-52)
+    assert exponential(np.array([-1e9]))[0] == exponential(np.array([LEAST]))[0]
 
 
 def test_probabilities_add_up_and_of_two_classes_the_first_has_the_score_zero() -> None:
