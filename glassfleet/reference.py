@@ -137,7 +137,8 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     base, shares = _compared(model, x, reference.row)
     differences = {
         # A mean has more digits than anybody wants to read.
-        variable.name: f"{variable.text(mine)} instead of {variable.text(float(f'{other:.4g}'))}"
+        variable.name: f"{variable.text(mine) if variable.categories else f'{mine:.6g}'} instead of "
+        f"{variable.text(float(f'{other:.4g}'))}"
         for variable, mine, other in zip(model.domain.features, x, reference.row, strict=True)
         if mine != other
     }

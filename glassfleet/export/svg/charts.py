@@ -44,9 +44,9 @@ class Form:
     steps: int
 
 
-WIDE = Form(left=296, wide=280, row=24, base=12, name_x=286, name_y=16, anchor=" end", longest=40, steps=4)
+WIDE = Form(left=344, wide=280, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
 BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
-REPORT = Form(left=300, wide=400, row=24, base=12, name_x=290, name_y=16, anchor=" end", longest=44, steps=4)
+REPORT = Form(left=344, wide=360, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
 NARROW = Form(left=8, wide=252, row=42, base=29, name_x=8, name_y=15, anchor="", longest=44, steps=2)
 
 

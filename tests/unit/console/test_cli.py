@@ -279,7 +279,7 @@ def test_model_explain_compares_with_the_records_typical_row_or_with_another_row
     assert run(words) == 0
     said = capsys.readouterr().out
     assert "base: the forecast for a typical row, the fleet's mean of each input" in said
-    assert re.search(r"  [+-][\d.]+  speed 8 m/s instead of 5 m/s\n", said)
+    assert re.search(r"  [+-][\d.]+  speed 8 instead of 5 m/s\n", said)
     assert run([*words, "--against", "1"]) == 0
     assert "base: the forecast for row 1\n" in capsys.readouterr().out
     changed = {"reference": {**typical["reference"], "row": {"speed": 6.0, "load": 4.0}}}
