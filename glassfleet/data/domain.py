@@ -183,11 +183,19 @@ def pooled_domain(
     X: NDArray[np.float64],
     y: NDArray[np.float64],
     input_quantiles: tuple[float, float] = INPUT_QUANTILES,
+    *,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 
-    Inputs: the quantiles `input_quantiles`; target: minimum and maximum.
+    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum.
     """
     low, high = np.quantile(X, input_quantiles, axis=0)
-    features = [Variable(name=name, low=float(a), high=float(b)) for name, a, b in zip(names, low, high, strict=True)]
+    texts = [(categories or {}).get(name, ()) for name in names]
+    features = [
+        Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
+        if own
+        else Variable(name=name, low=float(a), high=float(b))
+        for name, a, b, own in zip(names, low, high, texts, strict=True)
+    ]
     return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))

@@ -91,8 +91,9 @@ def minmax_domain(dataset: Dataset) -> Domain:
 
 
 def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:
-    """Return the domain of pooled rows: quantiles of each input, the target's minimum and maximum."""
-    return pooled_domain(dataset.features, dataset.target, dataset.X, dataset.y, input_quantiles)
+    """Return the domain of pooled rows: quantiles of an input, or its categories; the target's minimum and maximum."""
+    names, target, texts = dataset.features, dataset.target, dataset.categories
+    return pooled_domain(names, target, dataset.X, dataset.y, input_quantiles, categories=texts)
 
 
 # The regression papers nullify splits but not leaves.

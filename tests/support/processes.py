@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
-import select
+import selectors
 import struct
 import subprocess
 import sys
@@ -145,7 +145,9 @@ def on_terminal(
     os.close(side)
     os.write(main, typed)
     sent = b""
-    while select.select([main], [], [], 60)[0]:
+    ready = selectors.DefaultSelector()
+    ready.register(main, selectors.EVENT_READ)
+    while ready.select(60):
         try:
             part = os.read(main, 65536)
         except OSError:  # the other side is closed
@@ -153,6 +155,7 @@ def on_terminal(
         if not part:
             break
         sent += part
+    ready.close()
     os.close(main)
     return process.wait(20), sent.decode()
 

@@ -140,7 +140,7 @@ def test_experiment_reads_gzip_takes_the_last_column_leaves_a_split_out_and_prin
 )  # fmt: skip
 def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: str) -> None:
     table.write_text(change(table.read_text()))
-    error = fault("--csv", str(table))
+    error = fault("--csv", str(table), "--scheme", "frt")
     assert isinstance(error, DataError)
     assert reason in str(error)
     _, points, check = str(error).rpartition("Everything that is wrong with it: ")
@@ -148,6 +148,13 @@ def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: 
         assert not points
     else:
         assert main.run(shlex.split(check)[1:]) == 3, "the command that it names finds the fault, too"
+
+
+def test_experiment_takes_columns_of_text(table: Path) -> None:
+    first, *lines = table.read_text().splitlines()
+    marked = [f"city,{first}", *(f"{('Recife', 'Santos')[n % 2]},{line}" for n, line in enumerate(lines))]
+    table.write_text("\n".join(marked) + "\n")
+    assert summary_of("--csv", str(table), *TINY, "federated,central")["features"] == 4
 
 
 def test_experiment_ends_its_processes_when_it_is_left_early() -> None:

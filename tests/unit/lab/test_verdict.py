@@ -12,6 +12,7 @@ from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.reference import recorded
 from glassfleet.scheme import promises_central
 from lab.demo.command import keep_promise
 from lab.demo.reference import Verdict, choices, judge, participation_of
@@ -45,9 +46,9 @@ def _learned(fleet: Fleet, scheme: Any, parameters: Any) -> ModelRecord:
         else Domain(features=FEATURES, target=Variable(name="q", low=0, high=2))
     )
     train = {vehicle: rows.train for vehicle, rows in fleet.items()}
-    document = local.federated(scheme, parameters, domain, train).model.to_document()
-    participation = "cohort" if "cohort" in scheme.participation else "elastic"
-    return record_of(document, cohort=sorted(train), parameters={"participation": participation})
+    outcome = local.federated(scheme, parameters, domain, train)
+    known = {"participation": "cohort" if "cohort" in scheme.participation else "elastic", **recorded(outcome.summary)}
+    return record_of(outcome.model.to_document(), cohort=sorted(train), parameters=known)
 
 
 def _verdict(name: str, *, rows_lost: int = 0, **parameters: Any) -> Verdict:
