@@ -6,17 +6,14 @@ the scheme's parameters by their own names; those that it does not take have the
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,26 +24,14 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.explain import (
-    Counterfactual,
-    Goal,
-    ModelSummary,
-    RowExplanation,
-    as_row,
-    counterfactual,
-    explain_row,
-    summary,
-)
-from glassfleet.export import export, read_model, to_c, to_fml
-from glassfleet.export.figures import main_picture, picture
+from glassfleet.estimators.learned import LearnedEstimator
 from glassfleet.local import Outcome, central, federated
-from glassfleet.reference import Reference, recorded, reference_of
-from glassfleet.rules import Rule
+from glassfleet.reference import recorded, reference_of
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
 
 if TYPE_CHECKING:
-    from sklearn.inspection import PartialDependenceDisplay
+    pass
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -55,17 +40,8 @@ MIN_ROWS = 3
 """Limits that parties find together rest on no count of fewer rows, unless the estimator has a ``min_rows``."""
 
 
-class Picture(str):
-    """A drawing as SVG text; a notebook shows it."""
-
-    __slots__ = ()
-
-    def _repr_svg_(self) -> str:
-        return str(self)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class SchemeEstimator(LearnedEstimator):
     """A scheme as an estimator. Subclasses have ``_scheme_name`` and further parameters.
 
     Parameters
@@ -155,188 +131,6 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
         return self._keep(domain, outcome, parts)
-
-    def show_rules(self, top: int | None = None) -> None:
-        """Print the rules, the most used first; only the first `top` of them, where it is given."""
-        print(self.summary(top))  # noqa: T201  to show is what it is for
-
-    def summary(self, top: int | None = None) -> ModelSummary:
-        """Tell the model as a whole: its size, rules (at most `top`), and how it uses the inputs."""
-        check_is_fitted(self)
-        return summary(self.model_, top=top)
-
-    def explain(self, x: Any) -> RowExplanation:
-        """Say why the model predicts what it does for one row.
-
-        The base is its prediction for the mean of the training rows, where the scheme tells that row; the shares say
-        how `x` differs from it: see :func:`glassfleet.explain.explained`.
-
-        Parameters
-        ----------
-        x : array-like of shape (F,), mapping of column to value, or a series or one-row frame of pandas
-
-        Raises
-        ------
-        ValueError
-            It is not one row, or lacks an input.
-        """
-        row = self._row(x)
-        return explain_row(self.model_, row, self.reference_)
-
-    def counterfactual(self, x: Any, goal: str | None = None) -> Counterfactual:
-        """Find the smallest change of a row that gives another outcome.
-
-        Parameters
-        ----------
-        x : one row, as for :meth:`explain`
-        goal : str or None
-            A class; ``">3.5"`` or ``"<3.5"``; ``"+0.5"`` or ``"-10%"`` (of the target's range); ``"+-0.5"``, either
-            way. None: another class, or a tenth of the range either way.
-
-        Raises
-        ------
-        ValueError
-            It is not one row, or the goal is none of these.
-        """
-        row = self._row(x)
-        try:
-            sought = None if goal is None else Goal.parse(str(goal), self.domain_)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
-        return counterfactual(self.model_, row, sought)
-
-    def plot_tree(self) -> Picture:
-        """Draw the tree, or the rules where they are a list.
-
-        Raises
-        ------
-        ValueError
-            The model is a network.
-        """
-        check_is_fitted(self)
-        return self._picture(main_picture(self.model_) or "tree")
-
-    def plot_explanation(self, x: Any) -> Picture:
-        """Draw how the inputs' shares of one row add up to its forecast.
-
-        Parameters
-        ----------
-        x : one row, as for :meth:`explain`
-
-        Raises
-        ------
-        ValueError
-            It is not one row, or its forecast has no shares.
-        """
-        return self._picture("shares", self._row(x))
-
-    def plot_effect(self, X: Any, feature: str | int) -> PartialDependenceDisplay:
-        """Draw how the mean prediction of rows `X` moves with one input (needs matplotlib).
-
-        scikit-learn's partial dependence, on which ``PartialDependenceDisplay.from_estimator`` has more to say.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, F)
-        feature : str or int
-            Name or number of the input.
-        """
-        from sklearn.inspection import PartialDependenceDisplay  # noqa: PLC0415  matplotlib comes with it
-
-        return PartialDependenceDisplay.from_estimator(self, X, [feature])
-
-    def to_c(self, prefix: str = "model") -> str:
-        """Return the model as a C99 header; its names begin with `prefix`."""
-        check_is_fitted(self)
-        return to_c(self.model_, prefix)
-
-    def to_fml(self) -> str:
-        """Return the model as FML (IEEE 1855)."""
-        check_is_fitted(self)
-        return to_fml(self.model_)
-
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model show --file``."""
-        check_is_fitted(self)
-        whole = json.loads(export(self.model_, "json"))
-        Path(path).write_text(json.dumps(whole | self._saved(), indent=2, ensure_ascii=False), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return an estimator with the model of a file: saved, exported by a fleet (JSON, FML), or a fleet's record.
-
-        It has this class's default parameters; they are for the next ``fit``.
-
-        Raises
-        ------
-        ValueError
-            The file holds no model, or one of another scheme.
-        OSError
-            It cannot be read.
-        """
-        data = Path(path).read_bytes()
-        learner = cls()
-        try:
-            record, model = read_model(data, str(path))
-            if model.scheme != cls._scheme_name:
-                raise ValueError(
-                    f"{path} holds a model of scheme {model.scheme}, and {cls.__name__} is for {cls._scheme_name}"
-                )
-            whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
-            learner._take(model, whole if record is None else {**whole, **record.parameters})
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
-        return learner
-
-    def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
-        """Answer with a model out of a file; `whole` is the file, where it is JSON."""
-        self.domain_ = model.domain
-        self.target_name_ = model.domain.target_name
-        self.n_features_in_ = len(model.domain.names)
-        if whole.get("named_columns", True):
-            self.feature_names_in_ = np.array(model.domain.names, dtype=object)
-        self.reference_: Reference | None = reference_of(whole, model.domain)
-        self._answer_with(model)
-
-    def _saved(self) -> dict[str, Any]:
-        """Return what the model's document does not know."""
-        known = {"named_columns": hasattr(self, "feature_names_in_")}
-        if self.reference_ is None:
-            return known
-        row = dict(zip(self.domain_.names, self.reference_.row.tolist(), strict=True))
-        return {**known, **recorded({"reference": row})}
-
-    def _html_repr(self) -> str:
-        """Return what a notebook shows of a fitted estimator: its picture and its rules."""
-        if not hasattr(self, "model_"):
-            return str(super()._html_repr())
-        shown = main_picture(self.model_)
-        told = self.summary()._repr_html_()
-        if shown is None:
-            return told
-        code = base64.b64encode(picture(self.model_, shown)).decode("ascii")
-        return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{told}'
-
-    def _picture(self, what: str, row: Any = None) -> Picture:
-        try:
-            return Picture(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
-
-    def _row(self, x: Any) -> NDArray[np.float64]:
-        """Return the numbers of one row, shape (F,)."""
-        check_is_fitted(self)
-        rows = np.shape(x)[0] if np.ndim(x) == 2 else 1
-        if rows != 1:
-            raise ValueError(f"one row is needed, got {rows}")
-        if hasattr(x, "iloc") and x.ndim == 2:
-            x = x.iloc[0]
-        if hasattr(x, "to_dict") and x.ndim == 1 and hasattr(self, "feature_names_in_"):
-            x = x.to_dict()
-        try:
-            return as_row(self.domain_, x)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         return central(self._scheme(), parameters, domain, data, self._seed())
@@ -444,11 +238,6 @@ class SchemeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.reference_ = reference_of(recorded(outcome.summary), domain)
         self._answer_with(outcome.model)
         return self
-
-    def _answer_with(self, model: Any) -> None:
-        self.model_ = model
-        self.rules_: list[Rule] = list(model.rules())
-        self.complexity_ = dict(model.complexity())
 
 
 class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  # scikit-learn has no types
