@@ -62,6 +62,7 @@ from coordinator.runs.transaction import Ready, decide
 from coordinator.specification.run import RunSpec
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.parts import Retained
+from schemas.record import ModelRecord
 from schemas.topics import Topics
 
 _log = structlog.get_logger("coordinator")
@@ -267,9 +268,10 @@ class Coordinator:
         spec = spec.model_copy(update={"nonce": secrets.token_hex(16), "guarded": True})
         self.runs.begin(spec.run)
         start = Start(self.timeline.now(), spec, self.fleet.offers())
+        champion = self.models.champion(spec.model)
         if spec.private is not None:
-            start = self._private_start(start)
-        policy = spec.policy.with_quorum(len(self._counted(start)))
+            start = self._private_start(start, champion)
+        policy = spec.policy.with_quorum(len(self._counted(start, champion)))
         start = replace(start, spec=start.spec.model_copy(update={"policy": policy}))
         self._apply([(spec.run, start)])
         # The first round opens with the start, or later when enough vehicles are up: it has none, or that one.
@@ -278,26 +280,23 @@ class Coordinator:
         self.metrics["runs.started"] += 1
         return spec.run
 
-    def _counted(self, start: Start) -> set[str]:
+    def _counted(self, start: Start, champion: ModelRecord | None) -> set[str]:
         """Return of whom a run needs half by default: who learned the model in use, or else the vehicles known.
 
         Elastic rounds are answered by those who are there, and all who ever did so are the model's cohort: of a large
         fleet, many more than are up at a time. They need half of those who are up.
         """
-        spec = start.spec
-        champion = self.models.champion(spec.model)
-        if spec.participation == "elastic":
+        if start.spec.participation == "elastic":
             known: Iterable[str] = start.agents
         elif champion is not None:
             known = champion.cohort
         else:
             known = [each["agent"] for each in self.fleet.document()]
-        return {*known} - {*spec.without}
+        return {*known} - {*start.spec.without}
 
-    def _private_start(self, start: Start) -> Start:
+    def _private_start(self, start: Start, champion: ModelRecord | None) -> Start:
         """Return the start of a private run, with what earlier ones mean for it."""
         spec, documents = start.spec, self.runs.private_past()
-        champion = self.models.champion(spec.model)
         false = quarantined(documents, spec.readmit)
         return replace(
             start,

@@ -149,13 +149,14 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
 def _compared(model: Model, x: Array, reference: Array) -> tuple[float, list[float]]:
     moved = np.flatnonzero(x != reference)
     orders = moved[_orders(len(moved))]
-    shares = np.zeros(len(x))
+    base, shares = 0.0, np.zeros(len(x))
     for order in orders:
         rows = np.tile(reference, (len(order) + 1, 1))
         for step, place in enumerate(order):
             rows[step + 1 :, place] = x[place]
-        shares[order] += np.diff(model.predict(rows))
-    base = float(model.predict(reference[None])[0])
+        forecasts = np.asarray(model.predict(rows), dtype=np.float64)
+        shares[order] += np.diff(forecasts)
+        base = float(forecasts[0])  # in every order the first row is the reference
     return base, (shares / len(orders)).tolist()
 
 

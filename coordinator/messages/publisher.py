@@ -139,7 +139,8 @@ class Publisher:
         old = self._requests.get(run, Retained(()))
         self._requests[run] = retained
         # Parts go before what names them is replaced: whoever is killed in between leaves none of the old that nothing
-        # names. New ones that nothing names yet are of a standing request, which the next life publishes again.
+        # names. New ones that nothing names yet are of a standing request, which the next life publishes again. A
+        # broker that dies and goes back to a moment in between still leaves them, when the round is another by then.
         self._clear_blobs(old.blobs)
         for frame in retained.frames:
             self.publish(*frame, retain=True)

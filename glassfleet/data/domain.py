@@ -177,6 +177,23 @@ def _scale(values: NDArray[np.float64], low: Any, high: Any) -> NDArray[np.float
     return np.where(width > 0, scaled, 0.0)
 
 
+def quantile_variables(
+    names: Sequence[str],
+    X: NDArray[np.float64],
+    input_quantiles: tuple[float, float],
+    categories: Mapping[str, tuple[str, ...]],
+) -> tuple[Variable, ...]:
+    """Return the variables of columns `X`, shape (n, F): exact quantiles, or all categories of columns of text."""
+    low, high = np.quantile(X, input_quantiles, axis=0)
+    texts = [categories.get(name, ()) for name in names]
+    return tuple(
+        Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
+        if own
+        else Variable(name=name, low=float(a), high=float(b))
+        for name, a, b, own in zip(names, low, high, texts, strict=True)
+    )
+
+
 def pooled_domain(
     names: Sequence[str],
     target: str,
@@ -190,12 +207,5 @@ def pooled_domain(
 
     Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum.
     """
-    low, high = np.quantile(X, input_quantiles, axis=0)
-    texts = [(categories or {}).get(name, ()) for name in names]
-    features = [
-        Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
-        if own
-        else Variable(name=name, low=float(a), high=float(b))
-        for name, a, b, own in zip(names, low, high, texts, strict=True)
-    ]
-    return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))
+    features = quantile_variables(names, X, input_quantiles, categories or {})
+    return Domain(features=features, target=Variable(name=target, low=float(y.min()), high=float(y.max())))

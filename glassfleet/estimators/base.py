@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from glassfleet import catalogue
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain, Variable, quantile_variables
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.learned import LearnedEstimator
@@ -203,14 +203,7 @@ class SchemeEstimator(LearnedEstimator):
 
     def _features(self, data: Dataset) -> tuple[Variable, ...]:
         """Return exact quantiles of one party's own rows; all categories."""
-        low, high = np.quantile(data.X, self.input_quantiles, axis=0)
-        texts = [data.categories.get(name, ()) for name in data.features]
-        return tuple(
-            Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
-            if own
-            else Variable(name=name, low=float(a), high=float(b))
-            for name, a, b, own in zip(data.features, low, high, texts, strict=True)
-        )
+        return quantile_variables(data.features, data.X, self.input_quantiles, data.categories)
 
     def _scheme(self) -> Scheme:
         return catalogue.load(self._scheme_name)

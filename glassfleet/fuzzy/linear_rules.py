@@ -155,18 +155,23 @@ class LinearTree(ABC, Generic[Span]):
         X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], _ROW_BLOCK):
-            result[block] = np.minimum(np.maximum(self._raw(self._scaled(X[block])), 0.0), 1.0)
-        return self.domain.unscale_target(result)
+            scaled = self._scaled(X[block])
+            result[block] = self._raw(scaled, self.weights(scaled))
+        return self._clipped(result)
 
     def _scaled(self, X: Array) -> Array:
         return scaled_inputs(self.domain, self._levels, X)
 
-    def _raw(self, scaled: Array) -> Array:
-        """Return scaled, unclipped forecasts of scaled rows, shape (F, n)."""
+    def _raw(self, scaled: Array, weights: Array) -> Array:
+        """Return scaled, unclipped forecasts of scaled rows, shape (F, n), with the leaves' weights, shape (L, n)."""
         answer = np.zeros(scaled.shape[1])
-        for weight, coefficients in zip(self.weights(scaled), self._rules.coefficients, strict=True):
+        for weight, coefficients in zip(weights, self._rules.coefficients, strict=True):
             answer += weight * outputs_of(coefficients, scaled)
         return answer
+
+    def _clipped(self, raw: Array) -> Array:
+        """Return forecasts in the target's unit, within its limits."""
+        return self.domain.unscale_target(np.minimum(np.maximum(raw, 0.0), 1.0))
 
     # --- explaining -------------------------------------------------------------------------------------------------
 
@@ -176,10 +181,11 @@ class LinearTree(ABC, Generic[Span]):
         Where the forecast is clipped to the target's limits, the difference is part of `base`, and `clipped_from` and
         a note tell what the rules say.
         """
-        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
-        prediction = float(self.predict(row)[0])
-        scaled = self._scaled(row)
-        strength, weight = self.strengths(scaled)[:, 0].tolist(), self.weights(scaled)[:, 0].tolist()
+        scaled = self._scaled(self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1)))
+        weights = self.weights(scaled)
+        strength, weight = self.strengths(scaled)[:, 0].tolist(), weights[:, 0].tolist()
+        raw = self._raw(scaled, weights)
+        prediction, said = float(self._clipped(raw)[0]), float(self.domain.unscale_target(raw)[0])
         target = self.domain.target
         assert target is not None
         width = target.high - target.low
@@ -196,7 +202,6 @@ class LinearTree(ABC, Generic[Span]):
             for rule in order[: RUNNERS_UP + 1]
             if rule == order[0] or strength[rule] > 0.0
         ]
-        said = float(self.domain.unscale_target(self._raw(scaled))[0])
         # A last digit beyond the limit is rounding, not something the rules say.
         clipped = abs(said - prediction) > _ROUNDING * width
         alone = sum(part > 0.0 for part in weight) == 1

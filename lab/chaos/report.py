@@ -37,10 +37,11 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         + (" --secure" if stolen_identities is not None else "")
         + (" --private" if private else ""),
         "broker": played.broker_kind,
+        "private": private,
         "vehicles": vehicles,
         "seconds": round(played.seconds, 1),
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "ok": is_ok(played, findings),
+        "ok": is_ok(played, findings, private=private),
         "faults": {
             "injected": len(played.injected),
             "by_kind": _counts(fault["kind"] for fault in played.injected),
@@ -76,7 +77,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     }
 
 
-def is_ok(played: Played, findings: Findings) -> bool:
+def is_ok(played: Played, findings: Findings, *, private: bool = False) -> bool:
     """Whether everything that must hold held: a named end for each run, nothing lost, nothing twice, digests equal.
 
     Every run must finish; a private one may also end because its vehicles refuse to tell of too few of them, or because
@@ -86,7 +87,7 @@ def is_ok(played: Played, findings: Findings) -> bool:
         played.hung
         or played.died
         or any(getattr(findings, name) for name in FAULTS_OF)
-        or any(run["outcome"] != "finished" and not _too_few(run) for run in findings.runs)
+        or any(run["outcome"] != "finished" and not (private and _too_few(run)) for run in findings.runs)
     )
 
 
@@ -149,7 +150,7 @@ def lines(report: dict[str, Any]) -> list[str]:
         page += [f"FOUND          {name}: {finding}" for finding in report["findings"][name]]
     page += [f"FOUND          died: {words}" for words in report["died_by_themselves"]]
     for run in runs["failed"]:
-        word = "too few" if _too_few(run) else "FOUND"
+        word = "too few" if report["private"] and _too_few(run) else "FOUND"
         page.append(f"{word:15}{run['run']}: {run['outcome']} {run['reason']}")
     page += [f"FOUND          {run} has no end" for run in runs["hung"]]
     page.append("all held" if report["ok"] else f"something did not hold; replay: {report['replay']}")

@@ -175,12 +175,11 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
             asked = Question("leaves", question.parameters, question.domain, tree, leaves)
             return ask(asked, {**memory, "pruned": True})
     k, f = question.gram_columns, question.n_features
-    most, matrix = question.parameters.max_slopes, moments(sums, k, question.parameters.gram_bits)
+    most, bits = question.parameters.max_slopes, question.parameters.gram_bits
+    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=bits), k)
     if most is not None and most < k - 2:
-        solved = sparse_consequents(matrix, most)
+        solved = sparse_consequents(moments(sums, k, bits), most)
     else:
-        value = gram_value(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
-        gram = unpack_symmetric(value, k)
         solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
     coefficients = np.zeros((len(question.nodes), f + 1))
     coefficients[:, f + 2 - k :] = solved
@@ -188,7 +187,7 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    typical = typical_row(question.domain, matrix[0, :-1])
+    typical = typical_row(question.domain, gram[:, k - 2, [k - 2, *range(k - 2)]].T)  # columns are [x, 1, y]
     return ask(asked, {**memory, "mean_strength": mean, "reference": typical})
 
 
