@@ -24,7 +24,7 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 	$(BIN)/glassfleet demo $(ARGS)
 
 # Beside each other: mypy is one process that takes most of a minute.
-test: $(READY)  ## Checks and every test but the slow ones (about ten minutes)
+test: $(READY)  ## Checks and every test but the slow ones (about thirteen minutes)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow || \
 	    { echo 'Where the tests above passed, a check failed: make check tells which.'; exit 1; }
 
@@ -42,7 +42,7 @@ fuzz-guided: $(READY)  ## Ten minutes of fuzzing led by coverage; ARGS="--second
 	@test -d $(VENV)/fuzz || $(BIN)/python -m pip install --quiet --target $(VENV)/fuzz atheris==3.0.0
 	PYTHONPATH=$(VENV)/fuzz nice $(BIN)/python -m tests.fuzz.guided $(ARGS)
 
-fuzz: $(READY)  ## A million broken messages (about ten minutes); ARGS="--inputs N --seed N"
+fuzz: $(READY)  ## A million broken messages (about thirteen minutes); ARGS="--inputs N --seed N"
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(READY)  ## ruff, mypy --strict, import-linter

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.support.simulation import quiet
+from tests.support.simulation import Simulation, quiet
 
 
 @pytest.fixture
 def quiet_logs() -> Iterator[None]:
-    """Nothing below critical is logged."""
+    """Nothing below critical is logged; files of simulated fleets are closed afterwards."""
     quiet()
     yield
     structlog.reset_defaults()
+    Simulation.end_all()
 
 
 @pytest.fixture

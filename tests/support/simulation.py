@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 import structlog
 
@@ -96,6 +97,8 @@ class Simulation:
         Given: every process has a certificate of its own, signs, and takes signed messages only.
     """
 
+    begun: ClassVar[WeakSet[Simulation]] = WeakSet()
+
     def __init__(
         self,
         sources: Mapping[str, Source],
@@ -108,6 +111,7 @@ class Simulation:
         broker_limit: int | None = None,
         ca: TestCa | None = None,
     ) -> None:
+        self.begun.add(self)
         self.ca = ca
         self.refused: Counter[str] = Counter()
         self._issued: dict[str, Issued] = {}
@@ -127,6 +131,14 @@ class Simulation:
         self._wakes: dict[str, float] = {}
         self._broker_is_up = True
         self._transports: dict[str, CrashingTransport] = {}
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Close the files of all agents: a fleet has a hundred, and nothing else does so before they are many."""
+        for simulation in cls.begun:
+            for agent in simulation.agents.values():
+                agent.release()
+        cls.begun.clear()
 
     # Processes
 

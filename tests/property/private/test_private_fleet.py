@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from broker.memory import Faults
 from broker.memory_client import MemoryTransport
@@ -37,17 +36,12 @@ from tests.support.simulation import (
     Simulation,
     central_digest,
     empty_like,
-    quiet,
 )
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    quiet()
-    yield
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("quiet_logs")
 
 
 def source(index: int) -> Source:

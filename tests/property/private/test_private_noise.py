@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import structlog
 
 from broker.memory import Faults
 from coordinator.specification.run import RunSpec
@@ -28,7 +26,7 @@ from glassfleet.scheme import Next, Task, private_parameters
 from glassfleet.schemes.dp_tree.noise import deviation
 from schemas import codec
 from schemas.errors import UsageError
-from tests.support.simulation import Simulation, quiet
+from tests.support.simulation import Simulation
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))
 DP_TREE: Any = catalogue.load("dp_tree")
@@ -40,11 +38,7 @@ DOMAIN = Domain(
 )
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    quiet()
-    yield
-    structlog.reset_defaults()
+pytestmark = pytest.mark.usefixtures("quiet_logs")
 
 
 def rows_of(name: str) -> Dataset:
