@@ -8,8 +8,9 @@ faults are those that a real network and a real broker have:
 - An acknowledgement is lost with the link after the message arrived: the message comes twice.
 - Messages are delayed by different times, so those of different topics or senders overtake each other. Between one
   sender and one receiver the messages of one topic keep their order, but a copy may come late.
-- A process is killed, cut off by a partition, or meets another with its own client id; the broker restarts, with or
-  without its memory, or drops what an absent client's full queue cannot hold.
+- A process is killed, cut off by a partition, or meets another with its own client id; the broker restarts, with all
+  that it knew, with what it had saved some time before, or with nothing; or it drops what an absent client's full queue
+  cannot hold.
 """
 
 from __future__ import annotations
@@ -78,6 +79,14 @@ class _Session:
     owner: Client | None = None
     gone_since: float | None = None
     expiry: float = 0.0
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a broker had on its disk at one moment. The default: nothing."""
+
+    retained: dict[str, Message] = field(default_factory=dict)
+    sessions: dict[str, _Session] = field(default_factory=dict)
 
 
 class MemoryHub:
@@ -185,12 +194,20 @@ class MemoryHub:
             if session.owner is not None:
                 self._lose(session.owner, will=False)
 
-    def start_broker(self, *, remembers: bool = True) -> None:
-        """Start the broker again, with its sessions and retained messages or (no persistence) without."""
+    def save(self) -> Saved:
+        """Return what a broker with persistence writes to its disk now."""
+        sessions = {
+            name: _Session(dict(session.patterns), OrderedDict(session.queue), None, self.now, session.expiry)
+            for name, session in self._sessions.items()
+            if session.expiry
+        }
+        return Saved(dict(self._retained), sessions)
+
+    def start_broker(self, saved: Saved | None = None) -> None:
+        """Start the broker again, with all that it knew (None) or with what it had saved."""
         self._is_up = True
-        if not remembers:
-            self._sessions.clear()
-            self._retained.clear()
+        if saved is not None:
+            self._retained, self._sessions = dict(saved.retained), dict(saved.sessions)
 
     @property
     def retained(self) -> dict[str, bytes]:

@@ -49,9 +49,11 @@ class Retained:
     Attributes
     ----------
     frames : tuple of Frame
-        To be published retained and in this order: blobs first, the message that points to them last.
+        To be published retained and in this order: the message that names the blobs first. To be cleared in the
+        opposite order. So whoever dies in between, and whatever a broker goes back to, no blob is retained that
+        nothing names.
     blobs : tuple of str
-        Blob topics among them (none for a small message); clear them with `clearing` when no longer needed.
+        Blob topics among them (none for a small message).
     """
 
     frames: tuple[Frame, ...]
@@ -236,4 +238,4 @@ def _retained(  # noqa: PLR0917 - what the two functions above hand on
     blobs = tuple(topics.blob(digest, index) for index in range(len(pieces)))
     pointer = _around(head, Manifest(digest=digest, count=len(pieces), size=len(packed), what=what))
     frames = [Frame(blob, piece) for blob, piece in zip(blobs, pieces, strict=True)]
-    return Retained((*frames, Frame(topic, pointer)), blobs)
+    return Retained((Frame(topic, pointer), *frames), blobs)

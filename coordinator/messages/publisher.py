@@ -119,7 +119,7 @@ class Publisher:
         return frames_for_request(envelope, self.topics, self.limit)
 
     def hold(self) -> None:
-        """Keep requests back until `release`: what is retained names parts that nobody else may know, see `seen`."""
+        """Keep requests back until `release`: what is retained names parts that only it may know, see `seen`."""
         self._held = self._held or {}
 
     def release(self) -> None:
@@ -138,10 +138,7 @@ class Publisher:
             return
         old = self._requests.get(run, Retained(()))
         self._requests[run] = retained
-        # Parts go before what names them is replaced: whoever is killed in between leaves none of the old that nothing
-        # names. New ones that nothing names yet are of a standing request, which the next life publishes again. A
-        # broker that dies and goes back to a moment in between still leaves them, when the round is another by then.
-        self._clear_blobs(old.blobs)
+        self._clear_blobs(old.blobs)  # before what names them is replaced, see `Retained`
         for frame in retained.frames:
             self.publish(*frame, retain=True)
 

@@ -59,7 +59,7 @@ class ModelPublisher:
         frames_for_model(record.to_bytes(), self.topics, record.name, record.version, self.publisher.limit)
 
     def model(self, model: StoredModel, before: Collection[int] = ()) -> None:
-        """Publish a new version: its blobs, the version, then the pointers; and clear what need not stand any more.
+        """Publish a new version, its blobs, then the pointers; and clear what need not stand any more.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class ModelPublisher:
             self._publish(self._pointers(name))
 
     def frames(self, name: str) -> list[Frame]:
-        """Return all retained messages of a model, in the order to publish them: blobs, then versions, then pointers.
+        """Return all retained messages of a model, in the order to publish them: versions and blobs, then pointers.
 
         Cleared is what a coordinator that was killed may have left: as many versions below the newest, and older ones
         that the name once stood for.
@@ -203,4 +203,4 @@ class ModelPublisher:
         ]
 
     def _clearing(self, models: Iterable[StoredModel]) -> list[Frame]:
-        return clearing(list(dict.fromkeys(frame.topic for frame in self._writing(models))))
+        return clearing(list(dict.fromkeys(frame.topic for frame in reversed(self._writing(models)))))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.memory import Saved
 from edge_agent.sources import Source
 from tests.support.simulation import Simulation, central_digest
 
@@ -53,7 +54,7 @@ def schedule_fault(
             sim.at(when, lambda: sim.hub.drop_link(whom))
         case _:
             sim.at(when, sim.stop_broker)
-            sim.at(back, lambda: sim.start_broker(remembers=kind == "broker"))
+            sim.at(back, lambda: sim.start_broker(None if kind == "broker" else Saved()))
     if chance.random() < returns:
         sim.at(back, lambda: sim.start_agent(name))
     sim.at(back, sim.start_coordinator)

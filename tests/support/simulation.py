@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 import structlog
 
-from broker.memory import Faults, MemoryHub
+from broker.memory import Faults, MemoryHub, Saved
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
@@ -288,11 +288,11 @@ class Simulation:
         self._broker_is_up = False
         self.hub.stop_broker()
 
-    def start_broker(self, *, remembers: bool = True) -> None:
-        """Start the broker again, unless it runs; without its memory if it has no persistence."""
+    def start_broker(self, saved: Saved | None = None) -> None:
+        """Start the broker again, unless it runs; with all that it knew (None) or with what it had saved."""
         if not self._broker_is_up:
             self._broker_is_up = True
-            self.hub.start_broker(remembers=remembers)
+            self.hub.start_broker(saved)
 
     def _silence(self, name: str, client_id: str) -> None:
         self.hub.kill(client_id)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from broker.credentials import FolderCredentials
-from broker.memory import MemoryHub
+from broker.memory import MemoryHub, Saved
 from broker.memory_client import MemoryTransport
 from broker.paho_transport import PahoTransport, wait_until_ready
 from broker.port import Handlers, Link, Message, Transport
@@ -153,7 +153,7 @@ class MemoryBench:
         self.hub.stop_broker()
 
     def start_broker(self) -> None:
-        self.hub.start_broker(remembers=self.remembers)
+        self.hub.start_broker(None if self.remembers else Saved())
 
     def close(self) -> None:
         for client in self._clients:

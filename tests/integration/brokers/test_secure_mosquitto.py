@@ -75,8 +75,10 @@ class World:
     broker: MosquittoProcess
     folders: dict[str, Path]
 
-    def link(self, who: str, client_id: str = "x", **options) -> Link:
-        return Link(self.broker.url, client_id, tls=tls_of(self.folders[who]), **options)
+    def link(self, who: str, client_id: str = "x", session_expiry: int = 0) -> Link:
+        # Sessions end with their connections, unless asked otherwise: Mosquitto 2.0.11 corrupts its list of the
+        # sessions that wait whenever it reads its rules again (docs/explanation/failure-model.md), and crashes later.
+        return Link(self.broker.url, client_id, tls=tls_of(self.folders[who]), session_expiry=session_expiry)
 
     def client(self, who: str, *patterns: str, client_id: str = "x", **options) -> Client:
         made = Client(PahoTransport(self.link(who, client_id, **options)))
@@ -283,7 +285,7 @@ def test_session_outlives_a_killed_broker_over_tls(world):
     broker.start()
     mine = World(world.ca, broker, world.folders)
     try:
-        agent, cloud = mine.client("v3", TOPICS.request("+")), mine.client("cloud")
+        agent, cloud = mine.client("v3", TOPICS.request("+"), session_expiry=3600), mine.client("cloud")
         # Heard once, so that the subscription stands.
         cloud.transport.publish(TOPICS.request("a"), b"0")
         eventually(lambda: agent.payloads() == [b"0"], "subscribed")
@@ -296,7 +298,7 @@ def test_session_outlives_a_killed_broker_over_tls(world):
         eventually(lambda: not broker.is_running, "killed")
         broker.start()
         eventually(lambda: cloud.connects == 3, "cloud is back again")
-        again = mine.client("v3")
+        again = mine.client("v3", session_expiry=3600)
         cloud.transport.publish(TOPICS.request("a"), b"2")
         eventually(lambda: again.payloads() == [b"1", b"2"], "what waited came, over the session that was kept")
         again.transport.stop()
@@ -307,7 +309,9 @@ def test_session_outlives_a_killed_broker_over_tls(world):
 
 def test_renewed_certificate_counts_without_a_restart(world):
     folder = world.ca.identity("agent", "lapsed", days=1, ago=3)
-    client = Client(PahoTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2)))
+    client = Client(
+        PahoTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2, session_expiry=0))
+    )
     client.start()
     time.sleep(0.5)
     assert client.connects == 0

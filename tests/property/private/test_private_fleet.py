@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.memory import Faults
+from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
@@ -31,8 +31,6 @@ from tests.support.simulation import (
     COORDINATOR,
     FLEET,
     URL,
-    CrashingTransport,
-    SimulatedCrashError,
     Simulation,
     central_digest,
     empty_like,
@@ -147,33 +145,35 @@ def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(
     assert check(simulation)["cohort"] == list(NAMES)
 
 
-def test_no_part_of_a_request_is_left_when_its_round_is_another_after_a_crash(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize(
+    "moment", [8, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (*range(1, 8), *range(14, 40)))]
+)
+def test_no_part_of_a_request_is_left_when_the_broker_goes_back_to_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, dies: bool
 ) -> None:
-    """The coordinator dies between the parts of a request and the message that names them, and has no broker at first.
+    """It has saved what it knew between two messages about requests, and crashes when the round is another.
 
-    Until it has one the round is extended, so that its request has other parts.
+    The coordinator goes on, or dies at that moment and finds a broker only when the round has been extended.
     """
     simulation = fleet(tmp_path, ca=TestCa(), max_message_bytes=4096)
-    publish, sent = CrashingTransport.publish, dict[str, bytes]()
+    route, carried = MemoryHub._route, 0
 
-    def dying(self: CrashingTransport, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        if simulation.topics.parse(topic).kind == "blob" and not simulation.deaths[COORDINATOR]:
-            if sent:
-                raise SimulatedCrashError
-            sent[topic] = payload
-        publish(self, topic, payload, retain=retain)
+    def saving(hub: MemoryHub, message: Message) -> None:
+        nonlocal carried
+        route(hub, message)
+        carried += simulation.topics.parse(message.topic).kind in ("blob", "request")
+        if carried == moment and not simulation.deaths[COORDINATOR]:
+            saved, carried_at = hub.save(), hub.now
+            if dies:
+                simulation.kill_coordinator()
+            simulation.at(carried_at + (0 if dies else 6), simulation.stop_broker)
+            simulation.at(carried_at + 8, simulation.start_coordinator)
+            simulation.at(carried_at + 20, lambda: simulation.start_broker(saved))
+            carried += 1
 
-    monkeypatch.setattr(CrashingTransport, "publish", dying)
+    monkeypatch.setattr(MemoryHub, "_route", saving)
     simulation.start_run(spec())
-    simulation.advance(5.0)
-    for topic, payload in sent.items():  # what is under way when a process dies does not arrive here
-        simulation.hub._retained[topic] = Message(topic, payload, retained=True)
-    assert set(sent) <= set(simulation.leaked())
-    simulation.stop_broker()
-    simulation.start_coordinator()
-    simulation.advance(20.0)
-    simulation.start_broker()
     assert check(simulation)["outcome"] == "finished"
 
 

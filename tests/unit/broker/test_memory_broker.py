@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.memory import Faults, MemoryHub
+from broker.memory import Faults, MemoryHub, Saved
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 
@@ -145,13 +145,34 @@ def test_broker_that_forgets_has_neither_sessions_nor_retained_messages():
     a.transport.publish("r", b"kept", retain=True)
     hub.pump()
     hub.stop_broker()
-    hub.start_broker(remembers=False)
+    hub.start_broker(Saved())
     hub.advance(10)
     assert hub.retained == {}
     assert b.events == ["up", "link lost", "up"]
     a.transport.publish("t", b"1")
     hub.pump()
     assert b.first() == [b"1"]
+
+
+def test_broker_that_goes_back_has_what_was_retained_and_what_waited_when_it_saved():
+    hub = MemoryHub()
+    a, b = Peer(hub, "a").start(), Peer(hub, "b").start("t")
+    hub.pump()
+    a.transport.publish("r", b"old", retain=True)
+    hub.kill("b")
+    a.transport.publish("t", b"1")
+    hub.pump()
+    saved = hub.save()
+    a.transport.publish("r", b"new", retain=True)
+    a.transport.publish("t", b"2")
+    hub.pump()
+    hub.stop_broker()
+    hub.start_broker(saved)
+    assert hub.retained == {"r": b"old"}
+    again = Peer(hub, "b").start()
+    hub.advance(10)
+    assert again.first() == [b"1"]
+    assert b.events == ["up"]
 
 
 def test_absent_clients_queue_overflows_silently_when_it_is_bounded():

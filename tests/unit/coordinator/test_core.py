@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.memory import Saved
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import (
@@ -59,7 +60,7 @@ def test_coordinator_publishes_everything_again_when_the_broker_forgot() -> None
     fleet.begin()
     before = dict(fleet.hub.retained)
     fleet.hub.stop_broker()
-    fleet.hub.start_broker(remembers=False)
+    fleet.hub.start_broker(Saved())
     fleet.hub.advance(10)
     own = {topic for topic in before if "/agent/" not in topic}
     assert own <= set(fleet.hub.retained)

@@ -223,7 +223,7 @@ def test_assembler_counts_tiny_parts_at_what_they_cost():
 def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, rng):
     sent = parts.frames_for_request(request(size), TOPICS, limit)
     assert all(len(frame.payload) <= limit for frame in sent.frames)
-    *blobs, (topic, payload) = sent.frames
+    (topic, payload), *blobs = sent.frames
     assert topic == TOPICS.request("r1")
     assert [blob.topic for blob in blobs] == list(sent.blobs)
     outer = Envelope.from_bytes(payload, fleet="fleet")
@@ -244,9 +244,9 @@ def test_receiver_gets_the_request_whatever_the_order_of_its_blobs(size, limit, 
 
 def large(size: int = 20_000) -> tuple[Envelope, Manifest, list[parts.Frame]]:
     sent = parts.frames_for_request(request(size), TOPICS, LIMIT)
-    outer = Envelope.from_bytes(sent.frames[-1].payload, fleet="fleet")
+    outer = Envelope.from_bytes(sent.frames[0].payload, fleet="fleet")
     assert isinstance(outer.body, Manifest)
-    return outer, outer.body, list(sent.frames[:-1])
+    return outer, outer.body, list(sent.frames[1:])
 
 
 @pytest.mark.parametrize(("damage", "code"), [(b"shorter", "digest-mismatch"), (bytes(LIMIT), "digest-mismatch")])
@@ -300,7 +300,7 @@ def test_receiver_gets_a_model_record_small_or_large():
     assert parts.read_model(b'{"a":1}', fleet="fleet") == b'{"a":1}'
     record = b'{"a":"' + noise(15_000).hex().encode() + b'"}'
     sent = parts.frames_for_model(record, TOPICS, "qoe", 3, LIMIT)
-    *blobs, pointer = sent.frames
+    pointer, *blobs = sent.frames
     assert pointer.topic == TOPICS.model_version("qoe", 3)
     manifest = parts.read_model(pointer.payload, fleet="fleet")
     assert isinstance(manifest, Manifest)
