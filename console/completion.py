@@ -1,11 +1,16 @@
-"""``glassfleet completion``: the script that makes a shell complete commands and options."""
+"""What a shell completes with the Tab key: commands, options, and names of schemes, parameters, models and runs."""
 
 from __future__ import annotations
 
-import click
-from click.shell_completion import get_completion_class
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
-from schemas.errors import UsageError
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from console.common import state_home
+from schemas.errors import GlassfleetError, UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -13,7 +18,9 @@ SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
 def completion(shell: str) -> None:
-    """Print the script that lets SHELL (bash, zsh or fish) complete commands and options with the Tab key.
+    """Print the script that lets SHELL (bash, zsh or fish) complete commands, options and names with the Tab key.
+
+    Names of models and runs are those of the coordinator that the command would ask.
 
     \b
     bash:  eval "$(glassfleet completion bash)"   in ~/.bashrc
@@ -29,3 +36,66 @@ def completion(shell: str) -> None:
         raise UsageError(f"this click cannot complete for {shell}")
     root = click.get_current_context().find_root().command
     click.echo(kind(root, {}, "glassfleet", "_GLASSFLEET_COMPLETE").source())
+
+
+class Names(click.types.StringParamType):
+    """Text that the shell completes to one of the names that there are.
+
+    Parameters
+    ----------
+    known : callable
+        Returns the names, from the values that the command was given so far.
+    """
+
+    def __init__(self, known: Callable[[dict[str, Any]], Iterable[str]]) -> None:
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the names that begin like `incomplete`; none where they cannot be found out."""
+        try:
+            return [CompletionItem(name) for name in self._known(ctx.params) if name.startswith(incomplete)]
+        except (GlassfleetError, ImportError, OSError):
+            return []
+
+
+def complete_names(command: click.Command) -> None:
+    """Let the shell complete the names that a command and those below it take.
+
+    Here and not at each command, so that none is forgotten.
+    """
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            complete_names(child)
+    for parameter in command.params:
+        is_name = isinstance(parameter, click.Argument) and parameter.name in ("name", "old", "new")
+        if "--scheme" in parameter.opts:
+            parameter.type = Names(_schemes)
+        elif "--param" in parameter.opts:
+            parameter.type = Names(_parameters)
+        elif parameter.name == "run_id" and isinstance(parameter, click.Argument):
+            parameter.type = Names(lambda given: _asked(given, "/api/runs", "run"))
+        elif is_name or "--model" in parameter.opts:
+            parameter.type = Names(lambda given: _asked(given, "/api/models", "name"))
+
+
+def _schemes(_given: dict[str, Any]) -> list[str]:
+    from glassfleet import catalogue
+
+    return catalogue.names()
+
+
+def _parameters(given: dict[str, Any]) -> list[str]:
+    from glassfleet import catalogue
+    from glassfleet.schemes import DEFAULT
+
+    return [f"{name}=" for name in catalogue.load(given.get("scheme") or DEFAULT).Parameters.model_fields]
+
+
+def _asked(given: dict[str, Any], path: str, key: str) -> list[str]:
+    """Return the names that the coordinator knows, newest first."""
+    from console.client import Coordinator
+
+    api = Coordinator(given.get("coordinator"), None, given.get("state_dir") or Path(state_home()))
+    answer = api.get(path)
+    items = answer.get(path.rpartition("/")[2], []) if isinstance(answer, dict) else answer
+    return list(dict.fromkeys(str(item[key]) for item in reversed(items)))

@@ -76,7 +76,20 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(LazyGroup):
+    """The commands; a shell that asks what it may complete gets names, too."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and ctx.resilient_parsing:
+            from console.completion import complete_names
+
+            complete_names(command)
+        return command
+
+
+@click.group(cls=Commands, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="glassfleet", prog_name="glassfleet")
 def cli() -> None:
     """Glassfleet: a fleet of vehicles learns one explainable model over MQTT.

@@ -217,6 +217,12 @@ CERTIFICATES = (
 )
 
 
+def times(run: dict[str, Any]) -> str:
+    """Return when a run was started, and how long it took if it has ended."""
+    took = f", took {_took(run.get('started'), run.get('ended'))}" if run.get("ended") else ""
+    return printable(f"started {_moment(run.get('started'))}{took}")
+
+
 def _moment(text: Any) -> str:
     """Return an ISO time to the second, as people read it; times of this software are UTC."""
     if not text:

@@ -55,6 +55,7 @@ class CoordinatorConfig(Settings):
     service: ClassVar = "coordinator"
     shared: ClassVar = None
     top: ClassVar = "strict"
+    first: ClassVar = ("broker", "identity", "journal", "fleet", "state_dir", "api_host", "api_port", "api_expose")
     retired: ClassVar = {
         **RETIRED,
         "bad_seals_burst": "broker.signed.BAD_BURST",

@@ -87,6 +87,10 @@ class AgentConfig(Settings):
 
     service: ClassVar = "agent"
     shared: ClassVar = SHARED
+    first: ClassVar = (
+        *("id", "broker", "identity", "data", "target", "labels", "categories"),
+        *("private", "fleet", "state_dir"),
+    )
     retired: ClassVar = {
         **RETIRED,
         "queue_size": "edge_agent.runner.QUEUE_SIZE",

@@ -11,6 +11,7 @@ import click
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.tables import printable
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from console.client import Coordinator
@@ -185,8 +186,8 @@ def line_of_run(status: dict[str, Any]) -> str:
     reason = f" ({status['reason']})" if status.get("reason") else ""
     state = status.get("outcome") or status.get("phase") or status.get("state") or "?"
     rounds = status.get("rounds")
-    counted = f"  {len(rounds)} rounds" if isinstance(rounds, list) else ""
-    return printable(f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{counted}{made}")
+    closed = f"  {counted(len(rounds), 'rounds')}" if isinstance(rounds, list) else ""
+    return printable(f"{status.get('run')}  {status.get('scheme', '')}  {state}{reason}{closed}{made}")
 
 
 def private_lines(status: dict[str, Any]) -> list[str]:

@@ -22,6 +22,7 @@ from console.run.follow import (
 from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
 from console.run.quorum import tell_quorum
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
+from console.sections import Sectioned
 from console.tables import printable
 from glassfleet.schemes import DEFAULT
 from schemas.errors import RunFailedError
@@ -40,7 +41,20 @@ def run() -> None:
     """
 
 
-@run.command()
+SECTIONS = {
+    "What is learned": ("scheme", "parameters", "features", "target", "domain_file", "bounds_file", "memory_file"),
+    "What others may see": ("exact", "private", "floor", "company", "support"),
+    "Which vehicles": (
+        *("min_agents", "target_agents", "sample", "without", "readmit", "max_rows_each"),
+        *("participation", "gather_agents", "gather_timeout"),
+    ),
+    "Rounds": ("deadline", "grace", "on_missed_quorum", "extensions", "max_restarts"),
+    "The run and its model": ("model_name", "run_id", "rollout", "seed", "wait", "coordinator_wait"),
+}
+"""The options of ``run start``."""
+
+
+@run.command(cls=Sectioned, sections=SECTIONS)
 @coordinator_options
 @click.option("--scheme", default=DEFAULT, show_default=True, help="What to learn: a scheme of the catalogue.")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the scheme; repeatable.")
@@ -163,7 +177,7 @@ def start(options: RunOptions) -> None:
 @json_option
 @config_option
 def list_runs(api: Coordinator, *, as_json: bool) -> None:
-    """List all runs, oldest first: a table on a terminal, one plain line each in a pipe.
+    """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
 
     \b
     Examples:
@@ -173,7 +187,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
     if as_json:
         print_json(runs)
         return
-    from console.tables import is_terminal, show_runs
+    from console.tables import is_terminal, show_runs, times
 
     if not runs:
         click.echo("No runs yet. Start one: glassfleet run start")
@@ -181,7 +195,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
         show_runs(runs)
         return
     for item in runs:
-        click.echo(line_of_run(item))
+        click.echo(f"{line_of_run(item)}  {times(item)}")
 
 
 @run.command()

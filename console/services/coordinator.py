@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from console.broker_discovery import awaited_broker
+from console.sections import Sectioned, sections_of
 from console.settings import fill_in, settings_options
 from coordinator.config import CoordinatorConfig, load_config
 
 
-@click.command()
+@click.command(cls=Sectioned, sections=sections_of(CoordinatorConfig))
 @settings_options(CoordinatorConfig)
 def coordinator(config_file: Path | None, **flags: Any) -> None:
     """Start the coordinator: it opens and closes rounds, keeps the journal, and publishes models.

@@ -10,13 +10,14 @@ import click
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker
 from console.common import json_option, state_dir_option, tell
 from console.progress import progress
+from console.sections import SectionedGroup, sections_of
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
 from schemas.errors import DataError, UsageError
 from schemas.topics import DEFAULT_FLEET, check_id
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=SectionedGroup, sections=sections_of(AgentConfig), invoke_without_command=True)
 @settings_options(AgentConfig)
 @click.pass_context
 def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> None:

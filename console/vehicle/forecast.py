@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from console.common import json_option, print_json, state_dir_option
+from console.sections import Sectioned, sections_of
 from console.settings import fill_in, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
@@ -54,7 +55,7 @@ def forecast() -> None:
     """
 
 
-@forecast.command()
+@forecast.command(cls=Sectioned, sections=sections_of(ForecastConfig))
 @settings_options(ForecastConfig)
 @click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
 @click.option("--print/--no-print", "printed", default=True, show_default=True, help="Print a line for each forecast.")

@@ -69,6 +69,7 @@ class ForecastConfig(Settings):
     service: ClassVar = "forecast"
     shared: ClassVar = SHARED
     top: ClassVar = "shared"
+    first: ClassVar = ("id", "source", "model", "every", "alert", "publish", "broker", "identity", "log", "state_dir")
     retired: ClassVar = {
         "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
         "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",

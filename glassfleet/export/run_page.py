@@ -12,6 +12,7 @@ from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -166,7 +167,7 @@ def _rounds(status: Mapping[str, Any], *, pictures: bool) -> Section:
     if not rounds:
         return Section("Rounds", ["No round was closed."])
     total = sum(int(item.get("bytes", 0)) for item in rounds)
-    caption = f"{len(rounds)} rounds, {total:,} bytes of accepted answers"
+    caption = f"{counted(len(rounds), 'rounds')}, {total:,} bytes of accepted answers"
     drawn = (
         [Picture(timeline(rounds, legend=True), f"{caption}: what became of the answers, round by round")]
         if pictures

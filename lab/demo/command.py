@@ -14,9 +14,9 @@ from console.run.runspec import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
 from lab.demo.options import DemoOptions, model_name, settings_of
-from lab.demo.view import counted
 from lab.demo.words import OWN_MEMORY, plan_words, program, staying_command
 from schemas.errors import UsageError, VerificationError
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from lab.demo.conduct import Result

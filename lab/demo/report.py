@@ -16,8 +16,8 @@ from glassfleet.scheme import Model
 from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict
-from lab.demo.view import counted
 from lab.experiments.folds import SETTINGS
+from schemas.text import counted
 
 SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
 """What the scores are called."""

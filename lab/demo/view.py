@@ -12,6 +12,8 @@ from typing import Any
 
 from rich.text import Text
 
+from schemas.text import counted
+
 PHASES = {
     "gathering": "waiting for the vehicles",
     "domain": "finding the variables' limits, federatedly (histograms; no row leaves a vehicle)",
@@ -49,16 +51,6 @@ _WORDS = {
 
 _SHORTER = {"in cohort": "cohort", "answered": "in", "too late": "late"}
 """Words for a vehicle that came back, so that both find room."""
-
-_ONE = {
-    "conditions": "condition",
-    "leaves": "leaf",
-    "nodes": "node",
-    "parameters": "parameter",
-    "rules": "rule",
-    "vehicles": "vehicle",
-}
-"""What things are called when there is one of them."""
 
 _MARKS = {
     "starting": "·",
@@ -172,11 +164,6 @@ def growth(status: Mapping[str, Any]) -> str:
     progress = status.get("progress") or {}
     numbers = [counted(value, name) for name, value in progress.items() if name in GROWN and value]
     return f"  ({', '.join(numbers)})" if numbers else ""
-
-
-def counted(value: float, name: str) -> str:
-    """Return a number with the name of what was counted, which is given for many."""
-    return f"{value:g} {_ONE.get(name, name) if value == 1 else name}"
 
 
 def vehicle_word(condition: str, agent: Mapping[str, str] | None) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from html import escape
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut, number
+from schemas.text import counted
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def _scores(
         )
     gained = sum(1 for _, alone, together, _ in rows if (together < alone if metric == "rmse" else together > alone))
     better_with = "together" if learned == "together" else "with the reference"
-    words = f"{axis}, of {len(rows)} vehicles; {gained} are better {better_with} than alone."
+    words = f"{axis}, of {counted(len(rows), 'vehicles')}; better {better_with} than alone: {gained}."
     words += " The table has the numbers."
     return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
 

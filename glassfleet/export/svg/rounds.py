@@ -10,6 +10,7 @@ from typing import Any
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import size
+from schemas.text import counted
 
 KINDS = (("accepted", "in"), ("late", "late"), ("dropped", "dropped"), ("rejected", "rejected"))
 """What becomes of answers, in the order of drawing: field and word."""
@@ -139,6 +140,6 @@ def timeline(rounds: Sequence[Mapping[str, Any]], wide: int = 860, most: int = 2
             middle = x + (column - gap) / 2
             parts.append(f'<text class="tick mid" x="{middle:.1f}" y="{top + tall + low + 18}">{bar.tick}</text>')
         parts.append("</g>")
-    words = f"{len(rounds)} rounds" + (f", {each} in a column" if each > 1 else "")
+    words = counted(len(rounds), "rounds") + (f", {each} in a column" if each > 1 else "")
     title = f"Answers by round: {words}. The table below has the numbers."
     return picture(width, top + tall + low + 26, title, parts, "timeline")

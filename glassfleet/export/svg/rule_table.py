@@ -9,6 +9,7 @@ from typing import Final
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut, number, plain
 from glassfleet.rules import Condition, Rule
+from schemas.text import counted
 
 MOST_COLUMNS: Final = 16
 COLUMN, ROW, LEFT, TOP = 112, 24, 132, 26
@@ -54,10 +55,10 @@ def rule_table(
         body.append(f'<text x="{then}" y="{y + 15}">{_cut(label, 60)}</text>')
     height = TOP + ROW * len(rules)
     if left > 0:
-        words = f"and {left} {'rule' if left == 1 else 'rules'} with less support"
+        words = f"and {counted(left, 'rules')} with less support"
         body.append(f'<text class="tick" x="4" y="{height + 16}">{words}</text>')
         height += 22
-    title = f"{len(rules)} rules: what each asks of the inputs, and its consequent"
+    title = f"{counted(len(rules), 'rules')}: what each asks of the inputs, and its consequent"
     return picture(then + 8 * widest + 12, height, title, body, "tree")
 
 

@@ -167,7 +167,13 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
     assert not COLOUR.search(capfd.readouterr().out)
 
 
-COMPLETED = {"da": {"data", "datasets"}, "model ex": {"explain", "export"}, "data check --sc": {"--scheme"}}
+COMPLETED = {
+    "da": {"data", "datasets"},
+    "model ex": {"explain", "export"},
+    "data check --sc": {"--scheme"},
+    "run start --scheme fmt": {"fmt", "fmt_classes"},
+    "demo --scheme bmt --param max_ru": {"max_rules="},
+}
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
 # zsh gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.

@@ -93,7 +93,10 @@ def test_list_of_runs_is_a_table_with_aligned_columns_and_coloured_outcomes_on_a
 def test_runs_in_a_pipe_are_plain_lines_and_json_is_all_of_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "list", "--coordinator", url]) == 0
     plain = capsys.readouterr().out.splitlines()
-    assert (plain[0], len(plain)) == (f"monday  frt  finished  model trips v3 {'0' * 12}", 2)
+    assert (plain[0], len(plain)) == (
+        f"monday  frt  finished  model trips v3 {'0' * 12}  started 2026-01-01 12:00:00, took 2 min 05 s",
+        2,
+    )
     assert run(["run", "show", "monday", "--coordinator", url]) == 0
     assert "dropped  1    2.50 s  [vehicle-01: deadline]" in capsys.readouterr().out
     assert run(["run", "list", "--coordinator", url, "--json"]) == 0
