@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, print_json, rows_place, table_lines
+from console.tables import printable
 from console.vehicle.collect import DAY, collect
 from schemas.errors import UsageError
+from schemas.private_files import replace_private
+from schemas.text import counted
 
 if TYPE_CHECKING:
     from edge_agent.sources.findings import Fault, Findings
@@ -31,6 +35,7 @@ def data() -> None:
 
     \b
     Examples:
+      glassfleet data prepare export.csv
       glassfleet data check vehicle-07.csv.gz
       glassfleet data describe "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
       glassfleet data collect --source mqtt://127.0.0.1/vehicle/samples --store drive.window
@@ -142,6 +147,58 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
         for line in (*column_lines(findings), *order_lines(order), *_window_lines(window)):
             click.echo(line)
     ctx.exit(0 if findings.columns else 3)
+
+
+@data.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--target", metavar="COLUMN", help="Target column, which is never left out. Default: the last one.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PLAN",
+    help="Where the plan is written, in FILE's folder; ends in .plan. Default: FILE.plan.",
+)  # fmt: skip
+@json_option
+@config_option
+def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) -> None:
+    """Propose how a CSV file as people have them is read, and write that down as a plan.
+
+    Semicolons, decimal commas, marks between thousands, units, yes and no, dates and times, cells without a value: the
+    plan says what becomes of each column. Change it as you like, then name it in place of the file: --data FILE.plan.
+    It is applied to each row that is read. Give the same plan to all vehicles, each beside its own file of that name.
+
+    \b
+    Examples:
+      glassfleet data prepare export.csv --target quality
+    """
+    from edge_agent.sources.plan import ENDING  # numpy comes with it
+    from edge_agent.sources.proposal import SEPARATORS, propose
+
+    name = file.name.removesuffix(".gz").removesuffix(".csv")
+    out = file.with_name(f"{name}{ENDING}") if out is None else out
+    if out.suffix != ENDING or out.resolve().parent != file.resolve().parent:
+        raise UsageError(f"--out {out}: a plan ends in {ENDING} and lies beside its file")
+    if out.exists():
+        raise UsageError(f"{out} is there already: remove it, or name another --out")
+    proposal = propose(file, target)
+    plan = proposal.plan
+    replace_private(out, f"{plan.model_dump_json(indent=2, exclude_defaults=True)}\n".encode(), 0o644)
+    flags = "".join(
+        [
+            "" if target is None else f" --target {shlex.quote(target)}",
+            " --labels" if "--labels" in str(proposal.reasons) else "",
+            " --categories" if "--categories" in str(proposal.reasons) else "",
+        ]
+    )
+    if as_json:
+        document = {"plan": str(out), "rows": proposal.rows, "usable": proposal.usable, "reasons": proposal.reasons}
+        print_json(document)
+        return
+    between = f", {plan.thousands!r} between thousands" if plan.thousands else ""
+    click.echo(f"{file}: columns separated by {SEPARATORS[plan.separator]}, decimal {plan.decimal!r}{between}")
+    cells = [[printable(name), printable(reason)] for name, reason in proposal.reasons.items()]
+    for line in table_lines([["column", "what becomes of it"], *cells], left=(0, 1)):
+        click.echo(f"  {line}")
+    click.echo(f"{counted(proposal.rows, 'rows')}, {proposal.usable:,} with a value in each column that is taken")
+    click.echo(f"written: {out}. Next: glassfleet data check {out}{flags}")
 
 
 def _taken(scheme: str | None) -> tuple[bool, bool]:

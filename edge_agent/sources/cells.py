@@ -66,7 +66,7 @@ def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise DataError(f"{where}: the file is empty. A header row with the column names is needed")
     if what := separated(names):
-        raise DataError(f"{where}: the columns are separated by {what}. Save the file with commas")
+        raise DataError(f"{where}: the columns are separated by {what}. Read it with a plan: glassfleet data prepare")
     if all(is_number(name) for name in names):
         raise DataError(f"{where}: the first row holds numbers only. A header row with the column names is needed")
     for index, name in enumerate(names):

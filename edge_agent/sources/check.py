@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
 from edge_agent.sources.findings import Cells, Fault, Findings
@@ -16,6 +18,9 @@ from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judg
 from edge_agent.sources.location import Location
 from edge_agent.sources.readers import locate
 from schemas.errors import DataError
+
+MANY: Final = 9
+"""From more different numbers on, two columns that always agree do so for a reason."""
 
 
 def examine(
@@ -64,8 +69,25 @@ def examine(
         findings.columns.append(Judge(cells, findings, name, role, labels=labels, categories=categories).judge(column))
     if SPLIT in cells.names:
         findings.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
+    _judge_leaks(cells, label, findings)
     _judge_rows(findings)
     return _sorted(findings)
+
+
+def _judge_leaks(cells: Cells, label: str, findings: Findings) -> None:
+    """Tell of inputs that are the target in other units: a model would repeat them, and learn nothing."""
+    numeric = {column.name for column in findings.columns if column.kind == "number" and column.different > MANY}
+    if label not in numeric:
+        return
+    columns = dict(zip(cells.names, cells.columns, strict=True))
+    rows = [row for row in range(findings.rows) if all(is_number(columns[name][row]) for name in numeric)]
+    target = np.array([columns[label][row] for row in rows], dtype=np.float64)
+    for name in sorted(numeric - {label}):
+        given = np.array([columns[name][row] for row in rows], dtype=np.float64)
+        with np.errstate(all="ignore"):  # a number that is not finite is told elsewhere
+            if abs(np.corrcoef(given, target)[0, 1]) > 1 - 1e-12:
+                what = f"says the same as the target {label!r}, at most in another unit"
+                findings.faults.append(Fault("warning", what, "Leave it out unless it is known before", name))
 
 
 def _judge_rows(findings: Findings) -> None:

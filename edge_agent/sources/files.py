@@ -33,14 +33,14 @@ _KINDS: Final = (
 
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
-    with _opened(Path(place.text)) as text:
+    with opened(Path(place.text)) as text:
         reader = csv.reader(text)
         names = header(place.text, next(reader, []))
-        yield names, _blocks(reader)
+        yield names, in_blocks(reader)
 
 
 def _csv_lines(place: Location) -> Iterator[tuple[int, list[str]]]:
-    with _opened(Path(place.text)) as text:
+    with opened(Path(place.text)) as text:
         reader, begins = csv.reader(text), 1
         for cells in reader:
             if cells:
@@ -50,7 +50,8 @@ def _csv_lines(place: Location) -> Iterator[tuple[int, list[str]]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
+def opened(path: Path) -> Iterator[io.TextIOWrapper]:
+    """Open a text file, plain or compressed; raises DataError that says what it is instead, also while it is read."""
     try:
         with path.open("rb") as raw:
             packed = path.suffix == ".gz"
@@ -77,8 +78,8 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
 
 
-def _blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
-    """Rows in blocks; blank lines (an editor's last one, say) are skipped."""
+def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+    """Yield rows in blocks; blank lines (an editor's last one, say) are skipped."""
     filled = (cells for cells in reader if cells)
     while block := list(islice(filled, BLOCK)):
         yield block

@@ -58,7 +58,8 @@ def judge_names(names: Sequence[str], target: str | None, findings: Findings) ->
     if which := separated(names):
         error(
             f"the columns are separated by {which}",
-            "Save it with commas between columns and points in numbers (in a spreadsheet: English locale)",
+            "Read it with a plan (glassfleet data prepare FILE), or save it with commas between columns and points in "
+            "numbers (in a spreadsheet: English locale)",
         )
         return
     if all(is_number(name) for name in names):

@@ -25,9 +25,9 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory
 from schemas.errors import DataError
 
-GOOD = "a,b,y\n" + "".join(f"{row * 1.5},{row % 7},{row / 50}\n" for row in range(50))
+GOOD = "a,b,y\n" + "".join(f"{row * 1.5},{row % 7},{row % 13 / 50}\n" for row in range(50))
 TESTED = "a,b,split,y\n" + "".join(
-    f"{row * 1.5},{row % 7},{'train' if row % 5 else 'test'},{row / 50}\n" for row in range(50)
+    f"{row * 1.5},{row % 7},{'train' if row % 5 else 'test'},{row % 13 / 50}\n" for row in range(50)
 )
 Write = Callable[..., Path]
 

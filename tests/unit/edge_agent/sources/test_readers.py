@@ -50,6 +50,6 @@ def test_unknown_url_names_every_kind_of_source_there_is(monkeypatch: pytest.Mon
     with pytest.raises(UsageError) as caught:
         readers.locate("ftp://host/rows")
     assert str(caught.value) == (
-        "ftp://host/rows: ftp:// is not known here; give a .csv, .csv.gz, .parquet, .window or .tsv file, "
+        "ftp://host/rows: ftp:// is not known here; give a .csv, .csv.gz, .parquet, .plan, .window or .tsv file, "
         "sqlite://, postgresql://, postgres:// or tabs://"
     )

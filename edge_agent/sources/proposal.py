@@ -1,0 +1,194 @@
+"""Proposes a plan for a CSV file: how its columns are told apart, and what becomes of each, with the reason."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from edge_agent.sources.cells import SPLIT, header, no_column
+from edge_agent.sources.files import opened
+from edge_agent.sources.judge import MOSTLY, NOTHING
+from edge_agent.sources.plan import Plan, Rule, cells_of, number, seconds
+from schemas.errors import DataError
+from schemas.limits import MAX_CATEGORIES
+from schemas.text import counted
+
+SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+
+SHOWN: Final = 20
+"""First lines that tell the separator."""
+
+PAIRS: Final = (
+    ("true", "false"), ("yes", "no"), ("y", "n"), ("on", "off"), ("t", "f"), ("ja", "nein"), ("wahr", "falsch"),
+    ("sim", "não"), ("sí", "no"), ("si", "no"), ("oui", "non"), ("vrai", "faux"),
+)  # fmt: skip
+"""Words for true and false, in lower case."""
+
+FORMATS: Final = tuple(
+    f"{day}{time}"
+    for day in ("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
+    for time in (" %H:%M:%S", " %H:%M", "")
+)
+"""Points in time as people write them, beside ISO 8601."""
+
+_UNIT: Final = re.compile(r"^[+-]?[\d.,'\u2019\s]*\d\s*(%|°[CF]?|[^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?)$")
+_COMMA: Final = re.compile(r"^[+-]?\d+(?:[.'\u2019 ]\d{3})*,\d+$")
+_POINT: Final = re.compile(r"^[+-]?\d+(?:[,'\u2019 ]\d{3})*\.\d+$")
+_PARTED: Final = re.compile(r"^[+-]?\d{1,3}(?:([.,'\u2019 ])\d{3})+(?:[.,]\d+)?$")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan, and why.
+
+    Attributes
+    ----------
+    plan : Plan
+    reasons : dict of str to str
+        By column: what becomes of it, in words.
+    rows, usable : int
+        Rows of the file, and those with a value in each column that is taken.
+    """
+
+    plan: Plan
+    reasons: dict[str, str]
+    rows: int
+    usable: int
+
+
+def propose(path: Path, target: str | None = None) -> Proposal:
+    """Look at a CSV file and propose a plan for it.
+
+    Parameters
+    ----------
+    path : Path
+    target : str or None
+        Target column, which is never left out; None: the last one with a name.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, has no columns' names, or no such target.
+    """
+    separator = _separator(path)
+    with cells_of(path, separator) as (cells, blocks):
+        rows = [row for block in blocks for row in block]
+    named = [index for index, name in enumerate(cells) if name]
+    names = header(str(path), [cells[index] for index in named])
+    target = [name for name in names if name != SPLIT][-1] if target is None else target
+    if target not in names:
+        raise no_column(str(path), target, names)
+    ragged = next((row for row, line in enumerate(rows) if len(line) != len(cells)), None)
+    if ragged is not None:
+        raise DataError(
+            f"{path}: row {ragged + 1} (after the header) has {len(rows[ragged])} cells, the header has {len(cells)}. "
+            "Put cells with a separator in them into quotes, or correct the row"
+        )
+    columns = {name: [row[index] for row in rows] for name, index in zip(names, named, strict=True)}
+    present = {name: [cell for cell in column if cell.lower() not in NOTHING] for name, column in columns.items()}
+    decimal, thousands = _marks([cell for each in present.values() for cell in each])
+    rules, reasons = {}, {}
+    for name, column in columns.items():
+        if name == SPLIT:
+            continue
+        rules[name], reasons[name] = _rule(present[name], len(column), decimal, thousands, is_target=name == target)
+        if name != target and column == columns[target]:
+            rules[name], reasons[name] = Rule(take="nothing"), f"left out: it is the target {target!r} once more"
+    plan = Plan(
+        data=path.name,
+        separator=separator,
+        decimal=decimal,
+        thousands=thousands,
+        missing=tuple(sorted({cell.lower() for column in columns.values() for cell in column} & NOTHING)),
+        columns=rules,
+    )
+    taken = [name for name, rule in rules.items() if rule.take != "nothing"]
+    usable = sum(not any(plan.is_missing(columns[name][row]) for name in taken) for row in range(len(rows)))
+    return Proposal(plan, reasons, len(rows), usable)
+
+
+def _separator(path: Path) -> str:
+    """Return what parts the first lines into the most columns, of the same number in each."""
+    with opened(path) as text:
+        lines = [line for _, line in zip(range(SHOWN), text, strict=False)]
+    widths = {mark: {len(row) for row in csv.reader(lines, delimiter=mark) if row} for mark in SEPARATORS}
+    return max(SEPARATORS, key=lambda mark: (len(widths[mark]) == 1, max(widths[mark], default=0)))
+
+
+def _marks(cells: Sequence[str]) -> tuple[str, str]:
+    """Return the decimal mark and the one between thousands, as the cells that can be read in one way only tell."""
+    commas, points = sum(map(bool, map(_COMMA.match, cells))), sum(map(bool, map(_POINT.match, cells)))
+    decimal = "," if commas > points else "."
+    marks = Counter(found[1] for cell in cells if (found := _PARTED.match(cell)) and found[1] != decimal)
+    return decimal, marks.most_common(1)[0][0] if marks else ""
+
+
+def _rule(cells: Sequence[str], rows: int, decimal: str, thousands: str, *, is_target: bool) -> tuple[Rule, str]:
+    """Return what becomes of a column, and why; `cells` are those with a value."""
+    out = Rule(take="nothing")
+    if not is_target and len(cells) < MOSTLY * rows:
+        return out, f"left out: {rows - len(cells)} of {rows} cells have no value"
+    without = f"; {counted(rows - len(cells), 'rows')} without a value left out" if len(cells) < rows else ""
+    words = {cell.lower() for cell in cells}
+    for true, false in PAIRS:
+        if len(words) == 2 and words == {true, false}:
+            return Rule(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0{without}"
+    unit = _unit(cells)
+    try:
+        values = [number(cell, unit=unit, decimal=decimal, thousands=thousands) for cell in cells]
+    except ValueError:
+        return _of_text(cells, rows, without, is_target=is_target)
+    steps = {second - first for first, second in pairwise(values)}
+    if not is_target and len(values) > 2 and (steps == {1.0} or _is_id(cells, values)):
+        return out, "left out: it numbers the rows, like an id"
+    how = f" in {unit}" if unit else ""
+    return Rule(take="number", unit=unit), f"numbers{how}{' (the target)' if is_target else ''}{without}"
+
+
+def _is_id(cells: Sequence[str], values: Sequence[float]) -> bool:
+    """Whether whole numbers rise from row to row, or have more digits than a number keeps."""
+    whole = all(value == int(value) for value in values)
+    rising = all(second > first for first, second in pairwise(values))
+    return whole and (rising or any(abs(value) > 2**53 for value in values)) and len(set(cells)) == len(cells)
+
+
+def _unit(cells: Sequence[str]) -> str:
+    """Return the unit that all cells end with; empty: none, or different ones."""
+    units = {found[1] if (found := _UNIT.match(cell)) else "" for cell in cells}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _of_text(cells: Sequence[str], rows: int, without: str, *, is_target: bool) -> tuple[Rule, str]:
+    formats = [form for form in ("", *FORMATS) if _reads(cells, form)]
+    if formats and not is_target:
+        if len({form[:2] for form in formats}) > 1:
+            return Rule(take="nothing"), (
+                "left out: day and month cannot be told apart; set take to hour, and format to "
+                f"{formats[0]} or {formats[1]}"
+            )
+        if len({seconds(cell, formats[0]) % 86_400 for cell in cells}) == 1:
+            return Rule(take="nothing"), "left out: dates; a model does not learn from a date"
+        return Rule(take="hour", format=formats[0]), f"the hour of the day{without}"
+    different = len(set(cells))
+    if is_target:
+        return Rule(take="text"), f"classes, {different} (the target; agents need --labels){without}"
+    if different > min(MAX_CATEGORIES, MOSTLY * rows):
+        return Rule(
+            take="nothing"
+        ), f"left out: {different} different texts in {counted(rows, 'rows')}, like names or ids"
+    return Rule(take="text"), f"text, {different} different (agents need --categories){without}"
+
+
+def _reads(cells: Sequence[str], form: str) -> bool:
+    try:
+        for cell in cells:
+            seconds(cell, form)
+    except ValueError:
+        return False
+    return True

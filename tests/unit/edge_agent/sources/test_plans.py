@@ -1,0 +1,124 @@
+"""``glassfleet data prepare``: files as people have them become rows that an agent takes, and the plan says how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from console.main import run
+from edge_agent.sources.check import examine
+from edge_agent.sources.proposal import propose
+from edge_agent.sources.table import read_source
+from schemas.errors import DataError
+
+Write = Callable[..., Path]
+
+HEAD = "when;speed;lights;id;price;city;day;remark;q;\n"
+LINES = [
+    f"{row % 28 + 1:02d}.03.2026 {row % 24:02d}:30;{row * 7 % 50},{row % 10} km/h;{'Ja' if row % 3 else 'Nein'};"
+    f"{10**18 + row};{row % 9 + 1}.{100 + row},50;{'Campinas' if row % 2 else 'Santos'};2026-03-{row % 28 + 1:02d};"
+    f"remark {row};{row * 11 % 13};\n"
+    for row in range(60)
+]
+EXPORT = HEAD + "".join(LINES)
+
+
+def prepared(path: Path, *words: str) -> Path:
+    assert run(["data", "prepare", str(path), *words]) == 0
+    return path.with_suffix(".plan")
+
+
+def test_export_of_a_spreadsheet_is_read_as_its_plan_says(write: Write) -> None:
+    path = write(EXPORT.replace(";7,1 km/h", ";", 1))
+    source = read_source(prepared(path), categories=True)
+    rows = [row for row in range(60) if row != 1]
+    assert source.train.features == ("when", "speed", "lights", "price", "city")
+    expected = [
+        [
+            row % 24 + 0.5,
+            row * 7 % 50 + row % 10 / 10,
+            row % 3 > 0,
+            1000 * (row % 9 + 1) + 100 + row + 0.5,
+            row % 2 == 0,
+        ]
+        for row in rows
+    ]
+    assert np.array_equal(source.train.X, np.array(expected, dtype=np.float64))
+    assert source.train.categories == {"city": ("Campinas", "Santos")}
+    assert source.train.y.tolist() == [row * 11 % 13 for row in rows]
+
+
+def test_each_column_is_told_what_becomes_of_it(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(EXPORT.replace(";7,1 km/h", ";", 1))
+    prepared(path, "--json")
+    said = json.loads(capsys.readouterr().out)
+    assert (said["rows"], said["usable"]) == (60, 59)
+    assert said["reasons"] == {
+        "when": "the hour of the day",
+        "speed": "numbers in km/h; 1 row without a value left out",
+        "lights": "ja is 1, nein is 0",
+        "id": "left out: it numbers the rows, like an id",
+        "price": "numbers",
+        "city": "text, 2 different (agents need --categories)",
+        "day": "left out: dates; a model does not learn from a date",
+        "remark": "left out: 60 different texts in 60 rows, like names or ids",
+        "q": "numbers (the target)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (["1/2/2026", "3/4/2026", "5/6/2026"], "left out: day and month cannot be told apart"),
+        (["", "NA", "7"], "left out: 2 of 3 cells have no value"),
+        (["3.5", "1.5", "2.5"], "left out: it is the target 'y' once more"),
+        (["1,200.5", "3.25", "2"], "numbers"),
+        (["80 %", "75 %", "3 %"], "numbers in %"),
+        (["80 %", "75 km", "3 %"], "left out: 3 different texts in 3 rows, like names or ids"),
+        (
+            ["2026-01-02T10:00:00+02:00", "2026-01-02T11:00:00+02:00", "2026-01-02T12:30:00+02:00"],
+            "the hour of the day",
+        ),
+        (["TRUE", "FALSE", "TRUE"], "true is 1, false is 0"),
+    ],
+)
+def test_column_is_converted_or_left_out_with_the_reason(write: Write, column: list[str], reason: str) -> None:
+    rows = "".join(f'"{cell}",{y}\n' for cell, y in zip(column, ("3.5", "1.5", "2.5"), strict=True))
+    assert propose(write("a,y\n" + rows)).reasons["a"].startswith(reason)
+
+
+def test_plan_is_applied_to_every_file_of_its_name_and_names_what_does_not_fit(write: Write, tmp_path: Path) -> None:
+    plan = prepared(write(EXPORT)).read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "data.plan").write_bytes(plan)
+    (other / "data.csv").write_text(HEAD + LINES[3] + LINES[4] + LINES[5])
+    assert read_source(other / "data.plan", categories=True).train.rows == 3
+    (other / "data.csv").write_text(HEAD + LINES[3] + LINES[4].replace(" km/h", " mph"))
+    with pytest.raises(DataError, match=r"row 2 .*, column 'speed': '28,4 mph' cannot be taken as number"):
+        read_source(other / "data.plan", categories=True)
+    (other / "data.csv").write_text((HEAD + LINES[3]).replace("city;", "town;"))
+    with pytest.raises(DataError, match=r"the plan says nothing of the column 'town'\."):
+        read_source(other / "data.plan", categories=True)
+    (other / "data.plan").write_text('{"data": "data.csv", "columns": {"q": {"take": "half"}}}')
+    with pytest.raises(DataError, match=r"data\.plan: not a plan \(columns\.q\.take: "):
+        read_source(other / "data.plan")
+
+
+def test_check_and_describe_take_a_plan_as_any_source(write: Write) -> None:
+    findings = examine(prepared(write(EXPORT)), categories=True)
+    assert (findings.rows, findings.usable) == (60, True)
+
+
+def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(EXPORT)
+    before = prepared(path).read_bytes()
+    assert run(["data", "prepare", str(path), "--target", "price"]) == 2
+    assert "is there already: remove it, or name another --out" in capsys.readouterr().err
+    assert run(["data", "prepare", str(path), "--target", "price", "--out", str(path.with_name("two.plan"))]) == 0
+    assert path.with_suffix(".plan").read_bytes() == before
+    assert run(["data", "prepare", str(path), "--out", str(path.with_name("two.json"))]) == 2
