@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -109,9 +110,9 @@ def number(cell: str, *, unit: str = "", decimal: str = ".", thousands: str = ""
         if "." in text:
             raise ValueError(cell)
         text = text.replace(",", ".")
-    if not is_number(text):
+    if not is_number(text) or not math.isfinite(value := float(text)):
         raise ValueError(cell)
-    return float(text)
+    return value
 
 
 def seconds(cell: str, format: str = "") -> float:  # noqa: A002 - the plan's word

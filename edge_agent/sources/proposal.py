@@ -11,8 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from edge_agent.sources.cells import SPLIT, header, no_column
+from edge_agent.sources.cells import SPLIT, empty_table, header, no_column
 from edge_agent.sources.files import opened
+from edge_agent.sources.fit import TIMES
 from edge_agent.sources.judge import MOSTLY, NOTHING
 from edge_agent.sources.plan import Plan, Rule, cells_of, number, seconds
 from schemas.errors import DataError
@@ -23,6 +24,9 @@ SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "verti
 
 SHOWN: Final = 20
 """First lines that tell the separator."""
+
+MISSING: Final = NOTHING | {"nan"}
+"""Cells, in lower case, without a value."""
 
 PAIRS: Final = (
     ("true", "false"), ("yes", "no"), ("y", "n"), ("on", "off"), ("t", "f"), ("ja", "nein"), ("wahr", "falsch"),
@@ -81,6 +85,8 @@ def propose(path: Path, target: str | None = None) -> Proposal:
         rows = [row for block in blocks for row in block]
     named = [index for index, name in enumerate(cells) if name]
     names = header(str(path), [cells[index] for index in named])
+    if not rows:
+        raise empty_table(str(path))
     target = [name for name in names if name != SPLIT][-1] if target is None else target
     if target not in names:
         raise no_column(str(path), target, names)
@@ -91,13 +97,15 @@ def propose(path: Path, target: str | None = None) -> Proposal:
             "Put cells with a separator in them into quotes, or correct the row"
         )
     columns = {name: [row[index] for row in rows] for name, index in zip(names, named, strict=True)}
-    present = {name: [cell for cell in column if cell.lower() not in NOTHING] for name, column in columns.items()}
+    present = {name: [cell for cell in column if cell.lower() not in MISSING] for name, column in columns.items()}
     decimal, thousands = _marks([cell for each in present.values() for cell in each])
     rules, reasons = {}, {}
     for name, column in columns.items():
         if name == SPLIT:
             continue
-        rules[name], reasons[name] = _rule(present[name], len(column), decimal, thousands, is_target=name == target)
+        rules[name], reasons[name] = _rule(
+            name, present[name], len(column), decimal, thousands, is_target=name == target
+        )
         if name != target and column == columns[target]:
             rules[name], reasons[name] = Rule(take="nothing"), f"left out: it is the target {target!r} once more"
     plan = Plan(
@@ -105,7 +113,7 @@ def propose(path: Path, target: str | None = None) -> Proposal:
         separator=separator,
         decimal=decimal,
         thousands=thousands,
-        missing=tuple(sorted({cell.lower() for column in columns.values() for cell in column} & NOTHING)),
+        missing=tuple(sorted({cell.lower() for column in columns.values() for cell in column} & MISSING)),
         columns=rules,
     )
     taken = [name for name, rule in rules.items() if rule.take != "nothing"]
@@ -114,11 +122,12 @@ def propose(path: Path, target: str | None = None) -> Proposal:
 
 
 def _separator(path: Path) -> str:
-    """Return what parts the first lines into the most columns, of the same number in each."""
+    """Return what parts the first lines into several columns, best of the same number in each."""
     with opened(path) as text:
         lines = [line for _, line in zip(range(SHOWN), text, strict=False)]
     widths = {mark: {len(row) for row in csv.reader(lines, delimiter=mark) if row} for mark in SEPARATORS}
-    return max(SEPARATORS, key=lambda mark: (len(widths[mark]) == 1, max(widths[mark], default=0)))
+    most = {mark: max(each, default=0) for mark, each in widths.items()}
+    return max(SEPARATORS, key=lambda mark: (most[mark] > 1, len(widths[mark]) == 1, most[mark]))
 
 
 def _marks(cells: Sequence[str]) -> tuple[str, str]:
@@ -129,7 +138,9 @@ def _marks(cells: Sequence[str]) -> tuple[str, str]:
     return decimal, marks.most_common(1)[0][0] if marks else ""
 
 
-def _rule(cells: Sequence[str], rows: int, decimal: str, thousands: str, *, is_target: bool) -> tuple[Rule, str]:
+def _rule(
+    name: str, cells: Sequence[str], rows: int, decimal: str, thousands: str, *, is_target: bool
+) -> tuple[Rule, str]:
     """Return what becomes of a column, and why; `cells` are those with a value."""
     out = Rule(take="nothing")
     if not is_target and len(cells) < MOSTLY * rows:
@@ -145,7 +156,8 @@ def _rule(cells: Sequence[str], rows: int, decimal: str, thousands: str, *, is_t
     except ValueError:
         return _of_text(cells, rows, without, is_target=is_target)
     steps = {second - first for first, second in pairwise(values)}
-    if not is_target and len(values) > 2 and (steps == {1.0} or _is_id(cells, values)):
+    is_plain = is_target or name.lower() in TIMES  # the time serves lagged features
+    if not is_plain and len(values) > 2 and (steps == {1.0} or _is_id(cells, values)):
         return out, "left out: it numbers the rows, like an id"
     how = f" in {unit}" if unit else ""
     return Rule(take="number", unit=unit), f"numbers{how}{' (the target)' if is_target else ''}{without}"

@@ -84,6 +84,9 @@ def test_each_column_is_told_what_becomes_of_it(write: Write, capsys: pytest.Cap
             "the hour of the day",
         ),
         (["TRUE", "FALSE", "TRUE"], "true is 1, false is 0"),
+        (["1.5", "nan", "2.5"], "numbers; 1 row without a value left out"),
+        (["1.5", "inf", "2.5"], "left out: 3 different texts in 3 rows"),
+        (["1", "2", "3"], "left out: it numbers the rows"),
     ],
 )
 def test_column_is_converted_or_left_out_with_the_reason(write: Write, column: list[str], reason: str) -> None:
@@ -112,6 +115,22 @@ def test_plan_is_applied_to_every_file_of_its_name_and_names_what_does_not_fit(w
 def test_check_and_describe_take_a_plan_as_any_source(write: Write) -> None:
     findings = examine(prepared(write(EXPORT)), categories=True)
     assert (findings.rows, findings.usable) == (60, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "the file is empty. A header row"),
+        ("a,b\n", "there are columns but no rows"),
+        ("a;b\n1;2;3\n", "row 1 (after the header) has 3 cells, the header has 2"),
+        ("a;b\n1;2\n", "there is no column 'q'. The columns are: a, b"),
+    ],
+)
+def test_file_of_which_no_plan_can_be_made_is_told_why(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in told else [])]) == 3
+    assert told in capsys.readouterr().err
 
 
 def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
