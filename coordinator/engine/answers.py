@@ -43,8 +43,13 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         return "rejected", f"impossible: {fault}"[:480]
     answers = dict(state.store.get(current.digest, {}))
     answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+    rows = current.rows + event.rows
+
+    def by_agent() -> dict[str, int]:
+        return {agent: each.rows for agent, each in answers.items()}
+
     try:
-        fit, beyond = learning.too_many(*draft.server(state), {agent: each.rows for agent, each in answers.items()})
+        fit, beyond = learning.too_many(*draft.server(state), rows, by_agent)
     except learning.SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
@@ -60,9 +65,10 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         silent=state.silent - {event.agent},
         open=replace(
             current,
-            asked=current.asked if event.agent in current.asked else tuple(sorted({*current.asked, event.agent})),
+            asked=current.asking(event.agent),
             dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent} | too_many,
             size=current.size + event.size,
+            rows=rows if not too_many else sum(each.rows for each in answers.values()),
         ),
     )
     draft.receipt(event.agent, event.task_digest, "accepted")
@@ -90,7 +96,7 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     state, most = draft.state, draft.state.levels[-1].task.max_rows_each
     if event.agent in state.spec.without:
         return "left-out"
-    if current.limited and event.agent not in current.asked:
+    if current.limited and not current.asks(event.agent):
         return "not-asked"
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
@@ -128,7 +134,7 @@ def refused(draft: Draft, event: Refused) -> None:
     if state.is_ended or current is None or event.task_digest != current.digest or answered:
         turn_away(draft, event.agent, event.task_digest, "late", "the round no longer waits for this agent")
         return
-    if event.agent in state.spec.without or (current.limited and event.agent not in current.asked):
+    if event.agent in state.spec.without or (current.limited and not current.asks(event.agent)):
         turn_away(draft, event.agent, event.task_digest, "rejected", "not-asked")
         return
     _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
@@ -138,14 +144,12 @@ def refused(draft: Draft, event: Refused) -> None:
 def _drop(draft: Draft, agent: str, reason: str) -> None:
     current = draft.state.open
     assert current is not None
-    asked = current.asked
-    if agent not in asked:
-        if current.limited or agent not in draft.state.agents:
-            return  # nobody waits for it; ids without end must not fill the record
-        asked = tuple(sorted({*asked, agent}))
+    if not current.asks(agent) and (current.limited or agent not in draft.state.agents):
+        return  # nobody waits for it; ids without end must not fill the record
     # The first reason stands: a peer that gives another each time must not fill the journal.
     if agent not in draft.state.store.get(current.digest, {}) and agent not in current.dropped:
-        draft.update(open=replace(current, asked=asked, dropped={**current.dropped, agent: reason}))
+        dropped = {**current.dropped, agent: reason}
+        draft.update(open=replace(current, asked=current.asking(agent), dropped=dropped))
 
 
 def tally(draft: Draft, counts: Mapping[str, Mapping[str, int]]) -> None:
@@ -180,8 +184,8 @@ def heard(draft: Draft, agent: str) -> None:
     if agent in state.silent:
         draft.update(silent=state.silent - {agent})
     current = state.open
-    if current is None or current.limited or agent in current.asked or agent not in asking.able(state):
+    if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    draft.update(open=replace(current, asked=tuple(sorted({*current.asked, agent}))))
+    draft.update(open=replace(current, asked=current.asking(agent)))
     if state.spec.without:
         draft.effects += standing(draft.state)  # it asks by name

@@ -76,14 +76,27 @@ def quorum(state: RunState, current: Round) -> int:
 
 def able(state: RunState) -> tuple[str, ...]:
     """Return the agents that are up and offer scheme and columns, in the order of id."""
+    needed = _needed(state)
+    return tuple(sorted(agent for agent, offer in state.agents.items() if _can(state, agent, offer, needed)))
+
+
+def is_able(state: RunState, agent: str) -> bool:
+    """Whether an agent is among `able`."""
+    offer = state.agents.get(agent)
+    return offer is not None and _can(state, agent, offer, _needed(state))
+
+
+def _needed(state: RunState) -> frozenset[str]:
     memory = state.spec.memory_inputs
-    features = set(state.features) if memory is None else memory.needed(state.features)
-    return tuple(
-        sorted(
-            agent
-            for agent, offer in _offers(state).items()
-            if (not offer.features or features <= set(offer.features)) and offer.target in ("", state.target)
-        )
+    return frozenset(state.features if memory is None else memory.needed(state.features))
+
+
+def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> bool:
+    return (
+        state.spec.scheme in offer.schemes
+        and agent not in state.spec.without
+        and (not offer.features or needed <= set(offer.features))
+        and offer.target in ("", state.target)
     )
 
 

@@ -156,7 +156,9 @@ def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) ->
     return contribution
 
 
-def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[int, list[str]]:
+def too_many(
+    server: Server, parameters: Any, total: int, rows: Callable[[], Mapping[str, int]]
+) -> tuple[int, list[str]]:
     """Return how many rows the scheme's exact sums are good for, and the agents with most rows that do not fit in.
 
     Parameters
@@ -165,8 +167,10 @@ def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[
         Without ``max_rows`` any number fits.
     parameters : Any
         The scheme's.
-    rows : mapping of str to int
-        By agent, of all who answered.
+    total : int
+        Rows of all who answered.
+    rows : callable
+        Returns the rows by agent; asked only when they are too many.
     """
     limit = getattr(server, "max_rows", None)
     if limit is None:
@@ -175,12 +179,15 @@ def too_many(server: Server, parameters: Any, rows: Mapping[str, int]) -> tuple[
         most = int(limit(parameters))
     except Exception as fault:
         raise _fault("max_rows", fault) from fault
-    total, beyond = sum(rows.values()), []
-    for agent in sorted(rows, key=lambda agent: (-rows[agent], agent)):
+    beyond: list[str] = []
+    if total <= most:
+        return most, beyond
+    each = rows()
+    for agent in sorted(each, key=lambda agent: (-each[agent], agent)):
         if total <= most:
             break
         beyond.append(agent)
-        total -= rows[agent]
+        total -= each[agent]
     return most, beyond
 
 

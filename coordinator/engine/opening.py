@@ -52,11 +52,9 @@ def open_round(draft: Draft) -> None:
             asked = asking.sample(asked, policy.sample, f"{state.spec.seed}/{state.run}/{level.number}")
     key = f"{kind}/{level.number}"
     attempt = state.attempts.get(key, 0) + 1
-    draft.update(
-        attempts={**state.attempts, key: attempt},
-        open=Round(kind, level.number, attempt, level.digest, asked, limited, draft.at, draft.at + policy.deadline),
-        without_broker=0.0,
-    )
+    opened = Round(kind, level.number, attempt, level.digest, asked, limited, draft.at, draft.at + policy.deadline)
+    given = sum(stored.rows for stored in state.store.get(level.digest, {}).values())
+    draft.update(attempts={**state.attempts, key: attempt}, open=replace(opened, rows=given), without_broker=0.0)
     draft.effects += standing(draft.state)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -147,8 +148,10 @@ class Round:
         Who will not answer, and why.
     former : tuple of str
         Pairing: vehicles of an earlier run for whom it waits, as others would be left out without them.
-    late, duplicate, rejected, size : int
-        Counters; `size` in bytes.
+    late, duplicate, rejected : int
+        Counters.
+    size, rows : int
+        Bytes and rows of the accepted answers.
     """
 
     kind: Literal["pairing", "domain", "statistics"]
@@ -166,6 +169,17 @@ class Round:
     duplicate: int = 0
     rejected: int = 0
     size: int = 0
+    rows: int = 0
+
+    def asks(self, agent: str) -> bool:
+        """Whether an agent is asked; many are, and this is looked up at every message."""
+        at = bisect_left(self.asked, agent)
+        return at < len(self.asked) and self.asked[at] == agent
+
+    def asking(self, agent: str) -> tuple[str, ...]:
+        """Return who is asked, with `agent` among them."""
+        at = bisect_left(self.asked, agent)
+        return self.asked if self.asks(agent) else (*self.asked[:at], agent, *self.asked[at:])
 
 
 @dataclass(frozen=True)

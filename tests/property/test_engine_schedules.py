@@ -90,6 +90,7 @@ class Stage:
         if self.play.state is not before:
             self.journal.append(_bytes(shortened(event, effects)))
         assert _reachable(before.phase, self.play.state.phase)
+        check_open(self.play.state)
         self.note()
 
     def act(self, what: str, number: int) -> None:
@@ -145,6 +146,14 @@ class Stage:
         assert fingerprint(folded) == fingerprint(self.play.state)
         assert standing(folded) == standing(self.play.state)
         self.play.state = folded
+
+
+def check_open(state: RunState) -> None:
+    """Check what the open round keeps so that nothing is looked up in a whole fleet: order and sum."""
+    if state.open is None:
+        return
+    assert state.open.asked == tuple(sorted(set(state.open.asked)))
+    assert state.open.rows == sum(stored.rows for stored in state.store.get(state.open.digest, {}).values())
 
 
 def _bytes(event: Event) -> bytes:
