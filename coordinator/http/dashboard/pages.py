@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
@@ -16,6 +17,7 @@ from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.comparison import in_words
 from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
@@ -24,6 +26,7 @@ from coordinator.http.dashboard.standing import Standing, vehicles
 from coordinator.http.text import ShownJson
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, leakage, rounds, sets, shapes, text
+from glassfleet.export.svg.text import cut
 from glassfleet.private.words import protection, question
 from schemas.text import show_hidden
 
@@ -69,6 +72,8 @@ class Dashboard:
                 "question": question,
                 "protection": protection,
                 "ticks": ticks,
+                "in_words": in_words,
+                "vehicles": vehicle_links,
             },
             {
                 "meter": shapes.meter,
@@ -281,6 +286,16 @@ def ticks(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else escape(part) for position, part in enumerate(parts)
     )
+
+
+def vehicle_links(agents: Iterable[str]) -> Markup:
+    """Return vehicles' names, each a link to its page.
+
+    >>> vehicle_links(["v-1"])
+    Markup('<a href="/vehicles/v-1">v-1</a>')
+    """
+    links = (Markup('<a href="/vehicles/{}">{}</a>').format(quote(agent, safe=""), cut(agent, 40)) for agent in agents)
+    return Markup(", ").join(links)
 
 
 def pretty(value: Any) -> str:
