@@ -319,6 +319,10 @@ class Fleet:
                     found.setdefault(version, {})[agent] = scores
         return found
 
+    def known(self) -> dict[str, KnownAgent]:
+        """Return all agents; from any thread."""
+        return dict(self._agents)
+
     def offers(self) -> dict[str, Offer]:
         """Return the agents that are up; from any thread."""
         return {agent: known.offer for agent, known in dict(self._agents).items() if known.status == "up"}

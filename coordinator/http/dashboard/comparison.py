@@ -82,11 +82,13 @@ class Comparison:
 
 
 def in_words(worse_by: float) -> str:
-    """Return a relative difference of two scores in words.
+    """Return a relative difference of two scores, in [-1, 1], in words.
 
-    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004)
-    ('4.1 % worse', '1.1 % better', 'the same')
+    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(1.0)
+    ('4.1 % worse', '1.1 % better', 'the same', 'at least 100 % worse')
     """
+    if worse_by >= 1:
+        return "at least 100 % worse"
     if abs(worse_by) < SAME:
         return "the same"
     return f"{100 * abs(worse_by):.1f} % {'worse' if worse_by > 0 else 'better'}"

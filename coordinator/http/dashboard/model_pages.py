@@ -46,7 +46,6 @@ ROW_CHARS = 20_000
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
-MEMBERS_PER_PAGE = 200
 CHOICES = 200
 """So many versions, the newest, can be chosen to be compared."""
 MOST_SHARES = 14
@@ -112,7 +111,6 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             began=dashboard.coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
-            cohort=loaded.record.cohort[:MEMBERS_PER_PAGE],
             versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
             count=len(versions),
             numbers=_numbers(versions),

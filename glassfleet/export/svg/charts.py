@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeAlias
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut, number
@@ -43,6 +44,9 @@ class Form:
     longest: int
     steps: int
 
+
+Scored: TypeAlias = tuple[int, float, float, *tuple[float, ...]]
+"""A version with its scores, alone and together."""
 
 WIDE = Form(left=344, wide=280, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
 BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
@@ -194,13 +198,13 @@ def _scores(
     return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
 
 
-def versions(points: Sequence[tuple[int, float, float, int]], metric: str, here: int, unit: str = "") -> Svg:
+def versions(points: Sequence[Scored], metric: str, here: int, unit: str = "") -> Svg:
     """Return the scores of a model's versions, alone (LL) and together (FL), as two lines.
 
     Parameters
     ----------
-    points : sequence of (int, float, float, int)
-        Version, LL, FL, how many vehicles; in the versions' order.
+    points : sequence of Scored
+        Version, LL, FL, and what is not drawn; in the versions' order.
     metric : str
         ``rmse`` (less is better) or ``f1``.
     here : int
@@ -211,9 +215,9 @@ def versions(points: Sequence[tuple[int, float, float, int]], metric: str, here:
     return both(*(_versions(width, points, metric, here, unit) for width in (760, 330)))
 
 
-def _versions(width: int, points: Sequence[tuple[int, float, float, int]], metric: str, here: int, unit: str) -> Svg:
+def _versions(width: int, points: Sequence[Scored], metric: str, here: int, unit: str) -> Svg:
     left, right, top, bottom = 58, width - 22, 12, 132
-    values = [value for _, *two, _ in points for value in two]
+    values = [value for point in points for value in point[1:3]]
     low, high = min(values), max(values)
     pad = 0.12 * ((high - low) or 1.0)
     low, high = low - pad, high + pad
@@ -234,9 +238,9 @@ def _versions(width: int, points: Sequence[tuple[int, float, float, int]], metri
         line = " ".join(f"{at(place):.1f},{height(point[column]):.1f}" for place, point in enumerate(points))
         body.append(f'<polyline class="line {kind}" points="{line}"/>')
     every = -(-len(points) // (20 if width > NARROW.wide * 2 else 8))
-    for place, (version, alone, together, vehicles) in enumerate(points):
+    for place, (version, alone, together, *_) in enumerate(points):
         x = at(place)
-        said = f"version {version}: {metric} together {together:.4g}, alone {alone:.4g}, {vehicles} vehicles"
+        said = f"version {version}: {metric} together {together:.4g}, alone {alone:.4g}"
         mark = f'<circle class="held" cx="{x:.1f}" cy="{height(together):.1f}" r="8"/>' if version == here else ""
         body.append(
             f'<g><title>{said}</title>{mark}<circle class="alone" cx="{x:.1f}" cy="{height(alone):.1f}" r="4"/>'

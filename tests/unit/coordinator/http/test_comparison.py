@@ -97,7 +97,7 @@ def test_page_says_where_learning_together_is_no_better_and_what_to_try(
         fleet.scored(agent, 2, score)
     text = fleet.page("/models/m/2")
     assert ("Learning together is no better than learning alone here" in text) != is_better
-    assert ("glassfleet run start --without ID" in text) != is_better
+    assert ("glassfleet run start --without ID" in text) == (sum(score > 2.0 for score in together) == 1)
 
 
 def test_curve_has_the_versions_that_were_scored(fleet: Fleet) -> None:
