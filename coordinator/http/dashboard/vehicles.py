@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
@@ -84,36 +84,37 @@ class Vehicle:
 
 @dataclass(frozen=True)
 class Told:
-    """What a run that has ended tells of vehicles."""
+    """What a run tells of vehicles.
+
+    Attributes
+    ----------
+    run : str
+    agents : Mapping of str to (str, str)
+        How each stands, and why.
+    rows : Mapping of str to int
+    about : Mapping
+        ``spec`` and ``false_answers`` of its document.
+    """
 
     run: str
     agents: Mapping[str, tuple[str, str]]
     rows: Mapping[str, int]
     about: Mapping[str, Any]
-    """``spec`` and ``false_answers`` of its document."""
 
 
-@dataclass
 class Recent:
     """What the last runs tell; those that have ended are read once."""
 
-    _kept: OrderedDict[str, Told] = field(default_factory=OrderedDict)
+    def __init__(self) -> None:
+        self._ended: Mapping[str, Told] = {}  # replaced, never changed: several threads read it
 
     def of(self, coordinator: Coordinator) -> list[Told]:
         """Return the last runs, the newest first; from any thread."""
-        found = []
+        past, found = coordinator.runs.past, []
         for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
-            told = self._kept.get(run)
-            if told is None:
-                with suppress(NotFoundError):  # forgotten between the two looks
-                    told = _told(coordinator.runs.document(run))
-            if told is None:
-                continue
-            found.append(told)
-            if run in coordinator.runs.past:
-                self._kept[run] = told
-        for run in [*self._kept][:-RECENT_RUNS]:
-            self._kept.pop(run, None)
+            with suppress(NotFoundError):  # forgotten between the two looks
+                found.append(self._ended.get(run) or _told(coordinator.runs.document(run)))
+        self._ended = {told.run: told for told in found if told.run in past}
         return found
 
 

@@ -70,6 +70,7 @@ def test_pages_say_for_whom_a_version_is_better_and_worse_than_the_one_before(fl
         assert "<b>3.3 % better than version 1</b>" in text
         assert 'href="/vehicles/c">c</a> <span class="quiet">by 20.0 %</span>' in text
     assert "no better than learning alone" not in text
+    assert '<a href="/models/m/2/against/1">version 1</a>' in fleet.page("/models/m/2")
     answer = fleet.client.get("/models/m/compare", params={"after": 1, "before": 2})
     assert answer.headers["location"] == "/models/m/1/against/2"
 
