@@ -310,6 +310,19 @@ class Fleet:
         scores_of = {agent: known.evaluations.get((name, version)) for agent, known in agents}
         return {agent: scores for agent, scores in scores_of.items() if scores is not None}
 
+    def evaluations_of(self, name: str) -> dict[int, dict[str, dict[str, Any]]]:
+        """Return scores of all versions of a model, by version and agent; from any thread."""
+        found: dict[int, dict[str, dict[str, Any]]] = {}
+        for agent, known in dict(self._agents).items():
+            for (model, version), scores in known.evaluations.items():
+                if model == name:
+                    found.setdefault(version, {})[agent] = scores
+        return found
+
+    def known(self) -> dict[str, KnownAgent]:
+        """Return all agents; from any thread."""
+        return dict(self._agents)
+
     def offers(self) -> dict[str, Offer]:
         """Return the agents that are up; from any thread."""
         return {agent: known.offer for agent, known in dict(self._agents).items() if known.status == "up"}

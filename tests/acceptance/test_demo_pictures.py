@@ -46,7 +46,7 @@ SHOTS = [
     Shot("runs", "/runs", BOTH),
     Shot("run", "/runs/{run}", ALL),
     Shot("model", "/models/qoe", ALL),
-    Shot("scores", "/models/qoe", BOTH, ("section:has(> #scores-h)", "section:has(> #cohort-h)")),
+    Shot("scores", "/models/qoe", BOTH, ("section:has(> #scores-h)",)),
     Shot("forecast", "/models/qoe/2/forecast?{row}", ALL, (".answer",)),
     Shot("versions", "/models/qoe/2/against/1", BOTH),
 ]

@@ -95,11 +95,17 @@ def births(service: Service, count: int) -> None:
 
 
 def publish(  # noqa: PLR0917
-    service: Service, model: Any, name: str, cohort: list[str], participation: str = "cohort", run: str = ""
+    service: Service,
+    model: Any,
+    name: str,
+    cohort: list[str],
+    participation: str = "cohort",
+    run: str = "",
+    **parameters: Any,
 ) -> ModelRecord:
-    """Register a model of which a hostile vehicle was dropped."""
+    """Register a model of which a hostile vehicle was dropped; `parameters` are those of the record."""
     run = run or f"run-{name}"
-    about = {"scheme": model.scheme, "cohort": cohort, "parameters": {"participation": participation}}
+    about = {"scheme": model.scheme, "cohort": cohort, "parameters": {"participation": participation, **parameters}}
 
     def make(version: int) -> tuple[str, bytes]:
         record = record_of(

@@ -7,21 +7,33 @@ import io
 import json
 import math
 from collections.abc import Hashable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
-from coordinator.http.dashboard import scores, show
+from coordinator.http.dashboard import comparison, scores, show
 from coordinator.http.dashboard.explain_api import goal_of
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
+from coordinator.journal.port import StoredModel
 from glassfleet.data.domain import Domain
-from glassfleet.explain import ConditionView, Partition, RowExplanation, counterfactual, difference, explain_row
+from glassfleet.explain import (
+    ConditionView,
+    Difference,
+    Partition,
+    RowExplanation,
+    counterfactual,
+    difference,
+    explain_row,
+)
+from glassfleet.explain.difference import Part
 from glassfleet.export.svg.branches import Branch, most_used, opened
 from glassfleet.export.svg.structures import StructureTree, uses
+from glassfleet.export.svg.text import number
 from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError
@@ -34,7 +46,8 @@ ROW_CHARS = 20_000
 
 RULES_PER_PAGE = 25
 SCORED_PER_PAGE = 25
-MEMBERS_PER_PAGE = 200
+CHOICES = 200
+"""So many versions, the newest, can be chosen to be compared."""
 MOST_SHARES = 14
 """Inputs with a line of their own in the picture of shares; the others are added up."""
 
@@ -87,6 +100,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             rules=show.Page.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
             scores=told,
+            **_better(dashboard, loaded, told, stands, versions),
+            s=s,
             scored=(scored := show.Page.of(told.lines, s, SCORED_PER_PAGE)),
             scored_rows=[
                 # Where it is the same by promise, a mark of its own would only hide the other.
@@ -95,16 +110,36 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             ],
             began=dashboard.coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
-            cohort=loaded.record.cohort[:MEMBERS_PER_PAGE],
+            is_condensed=scores.is_condensed(loaded),
             versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
             count=len(versions),
+            numbers=_numbers(versions),
         )
 
+    @app.get("/models/{name}/compare", include_in_schema=False)
+    def _choose(name: str, after: int, before: int) -> Response:
+        return RedirectResponse(f"/models/{name}/{after}/against/{before}", 303)
+
     @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
-    def _compare(request: Request, name: str, version: int, other: int) -> Response:
+    def _compare(request: Request, name: str, version: int, other: int, s: int = 1) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
+        compared = comparison.versions(dashboard.coordinator, before, after)
+        lines = show.Page.of(compared.lines if compared else [], s, SCORED_PER_PAGE)
         found = difference((before.record, before.model), (after.record, after.model))
-        return dashboard.page(request, "compare.html", before=before, after=after, difference=found)
+        return dashboard.page(
+            request,
+            "compare.html",
+            before=before,
+            after=after,
+            difference=found,
+            folded=_folded(found),
+            compared=compared,
+            said=comparison.against(compared, f"version {other}") if compared else "",
+            lines=lines,
+            rows=[(line.agent, line.before, line.after, None) for line in lines.items],
+            numbers=_numbers(registry.versions(name)),
+            began=dashboard.coordinator.fleet.began,
+        )
 
     @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
@@ -118,6 +153,47 @@ def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
     stands = standing(dashboard.coordinator, name)
     shown = next((each for each in versions if each.version == stands.current), versions[-1])
     return shown, len(versions), stands
+
+
+def _better(
+    dashboard: Dashboard, loaded: LoadedModel, told: scores.Scores, stands: Standing, versions: list[StoredModel]
+) -> dict[str, Any]:
+    """Return what says whether a version is better: than another one, than each alone, and over the versions."""
+    coordinator = dashboard.coordinator
+    other = comparison.other_version(stands, loaded, versions)
+    found = None
+    with suppress(GlassfleetError):  # there is none, or this software cannot read it
+        found = comparison.versions(coordinator, dashboard.library.get(loaded.name, other), loaded)
+    metric = told.beside_alone.metric if told.beside_alone else ""
+    curve = comparison.curve(coordinator, loaded.name, versions, metric) if metric else []
+    compared = [(found, f"version {other}"), (told.beside_alone, "what each vehicle learns alone")]
+    return {
+        "other": other,
+        "beside_other": found,
+        "before": {} if found is None else {line.agent: line.before for line in found.lines},
+        "verdict": [comparison.against(each, words) for each, words in compared if each is not None],
+        "metric": metric,
+        "curve": curve,
+        "points": {point.version: point for point in curve},
+    }
+
+
+def _folded(found: Difference) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+    """Return what differs besides the rules: title, what each line is of, and the lines: name, before, after."""
+    parts: list[tuple[str, str, tuple[Part, ...]]] = [
+        ("Limits that moved", "Variable", ("limits", "domain")),
+        ("Names of the sets", "Variable", ("terms",)),
+        ("Parameters of the scheme", "Parameter", ("parameters",)),
+        ("Training", "What", ("training",)),
+    ]
+    lines = [(title, what, [(x.name, x.before, x.after) for x in found.in_words(*of)]) for title, what, of in parts]
+    size = [(name.replace("_", " "), number(was), number(now)) for name, (was, now) in found.size.items()]
+    return [each for each in (*lines, ("Size", "Measure", size)) if each[2]]
+
+
+def _numbers(versions: list[StoredModel]) -> list[int]:
+    """Return the versions to choose from, the newest first."""
+    return [each.version for each in versions[::-1] if not each.is_damaged][:CHOICES]
 
 
 def _look(dashboard: Dashboard, name: str) -> Hashable:

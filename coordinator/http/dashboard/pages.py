@@ -16,11 +16,13 @@ from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.comparison import in_words
 from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
-from coordinator.http.dashboard.standing import Standing, vehicles
+from coordinator.http.dashboard.standing import Standing, with_candidate
+from coordinator.http.dashboard.vehicles import Recent, chosen, counts, parts, scored, vehicles
 from coordinator.http.text import ShownJson
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, leakage, rounds, sets, shapes, text
@@ -51,6 +53,7 @@ class Dashboard:
         self.coordinator = service.coordinator
         self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
         self.library = Library(service.coordinator.registry)
+        self.recent = Recent()
         self.hub = hub or Hub()
         self._assets = read_assets()
         self._templates = compiled(
@@ -69,6 +72,8 @@ class Dashboard:
                 "question": question,
                 "protection": protection,
                 "ticks": ticks,
+                "in_words": in_words,
+                "linked": show.linked,
             },
             {
                 "meter": shapes.meter,
@@ -76,7 +81,7 @@ class Dashboard:
                 "charts": charts,
                 "sets": sets,
                 "growth": growth,
-                "vehicles": vehicles,
+                "with_candidate": with_candidate,
                 "show": show,
                 "leakage": leakage,
                 "static": addresses(self._assets),
@@ -141,15 +146,35 @@ class Dashboard:
 
     def _add_fleet(self, app: FastAPI) -> None:
         @app.get("/", include_in_schema=False)
-        def _fleet(request: Request, q: str = "", status: str = "", page: int = 1) -> Response:
-            found = show.agents(self.coordinator, text=q[:200], status=status)
+        def _fleet(request: Request, q: str = "", status: str = "", sort: str = "needs", page: int = 1) -> Response:
+            found = vehicles(self.coordinator, self.recent)
+            fitting = chosen(found, text=q[:200], status=status, sort=sort)
             return self.page(
                 request,
                 "fleet.html",
-                agents=show.Page.of(found, page),
-                counts=show.fleet_counts(self.coordinator),
+                agents=show.Page.of(fitting, page),
+                counts=counts(found),
                 q=q[:200],
-                status=status,
+                status=status[:20],
+                sort=sort[:20],
+            )
+
+        @app.get("/vehicles/{agent}", include_in_schema=False)
+        def _vehicle(request: Request, agent: str, page: int = 1) -> Response:
+            known = self.coordinator.fleet.known().get(agent)
+            shown = parts(self.coordinator, agent, page)
+            if known is None and not any(part.is_known for part in shown.items):
+                raise HTTPException(404, f"no vehicle {agent[:64]!r} is known, and the last runs do not name it")
+            pointers = self.coordinator.registry.aliases.current
+            return self.page(
+                request,
+                "vehicle.html",
+                agent=agent,
+                vehicle=next((x for x in vehicles(self.coordinator, self.recent) if x.agent == agent), None),
+                offer=None if known is None else known.offer,
+                scored={} if known is None else scored(known),
+                current={name: pointer.version for name, pointer in pointers.items()},
+                parts=shown,
             )
 
         @app.get("/events/fleet", include_in_schema=False)

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
 from coordinator.fleet.outliers import far_out
+from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet import catalogue
@@ -29,11 +30,15 @@ Source = Literal["equality", "reference", "itself", ""]
 
 
 class Line(NamedTuple):
-    """One vehicle: its scores, `central` None where unknown, and its test rows."""
+    """One vehicle: its scores, how much worse together is than alone, relative to it, and its test rows.
+
+    `central` is None where it is unknown.
+    """
 
     agent: str
     alone: float
     together: float
+    worse: float
     central: float | None
     rows: int
 
@@ -48,10 +53,8 @@ class Scores:
         ``rmse`` or ``f1``; empty without scores.
     lines : list of Line
         Those that lose by learning together first.
-    alone, together : float
-        Means over the vehicles.
-    better : int
-        Vehicles that are better together than alone.
+    beside_alone : Comparison or None
+        The vehicles alone and together; of a private run, the fleet's figures.
     central : float or None
         Mean over the vehicles whose central score is known.
     source : str
@@ -65,9 +68,7 @@ class Scores:
 
     metric: str
     lines: list[Line]
-    alone: float = 0.0
-    together: float = 0.0
-    better: int = 0
+    beside_alone: Comparison | None = None
     central: float | None = None
     source: Source = ""
     about: str = ""
@@ -83,7 +84,8 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     """Return the scores of a model version, of that very document."""
     record = loaded.record
     if record.is_private:
-        return Scores("", [], about=f"{figures(record.parameters.get('scores', {}))}. {WHY_NO_VEHICLES.capitalize()}.")
+        about = f"{figures(record.parameters.get('scores', {}))}. {WHY_NO_VEHICLES.capitalize()}."
+        return Scores("", [], alone(record), about=about)
     found = coordinator.fleet.evaluations(record.name, record.version)
     own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
     metrics = Counter(each["metric"] for each in own.values())
@@ -92,19 +94,14 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         return Scores("", [], source=source, about=about)
     metric = metrics.most_common(1)[0][0]
     own = {agent: each for agent, each in own.items() if each["metric"] == metric}
-    sign = 1 if metric == "rmse" else -1
-    lines = [
-        Line(agent, float(each["local"]), float(each["federated"]), central.get(agent), int(each["rows"]))
-        for agent, each in own.items()
-    ]
-    lines.sort(key=lambda line: sign * (line.alone - line.together))
+    compared = Comparison.of(metric, ((agent, each["local"], each["federated"]) for agent, each in own.items()))
+    pairs = [] if compared is None else compared.lines
+    lines = [Line(*pair, central.get(pair.agent), int(own[pair.agent]["rows"])) for pair in pairs]
     known = [line.central for line in lines if line.central is not None]
     return Scores(
         metric,
         lines,
-        alone=sum(line.alone for line in lines) / len(lines),
-        together=sum(line.together for line in lines) / len(lines),
-        better=sum(1 for line in lines if sign * (line.alone - line.together) > 0),
+        compared,
         central=sum(known) / len(known) if known else None,
         source=source,
         about=about,
@@ -185,6 +182,12 @@ def with_central(
     }
 
 
+def is_condensed(loaded: LoadedModel) -> bool:
+    """Whether the model was learned from condensed rows, though its scheme can learn from the rows as they are."""
+    parameters = getattr(loaded.model, "parameters", None)
+    return parameters is not None and catalogue.load(loaded.record.scheme).exact(parameters) != parameters
+
+
 def why_not_equal(loaded: LoadedModel) -> str:
     """Return why the model need not be the cohort's central one; empty: it is, by the promise of equality."""
     scheme = catalogue.load(loaded.record.scheme)
@@ -197,7 +200,7 @@ def why_not_equal(loaded: LoadedModel) -> str:
         return f"{loaded.record.scheme} does not promise it with these parameters"
     if loaded.record.parameters.get("participation") != "cohort":
         return "the run was elastic, so its rounds may rest on different vehicles"
-    if scheme.exact(parameters) != parameters:
+    if is_condensed(loaded):
         return "the vehicles protect their rows, so it is the central model of condensed rows, not of their own"
     return ""
 

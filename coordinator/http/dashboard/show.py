@@ -1,12 +1,16 @@
-"""What the pages say, as plain values: fleet, runs, scores. Reads the coordinator, changes nothing."""
+"""What the pages say, as plain values: runs, models, forecasts. Reads the coordinator, changes nothing."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
 
 from coordinator.core import Coordinator
 from glassfleet.data.domain import Domain
@@ -15,14 +19,14 @@ from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question
 from schemas.errors import NotFoundError
+from schemas.limits import ID_PATTERN
 from schemas.record import ModelRecord
 
 T = TypeVar("T")
 PER_PAGE = 50
+_ABOUT = re.compile(f"{ID_PATTERN}(?=: | gave )")
 NAMED = 8
 """So many agents are named for one reason; the others are counted."""
-RECENT_RUNS = 5
-"""So many runs are asked for what an agent has told of its rows."""
 
 
 @dataclass(frozen=True)
@@ -51,37 +55,6 @@ class Page(Generic[T]):
         return cls(list(items[(number - 1) * per_page : number * per_page]), number, last, len(items))
 
 
-def agents(coordinator: Coordinator, *, text: str = "", status: str = "") -> list[dict[str, Any]]:
-    """Return the agents whose id or software holds `text`, the absent ones first, with their rows where known."""
-    rows = known_rows(coordinator)
-    found = [
-        {**each, "rows": rows.get(each["agent"])}
-        for each in coordinator.fleet.document()
-        if text.lower() in f"{each['agent']} {each['software']}".lower() and status in ("", each["status"])
-    ]
-    return sorted(found, key=lambda each: (each["status"] == "up", each["agent"]))
-
-
-def known_rows(coordinator: Coordinator) -> dict[str, int]:
-    """Return how many training rows agents told of, in the newest of the last runs that they took part in."""
-    rows: dict[str, int] = {}
-    for run in coordinator.runs.ids()[-RECENT_RUNS:]:
-        with suppress(NotFoundError):
-            rows |= coordinator.runs.document(run).get("rows", {})
-    return rows
-
-
-def fleet_counts(coordinator: Coordinator) -> dict[str, Any]:
-    """Return how many agents are up and down, and how many of those that are up run which software."""
-    document = coordinator.fleet.document()
-    software = Counter(each["software"] or "unknown" for each in document if each["status"] == "up")
-    return {
-        "up": sum(each["status"] == "up" for each in document),
-        "down": sum(each["status"] != "up" for each in document),
-        "software": software.most_common(6),
-    }
-
-
 def recent_runs(coordinator: Coordinator, number: int) -> Page[dict[str, Any]]:
     """Return a page of runs, newest first."""
     ids = coordinator.runs.ids()[::-1]
@@ -93,14 +66,16 @@ def recent_runs(coordinator: Coordinator, number: int) -> Page[dict[str, Any]]:
     return Page(shown, page.number, page.last, page.total)
 
 
-def why(row: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+def why(row: Mapping[str, Any]) -> list[tuple[str, int, Markup]]:
     """Return why agents do not count in a round: reason, how many, who."""
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for agent, reason in row.get("dropped_agents", {}).items():
         grouped[said(reason or "dropped")].append(agent)
     for agent in row.get("late_agents", []):
         grouped["answered after the end"].append(agent)
-    return [(reason, len(names), named(names)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))]
+    return [
+        (reason, len(names), links(names, NAMED)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))
+    ]
 
 
 def private_words(document: Mapping[str, Any]) -> list[str]:
@@ -147,6 +122,28 @@ def named(names: Sequence[str]) -> str:
     """Return the first few names, and how many more there are."""
     shown = ", ".join(cut(name, 40) for name in names[:NAMED])
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"
+
+
+def links(agents: Sequence[str], most: int) -> Markup:
+    """Return vehicles' names, each a link to its page: the first few, and how many more there are.
+
+    >>> links(["v-1", "v-2"], 1)
+    Markup('<a href="/vehicles/v-1">v-1</a> and 1 more')
+    """
+    shown = Markup(", ").join(
+        Markup('<a href="/vehicles/{}">{}</a>').format(quote(agent, safe=""), cut(agent, 40)) for agent in agents[:most]
+    )
+    return shown if len(agents) <= most else shown + f" and {len(agents) - most} more"
+
+
+def linked(note: str) -> Markup:
+    """Return a note about a vehicle with its name, which begins it, as a link.
+
+    >>> linked("v-1: its RMSE is 40"), linked("a < b")
+    (Markup('<a href="/vehicles/v-1">v-1</a>: its RMSE is 40'), Markup('a &lt; b'))
+    """
+    found = _ABOUT.match(note)
+    return escape(note) if found is None else links([found[0]], 1) + note[found.end() :]
 
 
 def said(reason: str) -> str:

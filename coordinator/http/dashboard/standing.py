@@ -170,7 +170,7 @@ def _told(decision: Decision) -> list[tuple[float, str, int, str]]:
     return [(decision.wall, "nothing is tried any more", 0, reason)] if decision.kind == "no-candidate" else []
 
 
-def vehicles(rollout: dict[str, Any]) -> list[tuple[str, int, float | None, float | None, float | None, str]]:
+def with_candidate(rollout: dict[str, Any]) -> list[tuple[str, int, float | None, float | None, float | None, str]]:
     """Return who has the candidate: vehicle, stage, both scores, how much worse the candidate is, what it says.
 
     Those that say something come first, the worst of them at the top; a vehicle is listed in its first stage.

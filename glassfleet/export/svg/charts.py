@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeAlias
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut, number
@@ -44,6 +45,9 @@ class Form:
     longest: int
     steps: int
 
+
+Scored: TypeAlias = tuple[int, float, float, *tuple[float, ...]]
+"""A version with its scores, alone and together."""
 
 WIDE = Form(left=344, wide=280, row=24, base=12, name_x=334, name_y=16, anchor=" end", longest=48, steps=4)
 BROAD = Form(left=176, wide=700, row=24, base=12, name_x=166, name_y=16, anchor=" end", longest=26, steps=6)
@@ -125,28 +129,38 @@ def waterfall(  # noqa: PLR0917
 
 
 def scores(
-    rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str = "together", unit: str = ""
+    rows: Sequence[tuple[str, float, float, float | None]],
+    metric: str,
+    names: tuple[str, str] = ("alone", "together"),
+    unit: str = "",
 ) -> Svg:
-    """Return each vehicle's score learned alone (LL), together (FL) and, where known apart, centrally (CL).
+    """Return two scores of each vehicle, such as alone (LL) and together (FL), and the central (CL) where it is known.
 
     Parameters
     ----------
     rows : sequence of (str, float, float, float or None)
-        Vehicle, LL, FL, CL.
+        Vehicle, both scores, CL.
     metric : str
         ``rmse`` (less is better) or ``f1``.
-    learned : str
-        How the model was learned whose scores stand beside LL: ``together``, or ``centrally`` of a reference.
+    names : tuple of (str, str)
+        What the two are.
     unit : str
         The target's; F1 has none.
     """
+    return both(*(_scores(form, rows, metric, names, _axis(metric, unit)) for form in (BROAD, NARROW)))
+
+
+def _axis(metric: str, unit: str) -> str:
     less = metric == "rmse"
-    axis = f"{metric.upper()}{f' in {cut(unit, 24)}' if unit and less else ''}, {'less' if less else 'more'} is better"
-    return both(*(_scores(form, rows, metric, learned, axis) for form in (BROAD, NARROW)))
+    return f"{metric.upper()}{f' in {cut(unit, 24)}' if unit and less else ''}, {'less' if less else 'more'} is better"
 
 
 def _scores(
-    form: Form, rows: Sequence[tuple[str, float, float, float | None]], metric: str, learned: str, axis: str
+    form: Form,
+    rows: Sequence[tuple[str, float, float, float | None]],
+    metric: str,
+    names: tuple[str, str],
+    axis: str,
 ) -> Svg:
     values = [value for _, *told in rows for value in told if value is not None]
     low, high = min(values), max(values)
@@ -170,7 +184,7 @@ def _scores(
         top = 4 + position * form.row
         y = top + form.base
         better = together < alone if metric == "rmse" else together > alone
-        said = f"{metric} alone {alone:.4g}, {learned} {together:.4g}"
+        said = f"{metric} {names[0]} {alone:.4g}, {names[1]} {together:.4g}"
         said += "" if central is None else f", central {central:.4g}"
         diamond = "" if central is None else _diamond(at(central), y)
         body.append(
@@ -180,10 +194,68 @@ def _scores(
             f'<circle class="together" cx="{at(together):.1f}" cy="{y}" r="4.5"/>{diamond}</g>'
         )
     gained = sum(1 for _, alone, together, _ in rows if (together < alone if metric == "rmse" else together > alone))
-    better_with = "together" if learned == "together" else "with the reference"
-    words = f"{axis}, of {counted(len(rows), 'vehicles')}; better {better_with} than alone: {gained}."
+    words = f"{axis}, of {counted(len(rows), 'vehicles')}; better {names[1]} than {names[0]}: {gained}."
     words += " The table has the numbers."
     return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
+
+
+def versions(points: Sequence[Scored], metric: str, here: int, unit: str = "") -> Svg:
+    """Return the scores of a model's versions, alone (LL) and together (FL), as two lines.
+
+    Parameters
+    ----------
+    points : sequence of Scored
+        Version, LL, FL, and what is not drawn; in the versions' order.
+    metric : str
+        ``rmse`` (less is better) or ``f1``.
+    here : int
+        The version that is shown, drawn with a mark of its own.
+    unit : str
+        The target's; F1 has none.
+    """
+    return both(*(_versions(width, points, metric, here, unit) for width in (760, 330)))
+
+
+def _versions(width: int, points: Sequence[Scored], metric: str, here: int, unit: str) -> Svg:
+    left, right, top, bottom = 58, width - 22, 12, 132
+    values = [value for point in points for value in point[1:3]]
+    low, high = min(values), max(values)
+    pad = 0.12 * ((high - low) or 1.0)
+    low, high = low - pad, high + pad
+
+    def at(position: int) -> float:
+        return left + (right - left) * position / max(len(points) - 1, 1)
+
+    def height(value: float) -> float:
+        return bottom - (bottom - top) * (value - low) / (high - low)
+
+    body = []
+    for step in range(3):
+        value = low + (high - low) * step / 2
+        y = height(value)
+        body.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        body.append(f'<text class="tick end" x="{left - 8}" y="{y + 4:.1f}">{number(value, 3)}</text>')
+    for kind, column in (("alone", 1), ("together", 2)):
+        line = " ".join(f"{at(place):.1f},{height(point[column]):.1f}" for place, point in enumerate(points))
+        body.append(f'<polyline class="line {kind}" points="{line}"/>')
+    every = -(-len(points) // (20 if width > NARROW.wide * 2 else 8))
+    for place, (version, alone, together, *_) in enumerate(points):
+        x = at(place)
+        said = f"version {version}: {metric} together {together:.4g}, alone {alone:.4g}"
+        mark = f'<circle class="held" cx="{x:.1f}" cy="{height(together):.1f}" r="8"/>' if version == here else ""
+        body.append(
+            f'<g><title>{said}</title>{mark}<circle class="alone" cx="{x:.1f}" cy="{height(alone):.1f}" r="4"/>'
+            f'<circle class="together" cx="{x:.1f}" cy="{height(together):.1f}" r="4.5"/></g>'
+        )
+        if (len(points) - 1 - place) % every == 0:
+            strong = " strong" if version == here else ""
+            body.append(f'<text class="tick mid{strong}" x="{x:.1f}" y="{bottom + 18}">v{version}</text>')
+    axis = _axis(metric, unit)
+    body.append(f'<text class="tick" x="{left}" y="{bottom + 38}">{escape(axis)}</text>')
+    first, last = points[0], points[-1]
+    words = f"{axis}: together {first[2]:.4g} with version {first[0]}, {last[2]:.4g} with version {last[0]}."
+    words += " The table of versions has the numbers."
+    return picture(width, bottom + 46, words, body, "curve")
 
 
 def _diamond(x: float, y: float) -> str:

@@ -21,6 +21,7 @@ from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World
 
 PAGES = {
     "fleet": "/",
+    "vehicle": "/vehicles/zz.nasty-one",
     "runs": "/runs",
     "run": "/runs/evening",
     "leakage": "/runs/evening/leakage",
@@ -70,7 +71,7 @@ def test_hostile_texts_stay_texts(there: World, page: Page, name: str) -> None:
     assert page.locator("main script, main img").count() == 0
     assert " style=" not in answer.text
     assert "onclick" not in answer.text
-    if name in ("run", "leakage", "fleet", "model"):
+    if name in ("run", "leakage", "fleet", "vehicle", "model"):
         expect(page.locator("main")).to_contain_text("<script>document.title=")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.coordinator_http import EVIL
 from tests.support.dashboard_world import VEHICLES, World, world
@@ -22,6 +22,7 @@ from tests.support.processes import eventually
 
 NAME = "video-quality"
 MODEL = f"/models/{NAME}"
+NUMBERS = "[aria-label='Scores of each vehicle']"
 PLAN = {"stages": [0.3, 1.0], "deadline": 600.0, "min_reports": 1.0, "max_worse": 1.0, "max_worse_share": 1.0}
 
 
@@ -226,8 +227,8 @@ def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality
     page.reload()
     expect(page.locator("thead th", has_text="Central")).to_contain_text("a reference")
     expect(page.locator("#cl-why")).to_contain_text("registered as loose.central version 1: <script>")
-    line = page.locator("section", has=page.locator("#scores-h")).locator("tbody tr", has_text="vehicle-04")
-    expect(line.locator("td").nth(2)).to_have_text(f"{told['vehicle-04']['federated']:.4g}")
+    line = page.locator(f"{NUMBERS} tbody tr", has_text="vehicle-04")
+    expect(line.locator("[data-label=Central]")).to_have_text(f"{told['vehicle-04']['federated']:.4g}")
     assert page.locator("svg.scores path.central").count() == 2 * VEHICLES  # wide and narrow
     assert central_of_report(there, "elastic") == pytest.approx(dashboards(page), abs=1e-4)
     # The equality of the other name's runs, in the report as in the dashboard.
@@ -246,8 +247,12 @@ def references(there: World) -> float:
 
 def dashboards(page: Page) -> dict[str, float]:
     """Return the central scores that the page shows, by vehicle."""
-    lines = page.locator("section", has=page.locator("#scores-h")).locator("tbody tr")
-    return {line.locator("th").inner_text(): float(line.locator("td").nth(2).inner_text()) for line in lines.all()}
+    lines = page.locator(f"{NUMBERS} tbody tr").all()
+    return {str(line.locator("th").text_content()): _number(line.locator("[data-label=Central]")) for line in lines}
+
+
+def _number(cell: Locator) -> float:
+    return float(cell.text_content() or "")
 
 
 def central_of_report(there: World, run: str) -> dict[str, float]:

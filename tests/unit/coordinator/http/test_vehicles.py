@@ -1,0 +1,136 @@
+"""Which vehicles need somebody, who stands first on the fleet's page, and the page of one vehicle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from coordinator.http.dashboard.vehicles import Recent, chosen, vehicles
+from coordinator.runs.view import suspended_document
+from coordinator.service import Service
+from glassfleet import catalogue
+from schemas.messages import AgentState, Evaluation
+from tests.support.coordinator_http import EVIL, publish, served, small_document
+
+VEHICLES = [f"v{number}" for number in range(8)]
+
+
+class World:
+    """Eight vehicles that are up, and a model with two versions, of which the second is in use."""
+
+    def __init__(self, service: Service, client: httpx.Client) -> None:
+        self.client, self.core = client, service.coordinator
+        self.fleet = self.core.fleet
+        for agent in VEHICLES:
+            self.fleet.up(agent, AgentState(status="up", incarnation="1", software="s 1", features=[EVIL]))
+        models = [catalogue.load("frt").from_document(small_document(slope)) for slope in (1.0, 0.5)]
+        self.digests = [publish(service, each, "m", ["v0"], run=f"r{n}").digest for n, each in enumerate(models)]
+        registry = self.core.registry
+        registry.decide([registry.aliases.to_current("m", 2, self.digests[1], "published")])
+
+    def scored(self, agent: str, version: int, federated: float, **other: Any) -> None:
+        about = {"metric": "rmse", "local": 2.0, "rows": 10, "constant": 3.0, **other}
+        scores = Evaluation(name="m", version=version, digest=self.digests[version - 1], federated=federated, **about)
+        self.fleet.evaluated(agent, scores)
+
+    def ran(self, run: str, agents: dict[str, tuple[str, str]], **other: Any) -> None:
+        """Write a run that has ended into the journal."""
+        document = suspended_document({"run": run, "spec": {"scheme": "frt"}, "started": 0.0, "reason": ""}, ended=1.0)
+        told = {agent: {"status": status, "reason": reason} for agent, (status, reason) in agents.items()}
+        self.core.runs.journal.close_run(run, {**document, "agents": told, **other}, 0.0, keep_records=False)
+        self.core.runs.__post_init__()
+
+    def needs(self) -> dict[str, list[str]]:
+        """Return what is said of who needs somebody, in the page's order."""
+        found = chosen(vehicles(self.core, Recent()), status="needs")
+        return {each.agent: [need.words for need in each.needs] for each in found}
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[World]:
+    with served(tmp_path) as (service, client):
+        yield World(service, client)
+
+
+def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World) -> None:
+    for agent in VEHICLES:
+        there.scored(agent, 1 if agent == "v4" else 2, {"v5": 2.3, "v6": 2.4, "v3": 40.0}.get(agent, 1.9))
+    there.ran("dusk", {"v0": ("dropped", "refused: no sensor"), "v1": ("member", "")})
+    there.ran("dawn", {"v0": ("idle", ""), "v1": ("late", "answered statistics 3 after its end"), "v7": ("member", "")})
+    private = {"spec": {"scheme": "frt", "private": {"floor": 8}}, "false_answers": ["v7"]}
+    there.ran("noon", {"v7": ("idle", "")}, **private)
+    there.fleet.down("v2", None)
+    assert there.needs() == {
+        "v7": ["gave false answers; private runs leave it out"],
+        "v0": ["refused: no sensor"],
+        "v3": [
+            "its RMSE is 40, the median vehicle's is 1.9; always forecasting the mean would have 3",
+            "at least 100 % worse than alone with m",
+        ],
+        "v2": ["down"],
+        "v1": ["late: answered statistics 3 after its end"],
+        "v4": ["scored m v1 last, in use is v2"],
+        "v6": ["20.0 % worse than alone with m"],
+        "v5": ["15.0 % worse than alone with m"],
+    }
+
+
+def test_nobody_is_behind_while_no_vehicle_has_scored_the_version_in_use(there: World) -> None:
+    there.scored("v1", 1, 1.0)
+    assert there.needs() == {}
+
+
+def test_a_vehicle_that_came_back_and_answered_needs_nobody_any_more(there: World) -> None:
+    there.ran("dusk", {"v1": ("dropped", "deadline")})
+    assert there.needs() == {"v1": ["dropped: no answer by the deadline"]}
+    there.ran("dawn", {"v1": ("member", "")})
+    assert there.needs() == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("sort=id", ["v0", "v1"]),
+        ("sort=rows", ["v6", "v7"]),
+        ("sort=worse", ["v5", "v6"]),
+        ("sort=nonsense", ["v5", "v0"]),
+        ("q=V3", ["v3"]),
+        ("status=down", []),
+        ("status=needs", ["v5"]),
+    ],
+)
+def test_fleet_page_is_sorted_and_filtered_on_the_server(there: World, query: str, first: list[str]) -> None:
+    there.scored("v5", 2, 2.3)
+    there.scored("v6", 2, 1.9)
+    there.ran("dusk", {}, rows={"v7": 200, "v6": 100})
+    text = there.client.get(f"/?{query}").text
+    found = [part.split('"')[0] for part in text.split('scope="row" class="id"><a class="id" href="/vehicles/')[1:]]
+    assert found[:2] == first
+
+
+def test_page_of_a_vehicle_tells_its_part_in_runs_its_scores_and_what_it_offers(there: World) -> None:
+    there.scored("v1", 1, 1.0)
+    there.scored("v1", 2, 1.2)
+    row = {"phase": "statistics", "number": 3, "dropped_agents": {"v1": "deadline"}, "late_agents": []}
+    there.ran("dusk", {"v1": ("dropped", "deadline")}, rounds=[row], rows={"v1": 700})
+    there.ran("dawn", {"v2": ("member", "")})
+    there.ran("noon", {"v1": ("idle", "")}, spec={"scheme": "frt", "without": ["v1"]})
+    text = there.client.get("/vehicles/v1").text
+    for words in ("no answer by the deadline", "statistics 3", "700", "it was not up", "left out by the operator"):
+        assert words in text
+    assert "20.0 % worse" in text  # than with version 1
+    assert "40.0 % better" in text  # than alone
+    assert EVIL not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_vehicle_that_only_runs_name_has_a_page_and_one_that_nothing_names_has_none(there: World) -> None:
+    there.ran("dusk", {"gone": ("lost", "went down")})
+    assert "It is not known now" in there.client.get("/vehicles/gone").text
+    answer = there.client.get("/vehicles/nobody")
+    assert answer.status_code == 404
+    assert "no vehicle" in answer.text
