@@ -37,9 +37,11 @@ MOST_SHARES: Final = 12
 """Inputs that have a picture, or a line, of their own."""
 
 MOVES_MOST: Final = (
-    "; at the end: the input that moves the forecast most, and by how much over its range (…: others, too)"
+    "; at the end: the input that moves the forecast most, and by how much within the rule's region (…: others, too)"
 )
-"""What the consequents of polynomials are in pictures."""
+"""What the consequents of polynomials are in pictures, where nobody knows what they forecast."""
+
+FORECASTS: Final = "; the mean of a rule's forecasts for its rows, and where about 8 of 10 of them are"
 
 NETWORK: Final = (
     "this model is a network: it has neither rules nor a tree to draw. The shares of one row can be drawn "
@@ -78,7 +80,9 @@ def note_of(model: Model, what: str) -> str:
     """Return what is to be said below a picture of rules."""
     if what not in ("tree", "rules") or nature(model) != "rules":
         return ""
-    return "per cent: the share of the training rows" + (MOVES_MOST if slopes_of(model) is not None else "")
+    told = any(rule.forecast for rule in model.rules())
+    moves = MOVES_MOST if slopes_of(model) is not None else ""
+    return "per cent: the share of the training rows" + (FORECASTS if told else moves)
 
 
 def drawing(

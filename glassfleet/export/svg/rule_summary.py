@@ -1,7 +1,8 @@
-"""Rules in short: what a rule forecasts, or, where that is a polynomial, which inputs move it most.
+"""Rules in short: what a rule forecasts for its rows, and, where that is a polynomial, which inputs move it most.
 
-A polynomial is given no single number. Its value in the middle of the inputs' ranges, say, is that of a row that the
-rule seldom sees - the inputs go together - and can say the opposite of the truth.
+A polynomial of which nobody knows what it forecasts for its rows is given no number. Its value in the middle of the
+inputs' ranges, say, is that of a row that the rule seldom sees - the inputs go together - and can say the opposite of
+the truth.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassfleet.export.svg.text import cut_middle, plain
-from glassfleet.rules import Consequent, Rule
+from glassfleet.rules import Rule
 
 STRONGEST = 3
 """So many inputs are named."""
@@ -25,9 +26,10 @@ class RuleSummary:
     Attributes
     ----------
     value : str
-        What the rule forecasts, whatever the inputs, as its consequent has it; empty where that is a polynomial.
+        What the rule forecasts: as its consequent has it, whatever the inputs are; of a polynomial the mean and range
+        over the rule's rows, or empty where nobody knows them.
     movers : tuple of (str, float)
-        Inputs, and by how much the consequent changes over each one's whole range; the strongest first. Empty where
+        Inputs, and by how much the consequent changes over the rule's own region; the strongest first. Empty where
         consequents are no polynomials.
     others : int
         How many more inputs are in the consequent.
@@ -43,7 +45,7 @@ class RuleSummary:
     @property
     def label(self) -> str:
         """A few words for a picture: the value, or what moves it most, with dots for other inputs."""
-        if not self.movers:
+        if self.value or not self.movers:
             return self.value
         name, slope = self.movers[0]
         change = f" {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
@@ -52,13 +54,15 @@ class RuleSummary:
 
 def rule_summaries(rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
-    return tuple(_summary(rule.consequent) for rule in rules)
+    return tuple(map(_summary, rules))
 
 
-def _summary(consequent: Consequent) -> RuleSummary:
+def _summary(rule: Rule) -> RuleSummary:
+    consequent, told = rule.consequent, rule.forecast
     unit = f" {consequent.unit}" if consequent.unit else ""
-    slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_range))
+    slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_region))
     if slopes:
-        movers = tuple((slope.feature, slope.over_range) for slope in slopes[:STRONGEST])
-        return RuleSummary("", movers, len(slopes) - len(movers), unit)
+        movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
+        value = "" if told is None else f"{told.text}{unit}"
+        return RuleSummary(value, movers, len(slopes) - len(movers), unit)
     return RuleSummary(plain(consequent.answer()))
