@@ -29,6 +29,8 @@ class Condition:
         The term of a fuzzy condition is no name but limits: where the degree is one half.
     short : str
         The term in fewer letters, ``"2 to 5 m"``; empty: there is no shorter one.
+    limits : str
+        Of a fuzzy condition whose term is a name: where its degree is at least one half, ``"below 45 km/h"``.
     """
 
     feature: str
@@ -40,6 +42,7 @@ class Condition:
     crisp: bool = False
     in_numbers: bool = False
     short: str = ""
+    limits: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,12 @@ class Forecasts:
     mean: float
     low: float
     high: float
+
+    @property
+    def short(self) -> str:
+        """Mean and range, without the unit: ``"148 (117 to 179)"``."""
+        spread = f" ({_plain(self.low)} to {_plain(self.high)})" if self.low < self.high else ""
+        return f"{_plain(self.mean)}{spread}"
 
     @property
     def text(self) -> str:

@@ -18,7 +18,7 @@ from glassfleet.export.svg.rule_table import rule_table
 from glassfleet.export.svg.sets import cuts, degrees, memberships, value_of
 from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
-from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree, whole
+from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
 from glassfleet.nature import nature
 from schemas.errors import UsageError
 
@@ -144,12 +144,12 @@ def _tree(model: Model, structure: int) -> Svg:
         if not 1 <= structure <= len(ranked):
             raise UsageError(f"no structure {structure}: there are {len(ranked)}, from 1, the fittest, on")
         root = ranked[structure - 1].root
-        return StructureTree([root, *whole(root)]).picture()
+        return StructureTree([root], most=MOST_LEAVES).picture()
     if not is_tree(model):
         raise UsageError("this model is a list of rules, not a tree; draw its rules")
     root = rule_tree(model)
     labels = [each.label for each in rule_summaries(model.rules())]
-    return RuleTree([root, *whole(root)], labels=labels).picture()
+    return RuleTree([root], labels=labels, most=MOST_LEAVES).picture()
 
 
 def _rules(model: Model) -> Svg:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassfleet.export.svg.text import cut_middle, plain
-from glassfleet.rules import Rule
+from glassfleet.rules import Forecasts, Rule
 
 STRONGEST = 3
 """So many inputs are named."""
@@ -35,16 +35,21 @@ class RuleSummary:
         How many more inputs are in the consequent.
     unit : str
         The target's, with a space before it; empty: it has none.
+    forecast : Forecasts or None
+        What a polynomial forecasts for the rule's rows.
     """
 
     value: str
     movers: tuple[tuple[str, float], ...] = ()
     others: int = 0
     unit: str = ""
+    forecast: Forecasts | None = None
 
     @property
     def label(self) -> str:
-        """A few words for a picture: the value, or what moves it most, with dots for other inputs."""
+        """A few words for a picture: what the rule forecasts, or what moves it most, with dots for other inputs."""
+        if self.forecast is not None and self.movers:
+            return f"{self.forecast.short}{self.unit}"
         if self.value or not self.movers:
             return self.value
         name, slope = self.movers[0]
@@ -64,5 +69,5 @@ def _summary(rule: Rule) -> RuleSummary:
     if slopes:
         movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
         value = "" if told is None else f"{told.text}{unit}"
-        return RuleSummary(value, movers, len(slopes) - len(movers), unit)
+        return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
     return RuleSummary(plain(consequent.answer()))

@@ -73,9 +73,10 @@ def degree(rule: Any, X: np.ndarray) -> np.ndarray:
 
 def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> None:
     model, _ = told("fmt")
+    assert DOMAIN.target is not None
     target = DOMAIN.target.model_copy(update={"unit": "min"})
     spoken = in_words_of(model, DOMAIN.model_copy(update={"target": target}))
-    rule = spoken.rules()[0]
+    rule: Any = spoken.rules()[0]
     assert rule.forecast == model.rules()[0].forecast
     share, mean, middle, error = rule.measures.split(", ")
     assert (share, error) == (f"{100 * rule.forecast.rows:.3g} % of the rows", f"error {rule.error:.3g} min")
