@@ -60,6 +60,7 @@ class ForecastsView(View):
     mean: float
     low: float
     high: float
+    moves: dict[str, float]
 
 
 class RuleView(View):

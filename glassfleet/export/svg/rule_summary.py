@@ -29,8 +29,8 @@ class RuleSummary:
         What the rule forecasts: as its consequent has it, whatever the inputs are; of a polynomial the mean and range
         over the rule's rows, or empty where nobody knows them.
     movers : tuple of (str, float)
-        Inputs, and by how much the consequent changes over the rule's own region; the strongest first. Empty where
-        consequents are no polynomials.
+        Inputs, and by how much each moves the consequent over the middle 80 % of the rule's rows, or, where nobody
+        knows these, over the rule's region; the strongest first. Empty where consequents are no polynomials.
     others : int
         How many more inputs are in the consequent.
     unit : str
@@ -48,7 +48,7 @@ class RuleSummary:
     @property
     def label(self) -> str:
         """A few words for a picture: what the rule forecasts, or what moves it most, with dots for other inputs."""
-        if self.forecast is not None and self.movers:
+        if self.forecast is not None:
             return f"{self.forecast.short}{self.unit}"
         if self.value or not self.movers:
             return self.value
@@ -68,6 +68,8 @@ def _summary(rule: Rule) -> RuleSummary:
     slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_region))
     if slopes:
         movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
+        if told is not None:
+            movers = tuple(told.moves.items())
         value = "" if told is None else f"{told.text}{unit}"
         return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
     return RuleSummary(plain(consequent.answer()))

@@ -17,7 +17,7 @@ Node = TypeVar("Node")
 COLUMN, BOX_WIDTH = 262, 224
 LINE, GAP = 13, 8
 """Height of a line of a box, and between two boxes."""
-NAME, NOTE = 29, 38
+NAME, NOTE = 27, 38
 """Characters that a box has room for; the whole text is its title, and in the list."""
 
 MOST_LEAVES: Final = 40
@@ -192,9 +192,10 @@ class RuleTree:
     def _shown(self, branch: Branch) -> Sequence[Branch]:
         return branch.children if branch.path in self._open else ()
 
-    def _detail(self, branch: Branch) -> str:
+    def _detail(self, branch: Branch, most: int = 200) -> str:
+        """Return what is below a branch, with so many characters of an input's name."""
         if branch.children:
-            return self._counted(branch) + (branch.feature and f" by {branch.feature}")
+            return self._counted(branch) + (branch.feature and f" by {cut_middle(branch.feature, most)}")
         return f"→ {self._leaf(branch)}"
 
     def _counted(self, branch: Branch) -> str:
@@ -238,7 +239,8 @@ class RuleTree:
         share = "" if branch.children else self._share(branch)
         part = branch.condition
         name = (_words(branch) if part is None else cut_middle(part.feature, NAME - len(share))) + share
-        notes = [detail] if part is None else [_term(part), detail]
+        brief = self._detail(branch, 20)
+        notes = [brief] if part is None else [_term(part), brief]
         text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._level(branch))}"
         target = self._target(branch)
         if not target:

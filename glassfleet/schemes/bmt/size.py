@@ -70,7 +70,11 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
         "sums_digest": memory["sums_digest"],
         "reference": memory["reference"],
         "forecasts": rule_forecasts(
-            question.domain, fit.rows, fit.whole.transpose(1, 2, 0), np.ascontiguousarray(coefficients.T)
+            question.domain,
+            fit.rows,
+            fit.whole.transpose(1, 2, 0),
+            np.ascontiguousarray(coefficients.T),
+            question.regressors,
         ),
         "rows": int(memory["training"]) + held_out,
         "held_out": held_out,

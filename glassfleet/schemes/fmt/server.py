@@ -261,7 +261,9 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     summary |= {"rows": rows, "held_out": held}
     k = len(question.regressors) + 1
     sums_of = moments(whole[leaves], k + 1)[:k, :k]
-    summary["forecasts"] = rule_forecasts(question.domain, rows, sums_of, np.ascontiguousarray(coefficients[leaves].T))
+    summary["forecasts"] = rule_forecasts(
+        question.domain, rows, sums_of, np.ascontiguousarray(coefficients[leaves].T), question.regressors
+    )
     if held:
         target = question.domain.target
         assert target is not None

@@ -191,7 +191,11 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
     typical = typical_row(question.domain, gram[:, k - 2, [k - 2, *range(k - 2)]].T)  # columns are [x, 1, y]
     # Columns are [1, x] here, but a polynomial's intercept comes last.
     forecasts = rule_forecasts(
-        question.domain, rows, moments(sums, k, bits)[: k - 1, : k - 1], np.roll(solved, 1, axis=1).T.copy()
+        question.domain,
+        rows,
+        moments(sums, k, bits)[: k - 1, : k - 1],
+        np.roll(solved, 1, axis=1).T.copy(),
+        range(f + 2 - k, f),
     )
     return ask(asked, {**memory, "mean_strength": mean, "reference": typical, "forecasts": forecasts})
 

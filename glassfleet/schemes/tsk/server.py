@@ -207,7 +207,9 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
     # The matrix begins with 1, a polynomial's intercept comes last.
-    told = rule_forecasts(question.domain, rows, matrix[:-1, :-1], np.roll(coefficients, 1, axis=1).T.copy())
+    told = rule_forecasts(
+        question.domain, rows, matrix[:-1, :-1], np.roll(coefficients, 1, axis=1).T.copy(), range(question.n_features)
+    )
     return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1]), "forecasts": told})
 
 

@@ -57,6 +57,10 @@ def test_middle_of_a_rules_forecasts_holds_about_eight_rows_of_ten() -> None:
         slopes = {slope.feature: slope.per_unit for slope in rule.consequent.slopes}
         said = rule.consequent.value + X @ [slopes.get(name, 0.0) for name in NAMES]
         assert told_of.mean == pytest.approx(np.average(said, weights=own), abs=step)
+        for name, move in told_of.moves.items():
+            x = X[:, NAMES.index(name)]
+            deviation = np.sqrt(np.average((x - np.average(x, weights=own)) ** 2, weights=own))
+            assert move == pytest.approx(2 * 1.2816 * slopes[name] * deviation, abs=step)
         inside += own[(said >= told_of.low) & (said <= told_of.high)].sum()
     assert 0.7 < inside / len(X) < 0.9
 
@@ -92,7 +96,9 @@ def test_model_of_a_former_record_tells_support_and_error_alone() -> None:
     assert rule.measures == f"support {rule.support:.3f}, error {rule.error:.3g}"
 
 
-@pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"rules": [[0.5, 1.0, 0.0, 2.0]]}, {"rules": None}])
+@pytest.mark.parametrize(
+    "change", [{"digest": "0" * 64}, {"rules": [{"rows": 0.5, "mean": 1.0, "low": 0.0, "high": 2.0}]}, {"rules": None}]
+)
 def test_forecasts_that_were_changed_in_the_record_are_refused(change: dict[str, Any]) -> None:
     model, beside = told("frt")
     with pytest.raises(VerificationError, match="forecasts in the model's record"):
