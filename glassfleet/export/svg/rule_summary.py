@@ -69,7 +69,7 @@ def _summary(rule: Rule) -> RuleSummary:
     if slopes:
         movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
         if told is not None:
-            movers = tuple(told.moves.items())
+            movers = tuple(sorted(told.moves.items(), key=lambda move: -abs(move[1])))
         value = "" if told is None else f"{told.text}{unit}"
         return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
     return RuleSummary(plain(consequent.answer()))
