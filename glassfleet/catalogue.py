@@ -12,12 +12,16 @@ import importlib.util
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import glassfleet.schemes
+from glassfleet.forecasts import tell_forecasts
 from glassfleet.scheme import Model, Scheme
 from glassfleet.tables import Tables
 from schemas.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from schemas.record import ModelRecord
 
 GROUP = "glassfleet.schemes"
 """Entry point group by which other packages offer schemes."""
@@ -46,6 +50,21 @@ def load(name: str) -> Scheme:
     if reason := _reason(name):
         raise NotFoundError(f"scheme {name!r} cannot be used here: {reason}")
     return cast("Scheme", importlib.import_module(_modules()[name]).SCHEME)
+
+
+def model_of(record: ModelRecord) -> Model:
+    """Return the model of a record, with what the record says beside the document of its rules' forecasts.
+
+    Raises
+    ------
+    NotFoundError
+        Its scheme cannot be used here.
+    DocumentError, VerificationError
+        It is malformed, or was changed.
+    """
+    model = load(record.scheme).from_document(record.document)
+    tell_forecasts(model, record.parameters)
+    return model
 
 
 def tables_of(model: Model) -> Tables:

@@ -82,9 +82,16 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
 
 
 def recorded(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a model's record says of a scheme's summary: ``reference`` with its row and the row's digest."""
-    row = summary.get("reference")
-    return {"reference": {"row": dict(row), "digest": document_digest(dict(row))}} if row else {}
+    """Return what a model's record says of a scheme's summary, each with its digest.
+
+    ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`.
+    """
+    found, row, rules = {}, summary.get("reference"), summary.get("forecasts")
+    if row:
+        found["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
+    if rules:
+        found["forecasts"] = {"rules": rules, "digest": document_digest({"rules": rules})}
+    return found
 
 
 def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.forecasts import TellsForecasts
 from glassfleet.scheme import Model
 from schemas.errors import UsageError
 
@@ -30,7 +31,10 @@ def in_words_of(model: Model, domain: Domain) -> Model:
             "may differ. Start from the model's: glassfleet model show NAME --json, document.domain"
         )
     document = {**model.to_document(), "domain": domain.to_document()}
-    return catalogue.load(model.scheme).from_document(document)
+    said = catalogue.load(model.scheme).from_document(document)
+    if isinstance(model, TellsForecasts) and isinstance(said, TellsForecasts):
+        said.forecasts = model.forecasts
+    return said
 
 
 def in_terms_of(model: Model, domain: Domain) -> Model:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Condition:
         The term of a fuzzy condition is no name but limits: where the degree is one half.
     short : str
         The term in fewer letters, ``"2 to 5 m"``; empty: there is no shorter one.
+    limits : str
+        Of a fuzzy condition whose term is a name: where its degree is at least one half, ``"below 45 km/h"``.
     """
 
     feature: str
@@ -38,6 +42,7 @@ class Condition:
     crisp: bool = False
     in_numbers: bool = False
     short: str = ""
+    limits: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,14 @@ class Slope:
     feature : str
     per_unit : float
         By how much the target changes with one unit of the input, in the target's own unit.
-    over_range : float
-        By how much it changes when the input crosses its whole range.
+    over_region : float
+        By how much it changes when the input crosses the rule's own region: the limits of its condition on the input,
+        or the whole range where it has none.
     """
 
     feature: str
     per_unit: float
-    over_range: float
+    over_region: float
 
 
 @dataclass(frozen=True)
@@ -104,14 +110,56 @@ class Consequent:
             return self.value
         slopes = kept = self.slopes or ()
         if keep is not None and len(slopes) > keep + 1:
-            limit = sorted((abs(slope.over_range) for slope in slopes), reverse=True)[keep - 1]
-            kept = tuple(slope for slope in slopes if abs(slope.over_range) >= limit)
+            limit = sorted((abs(slope.over_region) for slope in slopes), reverse=True)[keep - 1]
+            kept = tuple(slope for slope in slopes if abs(slope.over_region) >= limit)
         words = [f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.feature}" for slope in kept]
         words += [f" and {len(slopes) - len(kept)} weaker terms"] * (len(kept) < len(slopes))
         total = f"{self.value:.4g}{''.join(words)}"
         if not self.unit:
             return total
         return f"({total}) {self.unit}" if words else f"{total} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """What a rule alone forecasts over its training rows, in the target's own unit.
+
+    Attributes
+    ----------
+    rows : float
+        The share of all rows that is the rule's, [0, 1]; a row that is so in part counts in part.
+    mean : float
+    low, high : float
+        The mean and 1.28 standard deviations either way, within the target's limits: the middle 80 % where forecasts
+        spread evenly around their mean.
+    moves : dict of str to float
+        By how much the inputs that do most move the forecast over the middle 80 % of the rule's rows, from low to high
+        values of the input, the others as they are.
+    """
+
+    rows: float
+    mean: float
+    low: float
+    high: float
+    moves: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def short(self) -> str:
+        """Mean and range, without the unit: ``"148 (117 to 179)"``."""
+        spread = f" ({_plain(self.low)} to {_plain(self.high)})" if self.low < self.high else ""
+        return f"{_plain(self.mean)}{spread}"
+
+    @property
+    def text(self) -> str:
+        """Mean and range in words, without the unit: ``"148, 8 of 10 from 117 to 179"``."""
+        spread = f", 8 of 10 from {_plain(self.low)} to {_plain(self.high)}" if self.low < self.high else ""
+        return f"{_plain(self.mean)}{spread}"
+
+
+def _plain(value: float, digits: int = 4) -> str:
+    """Return a number in few digits; up to ten millions without an exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+0" in text and abs(value) < 1e7 else text
 
 
 @dataclass(frozen=True)
@@ -135,6 +183,11 @@ class Rule:
         False where weight, support and confidence are 0 because there are none to tell: structures and networks.
     fitness : float or None
         Of a structure that vehicles may fit; it is no rule, and its consequent is all there is to say of it.
+    forecast : Forecasts or None
+        What the rule forecasts; None: nobody knows, or it says a class.
+    error : float or None
+        How far the rule alone is from the target on its training rows, in the target's own unit: the mean absolute or
+        the root mean squared error, as the scheme's page says. None: its `confidence` says how right it is.
     """
 
     index: int
@@ -146,6 +199,26 @@ class Rule:
     otherwise: bool = False
     measured: bool = True
     fitness: float | None = None
+    forecast: Forecasts | None = None
+    error: float | None = None
+
+    @property
+    def measures(self) -> str:
+        """How much the rule is used, what it forecasts, and how right it is, in words; see `measures_note`."""
+        if not self.measured:
+            return ""
+        unit = f" {self.consequent.unit}" if self.consequent.unit else ""
+        told = self.forecast
+        if told is None:
+            words = [f"support {self.support:.3f}"]
+        else:
+            words = [f"{100 * told.rows:.3g} % of the rows", f"mean forecast {told.text}{unit}"]
+        return ", ".join(
+            [
+                *words,
+                f"confidence {self.confidence:.3f}" if self.error is None else f"error {_plain(self.error, 3)}{unit}",
+            ]
+        )
 
     @property
     def output(self) -> str:
@@ -188,6 +261,21 @@ class Activation:
     strength: float
     memberships: tuple[float, ...]
     normalised_strength: float | None = None
+
+
+_FORECASTS = (
+    "Of each rule: its share of the training rows (a row that is the rule's in part counts in part), the mean of what "
+    "it forecasts for them, and where about 8 of 10 of these forecasts are: the mean and 1.28 standard deviations "
+    "either way. "
+)
+_ERROR = "Error: how far a rule alone is from the target on its training rows, on average."
+
+
+def measures_note(rules: Iterable[Any]) -> str:
+    """Return what the measures of rules (or of their views) are; empty: they are well known."""
+    rules = list(rules)
+    told = _FORECASTS if any(rule.forecast is not None for rule in rules) else ""
+    return told + (_ERROR if any(rule.error is not None for rule in rules) else "")
 
 
 RUNNERS_UP = 3

@@ -226,7 +226,8 @@ class Done:
         The finished :class:`Model` (for domain discovery: a ``Domain``).
     summary : Mapping[str, Value]
         What the scheme wants recorded beside the model, e.g. ``{"sums_digest": "..."}``. With ``reference``, see
-        :func:`glassfleet.reference.typical_row`, its forecasts are compared with a typical row.
+        :func:`glassfleet.reference.typical_row`, its forecasts are compared with a typical row; with ``forecasts``, see
+        :mod:`glassfleet.forecasts`, its rules say what they forecast.
     """
 
     model: Any

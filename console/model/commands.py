@@ -213,9 +213,10 @@ def rules(options: RulesOptions) -> None:
     Examples:
       glassfleet model rules qoe --top 5
     """
-    from console.model.words import by_support, rule_lines
+    from console.model.words import by_support, rule_lines, wrapped
     from glassfleet.explain import RuleView, summary
     from glassfleet.nature import nature, readable_rules
+    from glassfleet.rules import measures_note
 
     learned = spoken(load(options)[1], options.words)
     chosen = by_support(readable_rules(learned), options.top)
@@ -227,6 +228,8 @@ def rules(options: RulesOptions) -> None:
         return
     for rule in chosen:
         click.echo("\n".join(rule_lines(rule)))
+    if note := measures_note(chosen):
+        click.echo("\n".join(wrapped(note, "")))
 
 
 @model.command()

@@ -245,7 +245,7 @@ def _learned(
     where = f"/api/models/{made['name']}/{made['version']}"
     result = api.get(where)
     record = ModelRecord.load(json.dumps(result).encode("utf-8"))
-    model = catalogue.load(record.scheme).from_document(record.document)
+    model = catalogue.model_of(record)
     told_scores = api.get(f"{where}/scores")
     scores = [
         {"vehicle": agent, "metric": told_scores["metric"], **each} for agent, each in told_scores["vehicles"].items()

@@ -107,7 +107,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     url = broker_url(options.broker, options.state_dir)
     registry = read_registry(url, options.fleet)
     record = registry.record(name, version)
-    learned = catalogue.load(record.scheme).from_document(record.document)
+    learned = catalogue.model_of(record)
     return record, learned, registry.standing(name, record.version)
 
 

@@ -92,7 +92,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
             if version and not version.isdigit():
                 raise UsageError(f"{text!r}: write NAME@VERSION, e.g. qoe@3, or the path of a file")
             record = registry.record(name, int(version) if version else None)
-        return record, catalogue.load(record.scheme).from_document(record.document)
+        return record, catalogue.model_of(record)
 
     result = difference(load(old, paths[0]), load(new, paths[1]))
     if as_json:

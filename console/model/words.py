@@ -44,8 +44,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     """
     if rule.fitness is not None:
         return wrapped(rule.output, indent)
-    support, confidence = (f"{value:.3f}" if rule.measured else UNKNOWN for value in (rule.support, rule.confidence))
-    head = f"{indent}rule {rule.index}  support {support}  confidence {confidence}"
+    head = f"{indent}rule {rule.index}  {rule.measures or UNKNOWN}"
     output = rule.consequent.text(None if domain is None else STRONGEST)
     if rule.otherwise:
         return [head, *wrapped(f"{OTHERWISE} {output}", f"{indent}  ")]

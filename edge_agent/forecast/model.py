@@ -71,7 +71,7 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
     """
     record = ModelRecord.load(content)
     scheme = catalogue.load(record.scheme)
-    model = scheme.from_document(record.document)
+    model = catalogue.model_of(record)
     if getattr(scheme, "personalise", None) is None or record.parameters.get("source") == PERSONAL:
         return Served(record, model, content, reference_of(record.parameters, model.domain))
     if rows is None:

@@ -88,7 +88,7 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
         fleet["v9"] = bench.empty()
         outcome = bench.run(exact, fleet).outcome
         require(digest_of(outcome.model) == central, f"rows spread over {vehicles} vehicles give the central model")
-        require(recorded(outcome.summary) == beside, "the typical row is that of the pooled rows")
+        require(recorded(outcome.summary) == beside, "what stands beside the document is that of the pooled rows")
         require(outcome.nullified == 0, "nothing is nullified with exact parameters")
         backwards = bench.run(exact, fleet, reverse=True).outcome
         require(digest_of(backwards.model) == central, "the order of the answers changes nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -17,7 +18,7 @@ from glassfleet.crisp.words import interval_condition
 from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import rule_weight
-from glassfleet.rules import Activation, Consequent, Explanation, Rule
+from glassfleet.rules import Activation, Consequent, Explanation, Forecasts, Rule
 
 
 class TreeModel:
@@ -129,7 +130,17 @@ class TreeModel:
             weight=float(rule_weight(support, confidence)),
             support=support,
             confidence=confidence,
+            **self._measured(leaf, support),
         )
+
+    def _measured(self, leaf: int, rows: float) -> dict[str, Any]:
+        """Return what is told of a leaf that says a number: the same for all of its rows."""
+        target = self.domain.target
+        if target is None:
+            return {}
+        said, variance = float(self._answers[leaf]), max(float(self.tree.impurity[leaf]), 0.0)
+        error = math.sqrt(variance) * (target.high - target.low)
+        return {"forecast": Forecasts(rows, said, said, said), "error": error}
 
     def _confidence(self, leaf: int) -> float:
         """Share of the leaf's class in it; or the part of the root's variance that the leaf does not have."""

@@ -26,7 +26,7 @@ from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.learned import LearnedEstimator
 from glassfleet.local import Outcome, central, federated
-from glassfleet.reference import recorded, reference_of
+from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
 from schemas.errors import GlassfleetError
 
@@ -228,8 +228,7 @@ class SchemeEstimator(LearnedEstimator):
         """Keep what was learned; `parts` are the parties' rows, for schemes that make more of the model with them."""
         self.domain_ = domain
         self.outcome_ = outcome
-        self.reference_ = reference_of(recorded(outcome.summary), domain)
-        self._answer_with(outcome.model)
+        self._answer_with(outcome.model, recorded(outcome.summary))
         return self
 
 

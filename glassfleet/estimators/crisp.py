@@ -101,7 +101,7 @@ class FedGATree(SchemeEstimator):
 
     def _copy_with(self, tree: PersonalTree | Population) -> Self:
         other = copy.copy(self)
-        other._answer_with(tree)  # noqa: SLF001  a copy of ourselves
+        other._answer_with(tree, {})  # noqa: SLF001  a copy of ourselves
         return other
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
@@ -115,7 +115,7 @@ class FedGATree(SchemeEstimator):
         if parts:
             self.population_: Population = outcome.model
             self.trees_ = [self.population_.personalise(part) for part in parts]
-            self._answer_with(self.trees_[0])
+            self._answer_with(self.trees_[0], {})
         return self
 
 

@@ -26,7 +26,8 @@ from glassfleet.explain import (
 )
 from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import main_picture, picture
-from glassfleet.reference import Reference, recorded, reference_of
+from glassfleet.forecasts import tell_forecasts
+from glassfleet.reference import Reference, reference_of
 from glassfleet.rules import Rule
 from schemas.errors import GlassfleetError
 
@@ -192,16 +193,11 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         self.n_features_in_ = len(model.domain.names)
         if whole.get("named_columns", True):
             self.feature_names_in_ = np.array(model.domain.names, dtype=object)
-        self.reference_ = reference_of(whole, model.domain)
-        self._answer_with(model)
+        self._answer_with(model, whole)
 
     def _saved(self) -> dict[str, Any]:
         """Return what the model's document does not know."""
-        known = {"named_columns": hasattr(self, "feature_names_in_")}
-        if self.reference_ is None:
-            return known
-        row = dict(zip(self.domain_.names, self.reference_.row.tolist(), strict=True))
-        return {**known, **recorded({"reference": row})}
+        return {"named_columns": hasattr(self, "feature_names_in_"), **self._beside}
 
     def _html_repr(self) -> str:
         """Return what a notebook shows of a fitted estimator: its picture and its rules."""
@@ -235,7 +231,11 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
 
-    def _answer_with(self, model: Any) -> None:
+    def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
+        """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""
+        self._beside = {name: beside[name] for name in ("reference", "forecasts") if name in beside}
+        self.reference_ = reference_of(beside, model.domain)
+        tell_forecasts(model, beside)
         self.model_ = model
         self.rules_: list[Rule] = list(model.rules())
         self.complexity_ = dict(model.complexity())

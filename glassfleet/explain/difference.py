@@ -174,9 +174,9 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
 
 
 def _training(record: ModelRecord) -> dict[str, Any]:
-    """Return how a model was trained, without the typical row: fleets' means are hardly ever the same."""
+    """Return how a model was trained, without typical row and forecasts: fleets' means are hardly ever the same."""
     told = {**record.parameters, **record.training.model_dump()}
-    return {name: value for name, value in told.items() if name != "reference"}
+    return {name: value for name, value in told.items() if name not in ("reference", "forecasts")}
 
 
 def name_of(record: ModelRecord) -> str:

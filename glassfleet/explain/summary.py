@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
+from glassfleet.rules import measures_note
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class FeatureUse(View):
     terms : dict of str to int
         How many rules name each term.
     effect : float or None
-        For rules with polynomials: by how much the output moves, up or down, when the input crosses its whole range,
-        the mean over the rules by support; in the target's own unit. None for other consequents.
+        For rules with polynomials: by how much the output moves, up or down, when the input crosses a rule's own
+        region, the mean over the rules by support; in the target's own unit. None for other consequents.
     """
 
     feature: str
@@ -47,7 +48,7 @@ class FeatureUse(View):
     def text(self, target: str) -> str:
         """Return it in words."""
         parts = [f"in the conditions of {self.rules} rule{'s' * (self.rules != 1)}"] if self.rules else []
-        parts += [f"moves {target} by {self.effect:.4g} over its range"] if self.effect else []
+        parts += [f"moves {target} by {self.effect:.4g} over a rule's region"] if self.effect else []
         return f"{self.feature}: {', '.join(parts)}"
 
 
@@ -92,10 +93,20 @@ class ModelSummary(View):
     def __str__(self) -> str:
         """Return size, how the inputs are used, rules and notes."""
         sizes = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in self.complexity.items())
+        notes = [note for note in (measures_note(self.rules), *self.notes) if note]
         uses = [use.text(self.target) for use in self.features if use.rules or use.effect]
         return "\n".join(
-            [f"{self.target}, by {self.scheme}: {sizes}", *uses, *(rule.text for rule in self.rules), *self.notes]
+            [
+                f"{self.target}, by {self.scheme}: {sizes}",
+                *uses,
+                *map(_line, self.rules),
+                *notes,
+            ]
         )
+
+
+def _line(rule: RuleView) -> str:
+    return f"rule {rule.index} ({rule.measures}): {rule.text}" if rule.measures else rule.text
 
 
 def summary(model: Model, *, top: int | None = None) -> ModelSummary:
@@ -162,7 +173,7 @@ def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:
 
 
 def slopes_of(model: Model) -> NDArray[np.float64] | None:
-    """Return the change of each rule's output when an input crosses its range, shape (r, F), in the target's unit.
+    """Return each rule's change when an input crosses the rule's region, shape (r, F), in the target's unit.
 
     None for models whose consequents are no polynomials.
     """
@@ -172,7 +183,7 @@ def slopes_of(model: Model) -> NDArray[np.float64] | None:
     slopes = np.zeros((len(rules), len(place)))
     for line, rule in enumerate(rules):
         for slope in rule.consequent.slopes or ():
-            slopes[line, place[slope.feature]] = slope.over_range
+            slopes[line, place[slope.feature]] = slope.over_region
     return slopes
 
 

@@ -53,11 +53,21 @@ class ConditionView(View):
         return cls.model_validate(part, from_attributes=True)
 
 
+class ForecastsView(View):
+    """What a rule forecasts: see :class:`~glassfleet.rules.Forecasts`."""
+
+    rows: float
+    mean: float
+    low: float
+    high: float
+    moves: dict[str, float]
+
+
 class RuleView(View):
     """A rule in words and numbers: see :class:`~glassfleet.rules.Rule`; `text` is the whole rule.
 
     `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
-    `fitness` is that of a structure, None for rules.
+    `fitness` is that of a structure, None for rules. `measures` says the others and `forecast` in words.
     """
 
     index: int
@@ -69,6 +79,9 @@ class RuleView(View):
     confidence: float | None
     otherwise: bool = False
     fitness: float | None = None
+    forecast: ForecastsView | None = None
+    error: float | None = None
+    measures: str = ""
 
     @classmethod
     def of(cls, rule: Rule) -> RuleView:
@@ -83,6 +96,11 @@ class RuleView(View):
             confidence=float(rule.confidence) if rule.measured else None,
             otherwise=rule.otherwise,
             fitness=None if rule.fitness is None else float(rule.fitness),
+            forecast=None
+            if rule.forecast is None
+            else ForecastsView.model_validate(rule.forecast, from_attributes=True),
+            error=rule.error,
+            measures=rule.measures,
         )
 
 

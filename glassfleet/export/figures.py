@@ -18,7 +18,7 @@ from glassfleet.export.svg.rule_table import rule_table
 from glassfleet.export.svg.sets import cuts, degrees, memberships, value_of
 from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
-from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree, whole
+from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
 from glassfleet.nature import nature
 from schemas.errors import UsageError
 
@@ -37,9 +37,11 @@ MOST_SHARES: Final = 12
 """Inputs that have a picture, or a line, of their own."""
 
 MOVES_MOST: Final = (
-    "; at the end: the input that moves the forecast most, and by how much over its range (…: others, too)"
+    "; at the end: the input that moves the forecast most, and by how much within the rule's region (…: others, too)"
 )
-"""What the consequents of polynomials are in pictures."""
+"""What the consequents of polynomials are in pictures, where nobody knows what they forecast."""
+
+FORECASTS: Final = "; the mean of a rule's forecasts for its rows, and where about 8 of 10 of them are"
 
 NETWORK: Final = (
     "this model is a network: it has neither rules nor a tree to draw. The shares of one row can be drawn "
@@ -78,7 +80,9 @@ def note_of(model: Model, what: str) -> str:
     """Return what is to be said below a picture of rules."""
     if what not in ("tree", "rules") or nature(model) != "rules":
         return ""
-    return "per cent: the share of the training rows" + (MOVES_MOST if slopes_of(model) is not None else "")
+    told = any(rule.forecast for rule in model.rules())
+    moves = MOVES_MOST if slopes_of(model) is not None else ""
+    return "per cent: the share of the training rows" + (FORECASTS if told else moves)
 
 
 def drawing(
@@ -140,12 +144,12 @@ def _tree(model: Model, structure: int) -> Svg:
         if not 1 <= structure <= len(ranked):
             raise UsageError(f"no structure {structure}: there are {len(ranked)}, from 1, the fittest, on")
         root = ranked[structure - 1].root
-        return StructureTree([root, *whole(root)]).picture()
+        return StructureTree([root], most=MOST_LEAVES).picture()
     if not is_tree(model):
         raise UsageError("this model is a list of rules, not a tree; draw its rules")
     root = rule_tree(model)
     labels = [each.label for each in rule_summaries(model.rules())]
-    return RuleTree([root, *whole(root)], labels=labels).picture()
+    return RuleTree([root], labels=labels, most=MOST_LEAVES).picture()
 
 
 def _rules(model: Model) -> Svg:

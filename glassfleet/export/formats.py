@@ -14,6 +14,7 @@ from glassfleet.export.figures import Kind, main_picture, picture
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
+from glassfleet.forecasts import tell_forecasts
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord
@@ -157,10 +158,12 @@ def read_model(data: bytes, name: str) -> tuple[ModelRecord | None, Model]:
         whole = None
     if not isinstance(whole, dict) or "cohort" in whole or not ({"document", "model"} & set(whole)):
         record = ModelRecord.load(data)  # which says what is wrong with a file that is no record
-        return record, catalogue.load(record.scheme).from_document(record.document)
+        return record, catalogue.model_of(record)
     document = whole.get("document", whole)
     if not isinstance(document, dict):
         raise DocumentError(f"{name}: `document` is not a JSON object")
     if "digest" in whole and document_digest(document) != whole["digest"]:
         raise VerificationError(f"{name}: the document is not that of its digest; it was changed")
-    return None, catalogue.load(str(document.get("scheme"))).from_document(document)
+    model = catalogue.load(str(document.get("scheme"))).from_document(document)
+    tell_forecasts(model, whole)
+    return None, model

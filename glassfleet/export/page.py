@@ -9,6 +9,7 @@ from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
 from glassfleet.nature import nature
+from glassfleet.rules import measures_note
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def model_sections(model: Model, told: ModelSummary, *, pictures: bool = True) -
     more = [f"The {MOST_RULES} {order} of {told.rule_count} {what}; {left} have {fewer}."] if left > 0 else []
     if told.nature == "structures":
         more = ["The fittest first. Each is the inputs that a tree asks, left before right; a dot is a leaf.", *more]
+    if note := measures_note(told.rules):
+        more.append(note)
     return [*sections, Section(f"{what.title()} ({told.rule_count})", more, rules=told.rules[:MOST_RULES])]
 
 
@@ -90,7 +93,7 @@ def _ranges(told: ModelSummary) -> Table:
 def _uses(told: ModelSummary) -> Table:
     return Table(
         "How the inputs are used",
-        ["input", "unit", "rules", "share of support", "effect over its range", "terms"],
+        ["input", "unit", "rules", "share of support", "effect over a rule's region", "terms"],
         [
             [
                 use.feature,

@@ -57,14 +57,6 @@ def called(rule: RuleView) -> str:
     return "no rule" if rule.support is None else f"rule {rule.index}"
 
 
-def measures(rule: RuleView) -> str:
-    """Return support and confidence of a rule in words, a dash where there is none to tell."""
-    if rule.fitness is not None or rule.support is None:
-        return ""
-    confidence = "-" if rule.confidence is None else f"{rule.confidence:.3f}"
-    return f"support {rule.support:.3f}, confidence {confidence}"
-
-
 def html_of(page: Page) -> str:
     """Return a page as one HTML file; every text is escaped, nothing is loaded from elsewhere."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - an extra
@@ -72,9 +64,7 @@ def html_of(page: Page) -> str:
     text = (resources.files("glassfleet.export") / "templates" / "report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return (
-        environment.from_string(text).render(
-            page=page, called=called, measures=measures, style=Svg(STYLE.read_text(encoding="utf-8"))
-        )
+        environment.from_string(text).render(page=page, called=called, style=Svg(STYLE.read_text(encoding="utf-8")))
         + "\n"
     )
 
@@ -97,7 +87,7 @@ def markdown_of(page: Page) -> str:
             lines.append(f"| {' | '.join(marks)} |")
             lines += [f"| {' | '.join(map(_escaped, row))} |" for row in table.rows] + [""]
         for rule in section.rules:
-            name, told = called(rule), measures(rule)
+            name, told = called(rule), _escaped(rule.measures)
             head = f"**{name}**{f' ({told})' * bool(told)}: " if name else ""
             lines.append(f"- {head}{_escaped(rule.text)}")
         lines += [""] * bool(section.rules)

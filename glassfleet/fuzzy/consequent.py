@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.rules import Consequent, Slope
+from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
+
+Array = NDArray[np.float64]
 
 
-def linear_consequent(domain: Domain, intercept: float, slopes: NDArray[np.float64]) -> Consequent:
+def linear_consequent(
+    domain: Domain, intercept: float, slopes: Array, conditions: Sequence[Condition] = ()
+) -> Consequent:
     """Return a polynomial over scaled inputs, which gives the scaled target, over the inputs themselves.
 
     Parameters
@@ -20,6 +27,8 @@ def linear_consequent(domain: Domain, intercept: float, slopes: NDArray[np.float
         The scaled target where all scaled inputs are zero.
     slopes : ndarray of float64, shape (F,)
         One for each input; zeros and constant inputs are left out.
+    conditions : sequence of Condition
+        Of the rule: they limit the region over which a slope is told.
 
     Notes
     -----
@@ -35,18 +44,66 @@ def linear_consequent(domain: Domain, intercept: float, slopes: NDArray[np.float
     """
     target = domain.target
     assert target is not None
-    return _linear(domain, target, intercept, slopes)
+    return _linear(domain, target, intercept, slopes, conditions)
 
 
-def linear_score(domain: Domain, name: str, intercept: float, slopes: NDArray[np.float64]) -> Consequent:
+class Weighed(Protocol):
+    """The weights of rules, each of shape (r,), in [0, 1]."""
+
+    @property
+    def weight(self) -> Array:
+        """Of each rule, the harmonic mean of the other two."""
+        ...
+
+    @property
+    def support(self) -> Array:
+        """Share of the rows."""
+        ...
+
+    @property
+    def confidence(self) -> Array:
+        """One minus the rule's error on the scaled target."""
+        ...
+
+
+def linear_rule(  # noqa: PLR0917  what a rule is made of
+    domain: Domain,
+    index: int,
+    weighed: Weighed,
+    conditions: tuple[Condition, ...],
+    intercept: float,
+    slopes: Array,
+    forecast: Forecasts | None,
+) -> Rule:
+    """Return a rule that says a polynomial, see `linear_consequent`; its confidence is one minus its scaled error."""
+    target, confidence = domain.target, float(weighed.confidence[index])
+    assert target is not None
+    return Rule(
+        index=index,
+        conditions=conditions,
+        consequent=linear_consequent(domain, intercept, slopes, conditions),
+        weight=float(weighed.weight[index]),
+        support=float(weighed.support[index]),
+        confidence=confidence,
+        forecast=forecast,
+        error=(1.0 - confidence) * (target.high - target.low),
+    )
+
+
+def linear_score(
+    domain: Domain, name: str, intercept: float, slopes: Array, conditions: Sequence[Condition] = ()
+) -> Consequent:
     """Return the score `name`, a polynomial over scaled inputs, over the inputs themselves.
 
     Of an input of text the slope is what its highest level adds (:mod:`glassfleet.fuzzy.levels`).
     """
-    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes)
+    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes, conditions)
 
 
-def _linear(domain: Domain, target: Variable, intercept: float, slopes: NDArray[np.float64]) -> Consequent:
+def _linear(
+    domain: Domain, target: Variable, intercept: float, slopes: Array, conditions: Sequence[Condition]
+) -> Consequent:
+    limits = {part.feature: (part.low, part.high) for part in conditions}
     width = target.high - target.low
     constant, terms = target.low + width * float(intercept), []
     for variable, coefficient in zip(domain.features, slopes.tolist(), strict=True):
@@ -55,5 +112,7 @@ def _linear(domain: Domain, target: Variable, intercept: float, slopes: NDArray[
             continue
         slope = width * coefficient / span
         constant -= slope * variable.low
-        terms.append(Slope(variable.name, slope, width * coefficient))
+        low, high = (0.0, 1.0) if variable.categories else limits.get(variable.name, (variable.low, variable.high))
+        region = min(high, variable.high) - max(low, variable.low)
+        terms.append(Slope(variable.name, slope, slope * region))
     return Consequent(target.name, constant, target.unit, tuple(terms))

@@ -14,11 +14,11 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.consequent import linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Forecasts, Rule
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
@@ -122,6 +122,7 @@ class LinearTree(ABC, Generic[Span]):
         self._shape = tree
         self._rules = rules
         self._levels = levels
+        self.forecasts: Mapping[int, Forecasts] = {}
 
     # --- what each tree says of itself ------------------------------------------------------------------------------
 
@@ -221,18 +222,12 @@ class LinearTree(ABC, Generic[Span]):
 
     @cached_property
     def _readable(self) -> tuple[Rule, ...]:
-        rules = self._rules
-        return tuple(
-            Rule(
-                index=index,
-                conditions=tuple(self.condition(f, span) for f, span in spans.items()),
-                consequent=linear_consequent(self.domain, rules.coefficients[index, 0], rules.coefficients[index, 1:]),
-                weight=float(rules.weight[index]),
-                support=float(rules.support[index]),
-                confidence=float(rules.confidence[index]),
-            )
-            for index, spans in enumerate(self._spans)
-        )
+        return tuple(map(self._rule, range(len(self._spans))))
+
+    def _rule(self, index: int) -> Rule:
+        conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
+        line = self._rules.coefficients[index]
+        return linear_rule(self.domain, index, self._rules, conditions, line[0], line[1:], self.forecasts.get(index))
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules, depth first, lower sides first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glassfleet.data.domain import Variable
+from glassfleet.fuzzy.terms import limits_words
 from glassfleet.rules import Condition
 
 Ramp = tuple[float, float]
@@ -33,11 +34,8 @@ def ramp_words(variable: Variable, below: Ramp | None, above: Ramp | None) -> st
     >>> ramp_words(speed, None, (0.25, 0.5)), ramp_words(speed, (0.0, 0.5), (0.5, 1.0))
     ('below 45 km/h', 'between 30 and 90 km/h')
     """
-    unit = f" {variable.unit}" if variable.unit else ""
     low, high = (None if ramp is None else _value(variable, 0.5 * (ramp[0] + ramp[1])) for ramp in (below, above))
-    if low is None:
-        return "anything" if high is None else f"below {high:.4g}{unit}"
-    return f"above {low:.4g}{unit}" if high is None else f"between {low:.4g} and {high:.4g}{unit}"
+    return limits_words(variable, low, high)
 
 
 def ramp_condition(variable: Variable, below: Ramp | None, above: Ramp | None) -> Condition:

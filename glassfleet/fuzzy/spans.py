@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassfleet.data.domain import Variable
-from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.fuzzy.terms import limits_words, linguistic_terms
 from glassfleet.rules import Condition
 
 NAMED = 9
@@ -35,11 +35,7 @@ def span_words(variable: Variable, knots: Sequence[float], first: int, last: int
     top = len(knots) - 1
     terms = _terms(variable, len(knots))
     if terms is None:
-        unit = f" {variable.unit}" if variable.unit else ""
-        low, high = _value(variable, knots, first - 0.5), _value(variable, knots, last + 0.5)
-        if first == 0:
-            return f"below {high:.4g}{unit}" if last < top else "anything"
-        return f"above {low:.4g}{unit}" if last == top else f"between {low:.4g} and {high:.4g}{unit}"
+        return _limits(variable, knots, first, last)
     if first == last:
         return terms[first]
     if first == 0:
@@ -47,9 +43,17 @@ def span_words(variable: Variable, knots: Sequence[float], first: int, last: int
     return f"at least {terms[first]}" if last == top else f"between {terms[first]} and {terms[last]}"
 
 
+def _limits(variable: Variable, knots: Sequence[float], first: int, last: int) -> str:
+    """Return in words where the sets `first` .. `last` have at least one half together."""
+    low = None if first == 0 else _value(variable, knots, first - 0.5)
+    high = None if last == len(knots) - 1 else _value(variable, knots, last + 0.5)
+    return limits_words(variable, low, high)
+
+
 def span_condition(variable: Variable, knots: Sequence[float], first: int, last: int) -> Condition:
     """Return ``variable is ...`` for a run of sets; `peak` is the middle of where the membership is one."""
     top = len(knots) - 1
+    is_named = _terms(variable, len(knots)) is not None
     return Condition(
         feature=variable.name,
         term=span_words(variable, knots, first, last),
@@ -57,5 +61,6 @@ def span_condition(variable: Variable, knots: Sequence[float], first: int, last:
         high=_value(variable, knots, min(last + 1, top)),
         peak=0.5 * (_value(variable, knots, first) + _value(variable, knots, last)),
         unit=variable.unit,
-        in_numbers=_terms(variable, len(knots)) is None,
+        in_numbers=not is_named,
+        limits=_limits(variable, knots, first, last) if is_named else "",
     )

@@ -101,7 +101,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
         The run's.
     """
     scheme = catalogue.load(record.scheme)
-    model = scheme.from_document(record.document)
+    model = catalogue.model_of(record)
     parameters = scheme.Parameters.model_validate(record.document["parameters"])
     domain = model.domain
     names = domain.names
@@ -115,7 +115,7 @@ def judge(record: ModelRecord, rows: Mapping[str, Source], seed: int) -> Verdict
     if "cohort" in scheme.participation:
         withheld = record.parameters.get("withheld", ())
         document, beside = local.central_of(scheme, parameters, domain, cohort, seed, withheld)
-        is_typical = record.parameters.get("reference") == beside.get("reference")
+        is_typical = all(record.parameters.get(name) == value for name, value in beside.items())
         central = document_digest(document)
         # Of rows as they are the two are one model: it is learned once.
         is_condensed = getattr(parameters, "group_rows", 1) > 1

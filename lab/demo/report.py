@@ -12,6 +12,7 @@ from console.model.words import by_support, explanation_lines, rule_lines, wrapp
 from glassfleet.data.dataset import Dataset
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reference import explained, reference_of
+from glassfleet.rules import measures_note
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
@@ -119,7 +120,7 @@ def _what_it_says(model: Model, top: int) -> list[str]:
     lines = [_how_many(len(rules), top, "most used", "rule")]
     for rule in by_support(rules, top):
         lines += rule_lines(rule, "  ", model.domain)
-    return lines
+    return [*lines, *wrapped(measures_note(rules), "  ")]
 
 
 def _how_many(number: int, top: int, order: str, what: str) -> str:

@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.trees import Layout, box
+from glassfleet.export.svg.text import cut
+from glassfleet.export.svg.trees import NAME, Layout, box
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -184,7 +185,7 @@ def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: floa
     name = node.term if above is not None and above.feature and node.stands_for == 1 else node.text
     kind = "grows" if node.is_open else "open" if node.children else "leaf"
     title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
-    return f'<g data-node="{escape(node.key)}">{title}{box(kind, name, node.note, x, middle)}</g>'
+    return f'<g data-node="{escape(node.key)}">{title}{box(kind, cut(name, NAME), [node.note], x, middle)}</g>'
 
 
 def growing_list(root: GrowthNode) -> Svg:

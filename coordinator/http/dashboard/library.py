@@ -127,9 +127,8 @@ class Library:
                 self._models.move_to_end(key)
                 return found
         record = ModelRecord.load(stored.record)
-        scheme = catalogue.load(record.scheme)
         try:
-            model = scheme.from_document(record.document)
+            model = catalogue.model_of(record)
         except (KeyError, TypeError) as fault:
             raise DocumentError(f"model {name!r} version {stored.version} cannot be read: {fault!r}") from fault
         loaded = LoadedModel(record, model)

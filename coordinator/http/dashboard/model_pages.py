@@ -31,7 +31,7 @@ from glassfleet.explain import (
     explain_row,
 )
 from glassfleet.explain.difference import Part
-from glassfleet.export.svg.branches import Branch, most_used, opened
+from glassfleet.export.svg.branches import Branch, opened
 from glassfleet.export.svg.structures import StructureTree, uses
 from glassfleet.export.svg.text import number
 from glassfleet.export.svg.trees import RuleTree
@@ -231,10 +231,8 @@ def _population(loaded: LoadedModel, key: str | None, address: str, page: int, w
 
 
 def _trail(root: Branch, key: str | None) -> list[Branch]:
-    """Return what is open in the tree: what the address says, else where most rows go; nothing without rules."""
-    if not root.children:
-        return []
-    return most_used(root) if key is None else opened(root, key[:400])
+    """Return the way to the branch that the address names, at first the root; nothing without rules."""
+    return opened(root, (key or "")[:400]) if root.children else []
 
 
 def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:

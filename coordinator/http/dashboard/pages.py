@@ -27,6 +27,7 @@ from coordinator.http.text import ShownJson
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, leakage, rounds, sets, shapes, text
 from glassfleet.private.words import protection, question
+from glassfleet.rules import measures_note
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Dashboard:
                 "meter": shapes.meter,
                 "rounds_of": rounds,
                 "charts": charts,
+                "measures_note": measures_note,
                 "sets": sets,
                 "growth": growth,
                 "with_candidate": with_candidate,

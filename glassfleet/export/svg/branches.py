@@ -57,6 +57,13 @@ class Branch:
             yield from child.all()
 
     @property
+    def forecast(self) -> float | None:
+        """The mean of the forecasts of all rules below, each by its rows; None where nobody knows them."""
+        told = [rule.forecast for branch in self.all() for rule in branch.rules if rule.forecast is not None]
+        rows = sum(each.rows for each in told)
+        return sum(each.rows * each.mean for each in told) / rows if rows > 0.0 else None
+
+    @property
     def feature(self) -> str:
         """What the children are told apart by; empty when that differs, or there are none."""
         names = {child.condition.feature for child in self.children if child.condition is not None}
@@ -191,16 +198,5 @@ def opened(root: Branch, key: str) -> list[Branch]:
         if not step.isascii() or not step.isdigit() or int(step) >= len(here.children):
             break
         here = here.children[int(step)]
-        trail.append(here)
-    return trail
-
-
-def most_used(root: Branch, depth: int = 2) -> list[Branch]:
-    """Return the branches from the root down where most rows go: what is open at first."""
-    here, trail = root, [root]
-    while here.children and len(trail) <= depth:
-        here = max((child for child in here.children if child.children), key=lambda child: child.support, default=here)
-        if here is trail[-1]:
-            break
         trail.append(here)
     return trail

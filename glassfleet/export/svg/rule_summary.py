@@ -1,7 +1,8 @@
-"""Rules in short: what a rule forecasts, or, where that is a polynomial, which inputs move it most.
+"""Rules in short: what a rule forecasts for its rows, and, where that is a polynomial, which inputs move it most.
 
-A polynomial is given no single number. Its value in the middle of the inputs' ranges, say, is that of a row that the
-rule seldom sees - the inputs go together - and can say the opposite of the truth.
+A polynomial of which nobody knows what it forecasts for its rows is given no number. Its value in the middle of the
+inputs' ranges, say, is that of a row that the rule seldom sees - the inputs go together - and can say the opposite of
+the truth.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassfleet.export.svg.text import cut_middle, plain
-from glassfleet.rules import Consequent, Rule
+from glassfleet.rules import Forecasts, Rule
 
 STRONGEST = 3
 """So many inputs are named."""
@@ -25,25 +26,31 @@ class RuleSummary:
     Attributes
     ----------
     value : str
-        What the rule forecasts, whatever the inputs, as its consequent has it; empty where that is a polynomial.
+        What the rule forecasts: as its consequent has it, whatever the inputs are; of a polynomial the mean and range
+        over the rule's rows, or empty where nobody knows them.
     movers : tuple of (str, float)
-        Inputs, and by how much the consequent changes over each one's whole range; the strongest first. Empty where
-        consequents are no polynomials.
+        Inputs, and by how much each moves the consequent over the middle 80 % of the rule's rows, or, where nobody
+        knows these, over the rule's region; the strongest first. Empty where consequents are no polynomials.
     others : int
         How many more inputs are in the consequent.
     unit : str
         The target's, with a space before it; empty: it has none.
+    forecast : Forecasts or None
+        What a polynomial forecasts for the rule's rows.
     """
 
     value: str
     movers: tuple[tuple[str, float], ...] = ()
     others: int = 0
     unit: str = ""
+    forecast: Forecasts | None = None
 
     @property
     def label(self) -> str:
-        """A few words for a picture: the value, or what moves it most, with dots for other inputs."""
-        if not self.movers:
+        """A few words for a picture: what the rule forecasts, or what moves it most, with dots for other inputs."""
+        if self.forecast is not None:
+            return f"{self.forecast.short}{self.unit}"
+        if self.value or not self.movers:
             return self.value
         name, slope = self.movers[0]
         change = f" {plain(f'{slope:+.3g}')}{self.unit}{' …' * (self.others > 0 or len(self.movers) > 1)}"
@@ -52,13 +59,17 @@ class RuleSummary:
 
 def rule_summaries(rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
     """Return the rules in short, in their order."""
-    return tuple(_summary(rule.consequent) for rule in rules)
+    return tuple(map(_summary, rules))
 
 
-def _summary(consequent: Consequent) -> RuleSummary:
+def _summary(rule: Rule) -> RuleSummary:
+    consequent, told = rule.consequent, rule.forecast
     unit = f" {consequent.unit}" if consequent.unit else ""
-    slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_range))
+    slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_region))
     if slopes:
-        movers = tuple((slope.feature, slope.over_range) for slope in slopes[:STRONGEST])
-        return RuleSummary("", movers, len(slopes) - len(movers), unit)
+        movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
+        if told is not None:
+            movers = tuple(sorted(told.moves.items(), key=lambda move: -abs(move[1])))
+        value = "" if told is None else f"{told.text}{unit}"
+        return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
     return RuleSummary(plain(consequent.answer()))

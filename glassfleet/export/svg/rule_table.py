@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
-from glassfleet.export.svg.shapes import Svg, picture
+from glassfleet.export.svg.shapes import Svg, picture, shade
 from glassfleet.export.svg.text import cut, number, plain
 from glassfleet.rules import Condition, Rule
 from schemas.text import counted
 
 MOST_COLUMNS: Final = 16
 COLUMN, ROW, LEFT, TOP = 112, 24, 132, 26
-COLOURS: Final = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
-"""From the lowest term to the highest: viridis, which colour-blind readers tell apart, too."""
 
 
 def rule_table(
@@ -64,10 +62,10 @@ def rule_table(
 
 def _cell(x: int, y: int, part: Condition, names: Sequence[str]) -> str:
     level = names.index(part.term) / max(len(names) - 1, 1) if part.term in names else 0.5
-    ink, words = "white" if level < 0.55 else "dark", plain(part.short or part.term)
+    (colour, ink), words = shade(level), plain(part.short or part.term)
     return (
         f'<rect x="{x}" y="{y}" width="{COLUMN - 4}" height="{ROW - 4}" '
-        f'fill="{COLOURS[round(level * (len(COLOURS) - 1))]}"/>'
+        f'fill="{colour}"/>'
         f'<text class="small mid {ink}" x="{x + COLUMN // 2 - 2}" y="{y + 14}">{_cut(words, 18)}</text>'
     )
 

@@ -14,6 +14,15 @@ STYLE: Final = Path(__file__).parent / "pictures.css"
 """The classes of all pictures; a page that holds some needs it."""
 
 
+COLOURS: Final = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
+"""From the lowest to the highest: viridis, which colour-blind readers tell apart, too."""
+
+
+def shade(level: float) -> tuple[str, str]:
+    """Return the colour of a place between the lowest and the highest, [0, 1], and the class of text on it."""
+    return COLOURS[round(level * (len(COLOURS) - 1))], "white" if level < 0.55 else "dark"
+
+
 _SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 

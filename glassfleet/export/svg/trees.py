@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final, Generic, TypeVar
 
 from glassfleet.export.svg.branches import Branch
-from glassfleet.export.svg.shapes import Svg, picture
-from glassfleet.export.svg.text import cut, plain
+from glassfleet.export.svg.shapes import COLOURS, Svg, picture, shade
+from glassfleet.export.svg.text import cut, cut_middle, plain
+from glassfleet.rules import Condition
 
 Node = TypeVar("Node")
-ROW, COLUMN = 42, 256
-BOX_WIDTH, BOX_HEIGHT = 212, 34
-NAME, NOTE = 27, 34
+COLUMN, BOX_WIDTH = 262, 224
+LINE, GAP = 13, 8
+"""Height of a line of a box, and between two boxes."""
+NAME, NOTE = 27, 38
 """Characters that a box has room for; the whole text is its title, and in the list."""
 
 MOST_LEAVES: Final = 40
 """Leaves of a tree that is drawn as a whole; smaller branches are told by their number of rules."""
+
+OPEN_LEAVES: Final = 12
+"""Leaves of a tree that opens: as many as a person takes in at once."""
 
 
 class Layout(Generic[Node]):
@@ -33,6 +38,8 @@ class Layout(Generic[Node]):
         Attributes of the line to a child.
     box : callable
         Draws a node: the node above, its left edge and its middle.
+    notes : int
+        Lines of a box below its name.
     """
 
     def __init__(
@@ -40,7 +47,9 @@ class Layout(Generic[Node]):
         children: Callable[[Node], Sequence[Node]],
         link: Callable[[Node], str],
         box: Callable[[Node, Node | None, int, float], str],
+        notes: int = 1,
     ) -> None:
+        self._row = box_height(notes) + GAP
         self._children, self._link, self._box = children, link, box
         self.lines: list[str] = []
         self.boxes: list[str] = []
@@ -54,7 +63,7 @@ class Layout(Generic[Node]):
         for child in self._children(node):
             middle, below = self.place(child, depth + 1, below, node)
             spots.append((middle, child))
-        own = (spots[0][0] + spots[-1][0]) / 2 if spots else top + ROW / 2
+        own = (spots[0][0] + spots[-1][0]) / 2 if spots else top + self._row / 2
         for middle, child in spots:
             x1, x2 = depth * COLUMN + BOX_WIDTH + 2, (depth + 1) * COLUMN + 2
             bend = (x1 + x2) / 2
@@ -63,7 +72,7 @@ class Layout(Generic[Node]):
                 f'd="M{x1} {own:.1f} C{bend:g} {own:.1f} {bend:g} {middle:.1f} {x2} {middle:.1f}"/>'
             )
         self.boxes.append(self._box(node, above, depth * COLUMN + 2, own))
-        return own, max(below, top + ROW)
+        return own, max(below, top + self._row)
 
     @property
     def width(self) -> int:
@@ -71,33 +80,57 @@ class Layout(Generic[Node]):
         return self.deepest * COLUMN + BOX_WIDTH + 6
 
 
-def box(kind: str, name: str, note: str, x: float, middle: float) -> str:
-    """Return a box with its name and a note below that, both cut to what it has room for."""
-    y = middle - BOX_HEIGHT / 2
+def box_height(notes: int) -> int:
+    """Return the height of a box with so many lines below its name."""
+    return 21 + LINE * notes
+
+
+def box(  # noqa: PLR0917  a box, where it stands, and its colour
+    kind: str, name: str, notes: Sequence[str], x: float, middle: float, level: float | None = None
+) -> str:
+    """Return a box with its name and notes below that, all cut to what it has room for.
+
+    `level`, [0, 1], gives it a colour.
+    """
+    height = box_height(len(notes))
+    y = middle - height / 2
+    look, ink = f'class="box {kind}"', ""
+    if level is not None:
+        colour, ink = shade(level)
+        look = f'class="told {kind}" fill="{colour}"'
+    lines = [
+        f'<text class="note {ink}" x="{x + 9}" y="{y + 27.5 + LINE * number:.1f}">{escape(cut(note, NOTE))}</text>'
+        for number, note in enumerate(notes)
+    ]
     return (
-        f'<rect class="box {kind}" x="{x}" y="{y:.1f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="6"/>'
-        f'<text class="name" x="{x + 9}" y="{y + 14.5:.1f}">{escape(cut(name, NAME))}</text>'
-        f'<text class="note" x="{x + 9}" y="{y + 27.5:.1f}">{escape(cut(note, NOTE))}</text>'
+        f'<rect {look} x="{x}" y="{y:.1f}" width="{BOX_WIDTH}" height="{height}" rx="6"/>'
+        f'<text class="name {ink}" x="{x + 9}" y="{y + 14.5:.1f}">{escape(name)}</text>{"".join(lines)}'
     )
 
 
 class RuleTree:
-    """A rule tree as far as it is open.
+    """A rule tree as far as it is open: a branch, the way to it, and below it the parts where most rows go.
 
     Parameters
     ----------
     trail : sequence of Branch
-        The branches that are open, the root first. The last one is named as the one that was opened.
+        From the root to the branch that is shown.
     address : str
         Of a page: every box, and every line of the list, is a link that opens its branch; ``branch=KEY`` is put behind
         the address. Empty: there are no links.
     labels : sequence of str
         By rule: what it forecasts, or what moves that most, in a few words.
+    most : int
+        Leaves that are drawn.
     """
 
-    def __init__(self, trail: Collection[Branch], address: str = "", labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self, trail: Sequence[Branch], address: str = "", labels: Sequence[str] = (), most: int = OPEN_LEAVES
+    ) -> None:
         self.trail = list(trail)
-        self._open = {branch.path for branch in trail}
+        self._open = {branch.path for branch in (*trail, *whole(trail[-1], most))}
+        means = [mean for each in trail[0].all() if each.rules and (mean := each.forecast) is not None]
+        self._lowest, self._highest = (min(means), max(means)) if means else (0.0, 0.0)
         self._address = address
         self._labels = labels
 
@@ -111,22 +144,46 @@ class RuleTree:
             on = " on" if self._address and child.path in self._open else ""
             return f'class="link{on}" stroke-width="{thick:.1f}"'
 
-        layout = Layout(self._shown, link, self._box)
+        layout = Layout(self._shown, link, self._box, notes=2)
         _, height = layout.place(root, 0, 4.0)
+        legend = self._legend(height + 4)
         name = f"Tree of {self._counted(root)}"
         if self._address:
             name += f", opened at {_words(self.trail[-1])}"
         # A group, not an image, where the boxes are links: an image has no parts for those who listen.
         role = "group" if self._address else "img"
-        return picture(layout.width, height + 4, name, [*layout.lines, *layout.boxes], "tree", role=role)
+        body = [*layout.lines, *layout.boxes, *legend]
+        return picture(layout.width, height + 4 + 26 * bool(legend), name, body, "tree", role=role)
+
+    def _level(self, branch: Branch) -> float | None:
+        """Return where a branch's mean forecast is between the rules' lowest and highest; None: it is not told."""
+        mean = None if branch.path in self._open and branch.children else branch.forecast
+        width = self._highest - self._lowest
+        return None if mean is None or width <= 0.0 else (mean - self._lowest) / width
+
+    def _legend(self, top: float) -> list[str]:
+        """Return the scale of the colours, where boxes have some."""
+        if self._highest <= self._lowest:
+            return []
+        low, high = (plain(f"{mean:.4g}") for mean in (self._lowest, self._highest))
+        ends = (f"mean forecast {low}", high)
+        left = 10 + 7 * len(ends[0])
+        return [
+            f'<text class="tick" x="4" y="{top + 13:.1f}">{ends[0]}</text>',
+            *(
+                f'<rect class="told" fill="{colour}" x="{left + 18 * place}" y="{top + 3:.1f}" width="18" height="12"/>'
+                for place, colour in enumerate(COLOURS)
+            ),
+            f'<text class="tick" x="{left + 18 * len(COLOURS) + 6}" y="{top + 13:.1f}">{ends[1]}</text>',
+        ]
 
     def list(self) -> Svg:
         """Return the same as lists in lists."""
-        return Svg(f'<ul class="branches">{self._item(self.trail[0], None)}</ul>')
+        return Svg(f'<ul class="branches">{self._item(self.trail[0])}</ul>')
 
-    def _item(self, branch: Branch, above: Branch | None) -> str:
-        inner = "".join(self._item(child, branch) for child in self._shown(branch))
-        name, detail = escape(self._name(branch, above)), escape(self._detail(branch))
+    def _item(self, branch: Branch) -> str:
+        inner = "".join(map(self._item, self._shown(branch)))
+        name, detail = escape(_words(branch)), escape(self._detail(branch))
         words = f'<b>{name}</b> <span class="quiet">{detail}</span>'
         target = self._target(branch)
         link = f'<a href="{escape(target)}"{self._swap(branch)}>{words}</a>' if target else words
@@ -135,15 +192,10 @@ class RuleTree:
     def _shown(self, branch: Branch) -> Sequence[Branch]:
         return branch.children if branch.path in self._open else ()
 
-    def _name(self, branch: Branch, above: Branch | None) -> str:
-        # The box above has named the input already, where all its branches ask for the same one.
-        if branch.condition is None or above is None or not above.feature:
-            return _words(branch)
-        return plain(branch.condition.term)
-
-    def _detail(self, branch: Branch) -> str:
+    def _detail(self, branch: Branch, most: int = 200) -> str:
+        """Return what is below a branch, with so many characters of an input's name."""
         if branch.children:
-            return self._counted(branch) + (branch.feature and f" by {branch.feature}")
+            return self._counted(branch) + (branch.feature and f" by {cut_middle(branch.feature, most)}")
         return f"→ {self._leaf(branch)}"
 
     def _counted(self, branch: Branch) -> str:
@@ -161,7 +213,8 @@ class RuleTree:
             return ""
         if not branch.children:
             return f"#rule-{branch.rules[0].index}" if branch.rules else ""
-        target = branch.key if branch.path not in self._open else branch.key.rpartition(".")[0]
+        # The branch that is shown closes: the one above it is shown then.
+        target = branch.key if branch is not self.trail[-1] else branch.key.rpartition(".")[0]
         return f"{self._address}{'&' if '?' in self._address else '?'}branch={target}#tree"
 
     def _weight(self, branch: Branch) -> str:
@@ -170,21 +223,25 @@ class RuleTree:
 
     def _share(self, branch: Branch) -> str:
         """Return the same for a picture in which nothing can be pointed at."""
-        return f" · {100 * branch.support:.3g} %"
+        told = branch.rules[0].forecast if branch.rules else None
+        return f" · {100 * (branch.support if told is None else told.rows):.3g} %"
 
     def _swap(self, branch: Branch) -> str:
         return f' data-swap="tree" data-branch="{branch.key}"' if branch.children else ""
 
-    def _box(self, branch: Branch, above: Branch | None, x: int, middle: float) -> str:
+    def _box(self, branch: Branch, above: Branch | None, x: int, middle: float) -> str:  # noqa: ARG002
         is_open = branch.path in self._open
         detail = self._detail(branch)
         kind = "leaf" if not branch.children else "open" if is_open else "shut"
         says = f"{_words(branch)}: {detail}{self._weight(branch)}"
         if self._address and branch.children:
-            says += "; open" if not is_open else "; close" if branch.path else ""
-        share = "" if self._address or branch.children else self._share(branch)
-        name = cut(self._name(branch, above), NAME - len(share)) + share
-        text = f"<title>{escape(says)}</title>{box(kind, name, detail, x, middle)}"
+            says += "; close" if branch is self.trail[-1] and branch.path else "" if not branch.path else "; show it"
+        share = "" if branch.children else self._share(branch)
+        part = branch.condition
+        name = (_words(branch) if part is None else cut_middle(part.feature, NAME - len(share))) + share
+        brief = self._detail(branch, 20)
+        notes = [brief] if part is None else [_term(part), brief]
+        text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._level(branch))}"
         target = self._target(branch)
         if not target:
             return f"<g>{text}</g>"
@@ -208,7 +265,12 @@ def whole(root: Branch, most: int = MOST_LEAVES) -> list[Branch]:
     return list(inner.values())
 
 
+def _term(part: Condition) -> str:
+    """Return a condition's term with its limits in numbers."""
+    return f"{plain(part.term)}: {plain(part.limits)}" if part.limits else plain(part.term)
+
+
 def _words(branch: Branch) -> str:
     if branch.condition is None:
         return "OTHERWISE" if branch.path else "all rows"
-    return f"{branch.condition.feature} is {plain(branch.condition.term)}"
+    return f"{branch.condition.feature} is {_term(branch.condition)}"

@@ -69,6 +69,12 @@ class Fit:
         return float(np.add.accumulate(self.blocks[:, :, 0, 0].ravel())[-1])
 
     @property
+    def whole(self) -> Array:
+        """Sums of ``w_l z z'``, shape (L, k, k): degrees add up to one, so they are those of w_l w_m over all m."""
+        whole: Array = np.add.accumulate(self.blocks, axis=1)[:, -1]
+        return whole
+
+    @property
     def gram(self) -> Array:
         """All blocks as one matrix, shape (L k, L k)."""
         n = self.right.size

@@ -17,8 +17,7 @@ def rules_of(fit: Fit, coefficients: Array, question: Question) -> LinearRules:
     """Return the rules from the sums over all rows and coefficients over the regressors, shape (r, k)."""
     wide = np.zeros((len(coefficients), question.n_features + 1))
     wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients
-    # Degrees add up to one: sums weighted by w_l are those weighted by w_l w_m over all m.
-    whole = np.add.accumulate(fit.blocks, axis=1)[:, -1]
+    whole = fit.whole
     strength = whole[:, 0, 0]
     error = fit.own_squares.copy()
     for i in range(fit.columns):

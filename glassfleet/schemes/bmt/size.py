@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.forecasts import rule_forecasts
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Done
 from glassfleet.schemes.bmt.gains import KAPPA
@@ -68,6 +69,13 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     summary: dict[str, Value] = {
         "sums_digest": memory["sums_digest"],
         "reference": memory["reference"],
+        "forecasts": rule_forecasts(
+            question.domain,
+            fit.rows,
+            fit.whole.transpose(1, 2, 0),
+            np.ascontiguousarray(coefficients.T),
+            question.regressors,
+        ),
         "rows": int(memory["training"]) + held_out,
         "held_out": held_out,
         "pull": kappa,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.domain import Domain
+from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, with_levels
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
@@ -19,6 +20,7 @@ from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
 from glassfleet.schemes.fmt.inputs import Inputs
+from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.messages import NAME, NO_PRIVATE_TEXTS, Kind, Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS, MAX_INPUTS, MAX_ROWS, Parameters
@@ -257,6 +259,11 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     held = int(memory["held_out"])
     summary: dict[str, Value] = {name: memory[name] for name in ("sums_digest", "reference")}
     summary |= {"rows": rows, "held_out": held}
+    k = len(question.regressors) + 1
+    sums_of = moments(whole[leaves], k + 1)[:k, :k]
+    summary["forecasts"] = rule_forecasts(
+        question.domain, rows, sums_of, np.ascontiguousarray(coefficients[leaves].T), question.regressors
+    )
     if held:
         target = question.domain.target
         assert target is not None

@@ -138,15 +138,16 @@ class FuzzyClassTree:
     def _readable(self) -> tuple[Rule, ...]:
         rules, domain = self.rule_numbers, self.domain
         told = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
+        conditions = [tuple(self.inputs.condition(f, *sets) for f, sets in span.items()) for span in self._spans]
         return tuple(
             Rule(
                 index=index,
-                conditions=tuple(self.inputs.condition(f, *sets) for f, sets in span.items()),
+                conditions=own,
                 consequent=Consequent(
                     domain.label or "class",
                     domain.classes[int(rules.classes[index])],
                     scores=tuple(
-                        linear_score(domain, f"score of {name}", line[0], line[1:])
+                        linear_score(domain, f"score of {name}", line[0], line[1:], own)
                         for name, line in zip(told, rules.coefficients[index], strict=True)
                     ),
                 ),
@@ -154,7 +155,7 @@ class FuzzyClassTree:
                 support=float(rules.support[index]),
                 confidence=float(rules.confidence[index]),
             )
-            for index, span in enumerate(self._spans)
+            for index, own in enumerate(conditions)
         )
 
     def rules(self) -> Sequence[Rule]:

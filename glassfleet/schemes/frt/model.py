@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.consequent import linear_rule
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Forecasts, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
@@ -42,6 +42,7 @@ class FuzzyRegressionTree:
         self._rank = np.empty(len(order), dtype=np.intp)
         self._rank[order] = np.arange(len(order))
         self._order = order
+        self.forecasts: Mapping[int, Forecasts] = {}
 
     @classmethod
     def build(cls, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> FuzzyRegressionTree:
@@ -165,18 +166,12 @@ class FuzzyRegressionTree:
 
     @cached_property
     def _readable(self) -> tuple[Rule, ...]:
-        rules, lines = self._rules, self._rules.coefficients
-        return tuple(
-            Rule(
-                index=index,
-                conditions=tuple(self._condition(feature, j) for feature, j in path),
-                consequent=linear_consequent(self.domain, lines[index, -1], lines[index, :-1]),
-                weight=float(rules.weight[index]),
-                support=float(rules.support[index]),
-                confidence=float(rules.confidence[index]),
-            )
-            for index, path in enumerate(self._paths)
-        )
+        return tuple(map(self._rule, range(len(self._paths))))
+
+    def _rule(self, index: int) -> Rule:
+        conditions = tuple(self._condition(feature, j) for feature, j in self._paths[index])
+        line = self._rules.coefficients[index]
+        return linear_rule(self.domain, index, self._rules, conditions, line[-1], line[:-1], self.forecasts.get(index))
 
     def _condition(self, feature: int, fuzzy_set: int) -> Condition:
         return condition(self.domain.features[feature], fuzzy_set, self.parameters.n_sets)

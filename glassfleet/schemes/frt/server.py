@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
+from glassfleet.forecasts import rule_forecasts
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
 from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
@@ -82,7 +83,7 @@ class FrtServer:
         if question.kind == "level":
             return _grow(question, memory, rows, sums, state.get("children"))
         if question.kind == "leaves":
-            return _fit(question, memory, sums)
+            return _fit(question, memory, rows, sums)
         return _finish(question, state, memory, rows, sums)
 
     def progress(self, state: State) -> Mapping[str, Value]:
@@ -163,7 +164,7 @@ def _grow(
 # --- leaves and rules -----------------------------------------------------------------------------------------------
 
 
-def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next:
     """Fit each leaf's polynomial by weighted least squares; ask how good the rules are.
 
     With `prune` the smaller tree's leaves are asked about first.
@@ -188,7 +189,15 @@ def _fit(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
     typical = typical_row(question.domain, gram[:, k - 2, [k - 2, *range(k - 2)]].T)  # columns are [x, 1, y]
-    return ask(asked, {**memory, "mean_strength": mean, "reference": typical})
+    # Columns are [1, x] here, but a polynomial's intercept comes last.
+    forecasts = rule_forecasts(
+        question.domain,
+        rows,
+        moments(sums, k, bits)[: k - 1, : k - 1],
+        np.roll(solved, 1, axis=1).T.copy(),
+        range(f + 2 - k, f),
+    )
+    return ask(asked, {**memory, "mean_strength": mean, "reference": typical, "forecasts": forecasts})
 
 
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
@@ -200,7 +209,10 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     weight = rule_weight(support, confidence)
     rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
     model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
+    line = {int(node): at for at, node in enumerate(question.nodes) if rules.mean_strength[at] > 0}
     known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}
+    # In the order of the model's rules.
+    known["forecasts"] = [state["forecasts"][line[node]] for node in question.tree.depth_first() if node in line]
     summary = {**known, "rows": rows, **model.complexity()}
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import linear_consequent
+from glassfleet.fuzzy.consequent import linear_rule
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Forecasts, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
@@ -57,6 +58,7 @@ class TskSystem:
         self._rank = np.empty(base.size, dtype=np.intp)
         self._rank[self._order] = np.arange(base.size)
         self._otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else None
+        self.forecasts: Mapping[int, Forecasts] = {}
 
     # --- predicting -------------------------------------------------------------------------------------------------
 
@@ -162,17 +164,10 @@ class TskSystem:
     def _readable(self, number: int) -> Rule:
         base, n_sets = self.base, self.parameters.n_sets
         sets = () if number == self._otherwise else base.antecedents[number]
-        return Rule(
-            index=number,
-            conditions=tuple(
-                condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets)
-            ),
-            consequent=linear_consequent(self.domain, base.coefficients[number, -1], base.coefficients[number, :-1]),
-            weight=float(base.weight[number]),
-            support=float(base.support[number]),
-            confidence=float(base.confidence[number]),
-            otherwise=number == self._otherwise,
-        )
+        conditions = tuple(condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets))
+        line = base.coefficients[number]
+        rule = linear_rule(self.domain, number, base, conditions, line[-1], line[:-1], self.forecasts.get(number))
+        return replace(rule, otherwise=number == self._otherwise)
 
     @cached_property
     def _rules(self) -> tuple[Rule, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
+from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry
@@ -72,7 +73,7 @@ class TskServer:
         if question.kind == "clusters":
             return _move(question, memory, sums)
         if question.kind == "sums":
-            return _fit(question, memory, sums)
+            return _fit(question, memory, rows, sums)
         return _finish(question, memory, rows, sums)
 
     def progress(self, state: State) -> Mapping[str, Value]:
@@ -99,7 +100,7 @@ class TskServer:
 
 
 def _memory(state: State) -> dict[str, Any]:
-    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "reference")
+    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "reference", "forecasts")
     return {name: state[name] for name in names if name in state}
 
 
@@ -183,7 +184,7 @@ def _rules(task: Task) -> list[Any]:
 # --- consequents and weights ----------------------------------------------------------------------------------------
 
 
-def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
+def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Next:
     """Fit each rule's polynomial; ask how good the rules are. Rules that nothing is known about are left out.
 
     With `prune` the sums of the rules that are worth keeping are asked for first.
@@ -205,7 +206,11 @@ def _fit(question: Question, memory: Mapping[str, Any], sums: Sums) -> Next:
     asked = Question(
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
-    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1])})
+    # The matrix begins with 1, a polynomial's intercept comes last.
+    told = rule_forecasts(
+        question.domain, rows, matrix[:-1, :-1], np.roll(coefficients, 1, axis=1).T.copy(), range(question.n_features)
+    )
+    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1]), "forecasts": told})
 
 
 def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
@@ -223,6 +228,6 @@ def _done(question: Question, base: RuleBase, rows: int, memory: Mapping[str, An
         "rows": rows,
         "iterations": memory["iterations"],
         **model.complexity(),
-        **{name: memory[name] for name in ("withheld", "reference") if name in memory},
+        **{name: memory[name] for name in ("withheld", "reference", "forecasts") if name in memory},
     }
     return Done(model, summary)

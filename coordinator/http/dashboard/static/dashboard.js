@@ -2,8 +2,10 @@
 import { watch } from "./live.js";
 import { loadRows } from "./rows.js";
 import { swapLinks } from "./swap.js";
+import { zoomTrees } from "./zoom.js";
 
 const events = document.body.dataset.events;
 if (events) watch(events);
 swapLinks();
 loadRows();
+zoomTrees();

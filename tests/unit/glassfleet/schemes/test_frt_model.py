@@ -36,7 +36,7 @@ def test_consequent_gives_the_numbers_of_the_rule():
     total = said.value + sum(slope.per_unit * at[slope.feature] for slope in said.slopes)
     assert total == pytest.approx(model.predict(np.array([[60.0, -80.0]]))[0])
     for slope, variable in zip(said.slopes, model.domain.features, strict=True):
-        assert slope.over_range == pytest.approx(slope.per_unit * (variable.high - variable.low))
+        assert slope.over_region == pytest.approx(slope.per_unit * (variable.high - variable.low))
 
 
 def test_explanation_ranks_rules_by_what_the_choice_was_made_on():

@@ -1,0 +1,130 @@
+"""What each rule forecasts over the training rows, from the sums that its polynomial is fitted to.
+
+A scheme's server half puts :func:`rule_forecasts` into its summary as ``forecasts``; the coordinator keeps it in the
+model's record, beside the document, with a digest of its own: see :func:`glassfleet.reference.recorded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from glassfleet.rules import Forecasts
+from schemas.documents import document_digest
+from schemas.errors import VerificationError
+
+if TYPE_CHECKING:
+    from glassfleet.data.domain import Domain
+    from glassfleet.scheme import Model
+
+Array = NDArray[np.float64]
+
+MIDDLE: Final = 1.2816
+"""Standard deviations on either side of the mean that hold 80 % of a normal distribution."""
+
+MOVERS: Final = 3
+"""So many inputs are told by how much they move a rule's forecasts: those that do most."""
+
+STEPS: Final = 1024
+"""Steps of the target's range to which forecasts are rounded: two versions' tell less of a vehicle that took part in
+one of them only."""
+
+
+def rule_forecasts(
+    domain: Domain, rows: float, matrix: Array, coefficients: Array, inputs: Sequence[int]
+) -> list[dict[str, Any] | None]:
+    """Return what each rule forecasts, as :class:`~glassfleet.rules.Forecasts` has it; None for a rule without rows.
+
+    Parameters
+    ----------
+    domain : Domain
+        With a numeric target.
+    rows : float
+        All rows that were summed over, > 0.
+    matrix : ndarray of float64, shape (k, k, r)
+        Sums of ``w z z'`` over the rows, w being the degree to which a row is the rule's and z = [1, x], scaled.
+    coefficients : ndarray of float64, shape (k, r)
+        Over z.
+    inputs : sequence of int
+        Which of the domain's inputs x are, k - 1 of them.
+
+    Notes
+    -----
+    Low and high are the mean and :data:`MIDDLE` standard deviations: sums tell no quantiles. All three stay within the
+    target's limits.
+    """
+    target = domain.target
+    assert target is not None
+    width, names = target.high - target.low, [domain.names[number] for number in inputs]
+    weight, total, square = matrix[0, 0], np.zeros(matrix.shape[2]), np.zeros(matrix.shape[2])
+    for i, left in enumerate(coefficients):  # one by one, so that every machine gets the same bits
+        total += left * matrix[0, i]
+        for j, right in enumerate(coefficients):
+            square += left * matrix[i, j] * right
+    divisor = np.where(weight > 0.0, weight, 1.0)
+    mean = total / divisor
+    spread = _middle(square / divisor, mean)
+    scaled = np.minimum(np.maximum(np.stack([mean, mean - spread, mean + spread]), 0.0), 1.0)
+    means, lows, highs = domain.unscale_target(np.rint(scaled * STEPS) / STEPS).tolist()
+    changes = (
+        np.stack(
+            [
+                2.0 * coefficients[j] * _middle(matrix[j, j] / divisor, matrix[0, j] / divisor)
+                for j in range(1, len(matrix))
+            ]
+        )
+        if names
+        else np.zeros((0, len(mean)))
+    )
+    moves = np.rint(changes * STEPS) / STEPS * width
+    found: list[dict[str, Any] | None] = []
+    for rule, share in enumerate(np.minimum(weight / rows, 1.0).tolist()):
+        order = sorted(range(len(names)), key=lambda j: (-abs(moves[j, rule]), j))[:MOVERS]
+        own = {names[j]: float(moves[j, rule]) for j in order if moves[j, rule]}
+        told = {"rows": share, "mean": means[rule], "low": lows[rule], "high": highs[rule], "moves": own}
+        found.append(told if share > 0.0 else None)
+    return found
+
+
+def _middle(square: Array, mean: Array) -> Array:
+    """Return half the width of the middle 80 % from the means of squares and of values."""
+    width: Array = MIDDLE * np.sqrt(np.maximum(square - mean * mean, 0.0))
+    return width
+
+
+_LINES = TypeAdapter(list[Forecasts | None])
+
+
+@runtime_checkable
+class TellsForecasts(Protocol):
+    """A model whose rules can tell their forecasts, by index; its rules are read after it was told."""
+
+    forecasts: Mapping[int, Forecasts]
+
+
+def tell_forecasts(model: Model, parameters: Mapping[str, Any]) -> None:
+    """Let a model's rules say what a record's `parameters` know of their forecasts; they may know nothing.
+
+    Raises
+    ------
+    VerificationError
+        It is not what the record's digest promises, or not of this model.
+    """
+    kept = parameters.get("forecasts")
+    if kept is None or not isinstance(model, TellsForecasts):
+        return
+    try:
+        if document_digest({"rules": kept["rules"]}) != kept["digest"]:
+            raise VerificationError("the rules' forecasts in the model's record were changed after it was published")
+        told = _LINES.validate_python(kept["rules"])
+    except (KeyError, TypeError, ValueError) as fault:
+        raise VerificationError(f"the rules' forecasts in the model's record cannot be read: {fault!r}") from fault
+    model.forecasts = {index: line for index, line in enumerate(told) if line is not None}
+    if len(model.rules()) != len(told):
+        raise VerificationError(
+            f"the model's record has forecasts of {len(told)} rules, the model has {len(model.rules())}"
+        )
