@@ -54,15 +54,17 @@ class Names(click.types.StringParamType):
         """Return the names that begin like `incomplete`; none where they cannot be found out."""
         try:
             return [CompletionItem(name) for name in self._known(ctx.params) if name.startswith(incomplete)]
-        except (GlassfleetError, ImportError, OSError):
+        except (GlassfleetError, ImportError, OSError, LookupError, TypeError):
             return []
 
 
 def complete_names(command: click.Command) -> None:
-    """Let the shell complete the names that a command and those below it take.
+    """Let the shell complete the names that a command and those below it take; of ``ca``, names are identities.
 
     Here and not at each command, so that none is forgotten.
     """
+    if command.name == "ca":
+        return
     if isinstance(command, click.Group):
         for child in command.commands.values():
             complete_names(child)

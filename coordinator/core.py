@@ -172,6 +172,8 @@ class Coordinator:
         self.runs.resume()
         for state in [state for state in self.runs.live.values() if state.is_ended]:
             self._restore(state)
+        for state in self.runs.live.values():
+            self.effects.adopt(state)
         self.observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
         # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
         patterns = ("agent/+/state", "agent/+/run/+/contribution", "agent/+/evaluation", "run/+/request")

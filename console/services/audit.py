@@ -380,13 +380,18 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
 
 def _files(folder: Path) -> dict[str, Path]:
     """Return the files of a folder by vehicle."""
+    from edge_agent.sources.plan import behind
     from edge_agent.sources.readers import file_endings
 
     if not folder.is_dir():
         raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
     try:
+        paths = sorted(folder.iterdir())
+        read = behind(paths)
         names = {
-            path: next((end for end in file_endings() if path.name.endswith(end)), None) for path in folder.iterdir()
+            path: next((end for end in file_endings() if path.name.endswith(end)), None)
+            for path in paths
+            if path not in read
         }
     except OSError as fault:
         raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault

@@ -174,7 +174,7 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
 
     name = file.name.removesuffix(".gz").removesuffix(".csv")
     out = file.with_name(f"{name}{ENDING}") if out is None else out
-    if out.suffix != ENDING or out.resolve().parent != file.resolve().parent:
+    if out.suffix != ENDING or out.parent.resolve() != file.parent.resolve():
         raise UsageError(f"--out {out}: a plan ends in {ENDING} and lies beside its file")
     if out.exists():
         raise UsageError(f"{out} is there already: remove it, or name another --out")

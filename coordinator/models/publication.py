@@ -93,7 +93,7 @@ class ModelPublisher:
         self._publish([*self._writing(older), *self._pointers(name), *self._clearing(gone)])
 
     def signature(self, former: StoredModel, model: StoredModel) -> None:
-        """Publish a record that was signed again, and clear the parts that only the former one had.
+        """Clear the parts that only the former record had, and publish the one that was signed again.
 
         Raises as `model`.
         """
@@ -101,7 +101,7 @@ class ModelPublisher:
         if self.registry.is_retained(model, self.retained_versions):
             frames = self._writing([model])
             needed = {frame.topic for frame in frames}
-            self._publish([*frames, *(each for each in self._clearing([former]) if each.topic not in needed)])
+            self._publish([*(each for each in self._clearing([former]) if each.topic not in needed), *frames])
 
     def models(self, tell: Callable[[str, Exception], None]) -> None:
         """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""

@@ -112,6 +112,16 @@ class EffectHandler:
         """Say that nothing is open in a run."""
         self.publisher.clear(run)
 
+    def adopt(self, state: RunState) -> None:
+        """Take note of the parts of a standing request, which a former life may have published.
+
+        The round may be another before the broker is there, and not every broker tells what is retained.
+        """
+        ready: Ready = {}
+        self.preflight(state, standing(state), ready, again=True)
+        for retained in ready.values():
+            self.publisher.adopt(state.run, retained.blobs)
+
     def check_request(self, run: str, blobs: tuple[str, ...]) -> None:
         """Take note of a request of ours on the broker, and of the topics that it names; see `Publisher.seen`."""
         if run in self.runs.suspended:

@@ -81,6 +81,8 @@ def _judge_leaks(cells: Cells, label: str, findings: Findings) -> None:
         return
     columns = dict(zip(cells.names, cells.columns, strict=True))
     rows = [row for row in range(findings.rows) if all(is_number(columns[name][row]) for name in numeric)]
+    if len(rows) <= MANY:
+        return
     target = np.array([columns[label][row] for row in rows], dtype=np.float64)
     for name in sorted(numeric - {label}):
         given = np.array([columns[name][row] for row in rows], dtype=np.float64)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from edge_agent.sources.cells import SPLIT, check_widths, header, is_number
 from edge_agent.sources.files import in_blocks, opened
@@ -24,8 +25,6 @@ from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
 
 ENDING: Final = ".plan"
-
-DAY: Final = 86_400
 
 Cell = float | str
 
@@ -56,6 +55,16 @@ class Rule(_Document):
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
 
+    @field_validator("format")
+    @classmethod
+    def _is_format(cls, form: str) -> str:
+        if form:
+            try:
+                dt.datetime.strptime(dt.datetime(2001, 2, 3, 4, 5).strftime(form), form)  # noqa: DTZ001, DTZ007 - a try
+            except (ValueError, re.error) as fault:
+                raise ValueError(f"{form!r} is no format of a point in time") from fault
+        return form
+
 
 class Plan(_Document):
     """How a CSV file is read.
@@ -74,12 +83,18 @@ class Plan(_Document):
         By name. Columns of the file without a name are left out.
     """
 
-    data: Annotated[str, Field(min_length=1)]
+    data: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]+$")]
     separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
     thousands: Annotated[str, Field(max_length=1)] = ""
     missing: tuple[str, ...] = ("",)
     columns: dict[str, Rule]
+
+    @model_validator(mode="after")
+    def _marks_differ(self) -> Plan:
+        if self.thousands and (self.thousands == self.decimal or self.thousands in "+-" or self.thousands.isalnum()):
+            raise ValueError(f"thousands {self.thousands!r}: write another mark than the decimal one")
+        return self
 
     def converter(self, name: str) -> Callable[[str], Cell]:
         """Return the function that converts a cell of a column; it raises ValueError."""
@@ -90,7 +105,7 @@ class Plan(_Document):
             case "truth":
                 return partial(_truth, rule=rule)
             case "hour":
-                return lambda cell: seconds(cell, rule.format) % DAY / 3600
+                return partial(hour, format=rule.format)
             case "seconds":
                 return partial(seconds, format=rule.format)
             case _:
@@ -104,7 +119,10 @@ class Plan(_Document):
 def number(cell: str, *, unit: str = "", decimal: str = ".", thousands: str = "") -> float:
     """Return the number of a cell; raises ValueError."""
     text = cell.removesuffix(unit).rstrip() if unit else cell
-    if thousands:
+    if thousands and thousands in text:
+        parted = rf"[+-]?\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+(?:{re.escape(decimal)}\d+)?"
+        if not re.fullmatch(parted, text):
+            raise ValueError(cell)
         text = text.replace(thousands, "")
     if decimal == ",":
         if "." in text:
@@ -115,10 +133,20 @@ def number(cell: str, *, unit: str = "", decimal: str = ".", thousands: str = ""
     return value
 
 
+def hour(cell: str, format: str = "") -> float:  # noqa: A002 - the plan's word
+    """Return the hour of the day, [0, 24), as the clock showed it where it was written; raises ValueError."""
+    at = _point(cell, format)
+    return at.hour + at.minute / 60 + at.second / 3600
+
+
 def seconds(cell: str, format: str = "") -> float:  # noqa: A002 - the plan's word
     """Return a point in time as seconds since 1970, UTC where no zone is told; raises ValueError."""
-    at = dt.datetime.strptime(cell, format) if format else dt.datetime.fromisoformat(cell)  # noqa: DTZ007 - the zone is next
+    at = _point(cell, format)
     return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _point(cell: str, form: str) -> dt.datetime:
+    return dt.datetime.strptime(cell, form) if form else dt.datetime.fromisoformat(cell)  # noqa: DTZ007 - as it is written
 
 
 def _truth(cell: str, rule: Rule) -> float:
@@ -141,6 +169,17 @@ def read_plan(path: Path) -> Plan:
         raise DataError(
             f"{path}: not a plan ({where + ': ' if where else ''}{first['msg']}). Make one with glassfleet data prepare"
         ) from fault
+
+
+def behind(paths: Iterable[Path]) -> set[Path]:
+    """Return the files that the plans among `paths` read: those rows are the plan's, and no vehicle's twice.
+
+    Raises
+    ------
+    DataError
+        As `read_plan`.
+    """
+    return {path.parent / read_plan(path).data for path in paths if path.suffix == ENDING}
 
 
 @contextmanager
@@ -183,7 +222,7 @@ def _converted(
         check_widths(str(path), block, width, row)
         converted: list[list[Cell]] = []
         for offset, cells in enumerate(block):
-            if any(plan.is_missing(cells[index]) for index, _, _ in taken):
+            if any(name != SPLIT and plan.is_missing(cells[index]) for index, name, _ in taken):
                 continue
             line: list[Cell] = []
             for index, name, convert in taken:

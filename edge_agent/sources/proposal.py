@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from edge_agent.sources.cells import SPLIT, empty_table, header, no_column
+from edge_agent.sources.cells import SPLIT, check_roles, empty_table, header
 from edge_agent.sources.files import opened
 from edge_agent.sources.fit import TIMES
 from edge_agent.sources.judge import MOSTLY, NOTHING
-from edge_agent.sources.plan import Plan, Rule, cells_of, number, seconds
+from edge_agent.sources.plan import Plan, Rule, cells_of, hour, number
 from schemas.errors import DataError
 from schemas.limits import MAX_CATEGORIES
 from schemas.text import counted
@@ -44,6 +44,9 @@ FORMATS: Final = tuple(
 _UNIT: Final = re.compile(r"^[+-]?[\d.,'\u2019\s]*\d\s*(%|°[CF]?|[^\W\d_]{1,5}(?:/[^\W\d_]{1,3})?)$")
 _COMMA: Final = re.compile(r"^[+-]?\d+(?:[.'\u2019 ]\d{3})*,\d+$")
 _POINT: Final = re.compile(r"^[+-]?\d+(?:[,'\u2019 ]\d{3})*\.\d+$")
+_EITHER: Final = re.compile(r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$")
+"""A number that may be one of thousands, or one with three decimals."""
+
 _PARTED: Final = re.compile(r"^[+-]?\d{1,3}(?:([.,'\u2019 ])\d{3})+(?:[.,]\d+)?$")
 
 
@@ -87,9 +90,8 @@ def propose(path: Path, target: str | None = None) -> Proposal:
     names = header(str(path), [cells[index] for index in named])
     if not rows:
         raise empty_table(str(path))
-    target = [name for name in names if name != SPLIT][-1] if target is None else target
-    if target not in names:
-        raise no_column(str(path), target, names)
+    target = next((name for name in reversed(names) if name != SPLIT), SPLIT) if target is None else target
+    check_roles(str(path), names, target)
     ragged = next((row for row, line in enumerate(rows) if len(line) != len(cells)), None)
     if ragged is not None:
         raise DataError(
@@ -98,7 +100,7 @@ def propose(path: Path, target: str | None = None) -> Proposal:
         )
     columns = {name: [row[index] for row in rows] for name, index in zip(names, named, strict=True)}
     present = {name: [cell for cell in column if cell.lower() not in MISSING] for name, column in columns.items()}
-    decimal, thousands = _marks([cell for each in present.values() for cell in each])
+    decimal, thousands = _marks([cell for each in present.values() for cell in each], separator)
     rules, reasons = {}, {}
     for name, column in columns.items():
         if name == SPLIT:
@@ -130,10 +132,15 @@ def _separator(path: Path) -> str:
     return max(SEPARATORS, key=lambda mark: (most[mark] > 1, len(widths[mark]) == 1, most[mark]))
 
 
-def _marks(cells: Sequence[str]) -> tuple[str, str]:
-    """Return the decimal mark and the one between thousands, as the cells that can be read in one way only tell."""
-    commas, points = sum(map(bool, map(_COMMA.match, cells))), sum(map(bool, map(_POINT.match, cells)))
-    decimal = "," if commas > points else "."
+def _marks(cells: Sequence[str], separator: str) -> tuple[str, str]:
+    """Return the decimal mark and the one between thousands, as the cells that can be read in one way only tell.
+
+    Where none does, a comma that is there is the decimal one if columns are not separated by commas.
+    """
+    clear = [cell for cell in cells if not _EITHER.match(cell)]
+    commas, points = (sum(1 for cell in clear if form.match(cell)) for form in (_COMMA, _POINT))
+    hint = separator != "," and any("," in cell for cell in cells if _EITHER.match(cell))
+    decimal = "," if commas > points or (commas == points and hint) else "."
     marks = Counter(found[1] for cell in cells if (found := _PARTED.match(cell)) and found[1] != decimal)
     return decimal, marks.most_common(1)[0][0] if marks else ""
 
@@ -160,7 +167,9 @@ def _rule(
     if not is_plain and len(values) > 2 and (steps == {1.0} or _is_id(cells, values)):
         return out, "left out: it numbers the rows, like an id"
     how = f" in {unit}" if unit else ""
-    return Rule(take="number", unit=unit), f"numbers{how}{' (the target)' if is_target else ''}{without}"
+    either = next(((cell, value) for cell, value in zip(cells, values, strict=True) if _EITHER.match(cell)), None)
+    read = "" if either is None else f"; {either[0]} is read as {either[1]:.10g}"
+    return Rule(take="number", unit=unit), f"numbers{how}{' (the target)' if is_target else ''}{read}{without}"
 
 
 def _is_id(cells: Sequence[str], values: Sequence[float]) -> bool:
@@ -184,7 +193,7 @@ def _of_text(cells: Sequence[str], rows: int, without: str, *, is_target: bool) 
                 "left out: day and month cannot be told apart; set take to hour, and format to "
                 f"{formats[0]} or {formats[1]}"
             )
-        if len({seconds(cell, formats[0]) % 86_400 for cell in cells}) == 1:
+        if len({hour(cell, formats[0]) for cell in cells}) == 1:
             return Rule(take="nothing"), "left out: dates; a model does not learn from a date"
         return Rule(take="hour", format=formats[0]), f"the hour of the day{without}"
     different = len(set(cells))
@@ -200,7 +209,7 @@ def _of_text(cells: Sequence[str], rows: int, without: str, *, is_target: bool) 
 def _reads(cells: Sequence[str], form: str) -> bool:
     try:
         for cell in cells:
-            seconds(cell, form)
+            hour(cell, form)
     except ValueError:
         return False
     return True

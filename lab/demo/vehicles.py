@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
+from edge_agent.sources.plan import behind
 from edge_agent.sources.readers import file_endings, locate
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
@@ -56,9 +57,10 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
         paths = sorted(folder.iterdir())
     except OSError as fault:
         raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
+    read = behind(paths)
     for path in paths:
         suffix = next((suffix for suffix in file_endings() if path.name.endswith(suffix)), None)
-        if suffix is None or not path.is_file():
+        if suffix is None or not path.is_file() or path in read:
             continue
         name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.removesuffix(suffix)).lstrip("._-")[:64] or "vehicle"
         if name in files:

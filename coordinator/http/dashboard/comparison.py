@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,8 +88,8 @@ def in_words(worse_by: float) -> str:
     >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(1.0)
     ('4.1 % worse', '1.1 % better', 'the same', 'at least 100 % worse')
     """
-    if worse_by >= 1:
-        return "at least 100 % worse"
+    if abs(worse_by) >= 1:
+        return f"at least 100 % {'worse' if worse_by > 0 else 'better'}"
     if abs(worse_by) < SAME:
         return "the same"
     return f"{100 * abs(worse_by):.1f} % {'worse' if worse_by > 0 else 'better'}"
@@ -115,8 +116,9 @@ def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) 
         return None
     told = coordinator.fleet.evaluations_of(after.name)
     first, second = (_of(told, each.version, each.record.digest) for each in (before, after))
+    # One that reports another metric does not decide for all.
+    metric = next((name for name, _ in Counter(each["metric"] for each in second.values()).most_common(1)), "")
     scores = []
-    metric = ""
     for agent, each in second.items():
         other = first.get(agent)
         if each["champion_digest"] == before.record.digest and each["champion"] is not None:
@@ -126,7 +128,6 @@ def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) 
             score = other["federated"]
         else:
             continue
-        metric = metric or each["metric"]
         if each["metric"] == metric:
             scores.append((agent, float(score), float(each["federated"])))
     return Comparison.of(metric, scores)
@@ -167,6 +168,8 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
         if found:
             local, federated = (sum(each[what] for each in found) / len(found) for what in ("local", "federated"))
             points.append(Point(stored.version, local, federated, len(found)))
+            continue
+        if b'"scores"' not in stored.record:  # of no private run: most are not, and records can be large
             continue
         with suppress(GlassfleetError):  # a record that this software cannot read has no point
             record = ModelRecord.load(stored.record)

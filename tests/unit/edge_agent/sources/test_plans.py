@@ -13,6 +13,7 @@ from console.main import run
 from edge_agent.sources.check import examine
 from edge_agent.sources.proposal import propose
 from edge_agent.sources.table import read_source
+from lab.demo.vehicles import real_files
 from schemas.errors import DataError
 
 Write = Callable[..., Path]
@@ -77,6 +78,11 @@ def test_each_column_is_told_what_becomes_of_it(write: Write, capsys: pytest.Cap
         (["", "NA", "7"], "left out: 2 of 3 cells have no value"),
         (["3.5", "1.5", "2.5"], "left out: it is the target 'y' once more"),
         (["1,200.5", "3.25", "2"], "numbers"),
+        (["4,107", "1,100", "5,000"], "numbers; 4,107 is read as 4107"),
+        (["1.100", "4.107", "5.000"], "numbers; 1.100 is read as 1.1"),
+        (["1,200.5", "1,5", "2"], "left out: 3 different texts"),
+        (["192.168.1.0", "192.168.1.1", "10.0.0.1"], "left out: 3 different texts"),
+        (["01.02.2024", "02.02.2024", "31.12.2024"], "left out: dates"),
         (["80 %", "75 %", "3 %"], "numbers in %"),
         (["80 %", "75 km", "3 %"], "left out: 3 different texts in 3 rows, like names or ids"),
         (
@@ -117,9 +123,60 @@ def test_check_and_describe_take_a_plan_as_any_source(write: Write) -> None:
     assert (findings.rows, findings.usable) == (60, True)
 
 
+def test_marks_of_numbers_are_told_by_the_cells_that_can_be_read_in_one_way(write: Write) -> None:
+    found = propose(write("km;a;day;y\n" + "".join(f"1.{row:03d};3;0{row}.01.2024;0,{row}\n" for row in range(1, 9))))
+    assert (found.plan.decimal, found.plan.thousands) == (",", ".")
+    assert found.reasons == {
+        "km": "left out: it numbers the rows, like an id",
+        "a": "numbers",
+        "day": "left out: dates; a model does not learn from a date",
+        "y": "numbers (the target)",
+    }
+
+
+def test_vehicle_whose_file_has_other_marks_is_told_and_not_read_wrongly(write: Write) -> None:
+    plan = prepared(write("a;y\n1.100,5;3,5\n1.200,5;4,5\n1.150,25;5,5\n"))
+    assert read_source(plan).train.X[:, 0].tolist() == [1100.5, 1200.5, 1150.25]
+    for cell in ("1200.75", "3.2", "12.34.567"):
+        write(f"a;y\n{cell};3,5\n1.200,5;4,5\n")
+        with pytest.raises(DataError, match=f"'{cell}' cannot be taken as number"):
+            read_source(plan)
+
+
+def test_file_that_a_plan_reads_is_no_vehicle_of_its_own(write: Write) -> None:
+    plan = prepared(write(EXPORT))
+    (plan.parent / "v2.csv").write_text("a,y\n1,2\n3,4\n")
+    assert {name: path.name for name, path in real_files(plan.parent).items()} == {"data": "data.plan", "v2": "v2.csv"}
+
+
+def test_hour_is_the_one_that_the_clock_showed(write: Write) -> None:
+    rows = "".join(f"2024-07-0{day}T0{day}:30:00+02:00,{day}\n" for day in (1, 2, 3))
+    assert read_source(prepared(write("at,y\n" + rows))).train.X[:, 0].tolist() == [1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"data": "data.csv", "decimal": ",", "thousands": ",", "columns": {}}',
+        '{"data": "data.csv", "columns": {"a": {"take": "hour", "format": "%d%d"}}}',
+        '{"data": "x\\u0000.csv", "columns": {}}',
+    ],
+)
+def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str) -> None:
+    with pytest.raises(DataError, match="not a plan"):
+        read_source(write(document, "data.plan"))
+
+
+def test_split_without_a_word_is_told_as_in_any_file(write: Write) -> None:
+    plan = prepared(write("a,split,y\n1.5,train,3.5\n3.5,,1.5\n2.5,test,2.5\n1,train,7\n"))
+    with pytest.raises(DataError, match="'' is neither 'train' nor 'test'"):
+        read_source(plan)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("split\ntrain\n", "says which rows train and test; it cannot be the target"),
         ("", "the file is empty. A header row"),
         ("a,b\n", "there are columns but no rows"),
         ("a;b\n1;2;3\n", "row 1 (after the header) has 3 cells, the header has 2"),
