@@ -111,8 +111,11 @@ def other_version(stands: Standing, loaded: LoadedModel, known: Sequence[StoredM
 
 
 def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) -> Comparison | None:
-    """Compare two versions by what vehicles measured with both on the same test rows; None when nobody has."""
-    if _target(before) != _target(after):
+    """Compare two versions by what vehicles measured with both on the same test rows; None when nobody has.
+
+    Of private runs' versions no vehicle's own scores are shown, whoever sent some.
+    """
+    if _target(before) != _target(after) or before.record.is_private or after.record.is_private:
         return None
     told = coordinator.fleet.evaluations_of(after.name)
     first, second = (_of(told, each.version, each.record.digest) for each in (before, after))
