@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -97,7 +96,7 @@ def _asked(given: dict[str, Any], path: str, key: str) -> list[str]:
     """Return the names that the coordinator knows, newest first."""
     from console.client import Coordinator
 
-    api = Coordinator(given.get("coordinator"), None, given.get("state_dir") or Path(state_home()))
+    api = Coordinator(given.get("coordinator"), None, given.get("state_dir") or state_home())
     answer = api.get(path)
     items = answer.get(path.rpartition("/")[2], []) if isinstance(answer, dict) else answer
     return list(dict.fromkeys(str(item[key]) for item in reversed(items)))

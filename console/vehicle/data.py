@@ -227,6 +227,7 @@ def _domain(path: Path) -> Domain:
 
     from console.common import json_file
     from glassfleet.data.domain import Domain
+    from schemas.validation import first_fault
 
     given = json_file(path, "domain")
     if isinstance(given, dict) and isinstance(given.get("document"), dict):
@@ -234,9 +235,7 @@ def _domain(path: Path) -> Domain:
     try:
         return Domain.model_validate(given)
     except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"--domain {path}: {where + ': ' if where else ''}{first['msg']}") from fault
+        raise UsageError(f"--domain {path}: {first_fault(fault)}") from fault
 
 
 def _order(source: str, findings: Findings, domain: Domain | None) -> Order | None:

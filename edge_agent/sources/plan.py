@@ -23,6 +23,7 @@ from edge_agent.sources.cells import SPLIT, check_widths, header, is_number
 from edge_agent.sources.files import in_blocks, opened
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
+from schemas.validation import first_fault
 
 ENDING: Final = ".plan"
 
@@ -164,11 +165,8 @@ def read_plan(path: Path) -> Plan:
     except OSError as fault:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
     except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DataError(
-            f"{path}: not a plan ({where + ': ' if where else ''}{first['msg']}). Make one with glassfleet data prepare"
-        ) from fault
+        what = first_fault(fault)
+        raise DataError(f"{path}: not a plan ({what}). Make one with glassfleet data prepare") from fault
 
 
 def behind(paths: Iterable[Path]) -> set[Path]:
