@@ -110,8 +110,10 @@ class PahoTransport:
             self._sequence += 1
             pending = _Pending(topic, payload, retain)
             self._outbox[self._sequence] = pending
+            is_awake = bool(self._unsent)  # then the thread has not looked since, or waits for the broker
             self._unsent[self._sequence] = pending
-        self._wake()
+        if not is_awake:
+            self._wake()
 
     def subscribe(self, pattern: str) -> None:
         """Subscribe with QoS 1, now and on every later connection."""

@@ -24,7 +24,7 @@ from click.core import ParameterSource
 from console.interrupts import raise_interrupt
 from schemas.errors import StorageError, UsageError
 from schemas.private_files import make_folders
-from schemas.text import show_hidden
+from schemas.text import number_of, show_hidden
 from schemas.topics import DEFAULT_FLEET
 
 COMMANDLINE = ParameterSource.COMMANDLINE
@@ -207,9 +207,9 @@ def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 
 def count_or_share(text: str, what: str) -> int | float:
-    """Read ``"3"`` as a number of agents and ``"0.5"`` as a share of them."""
+    """Read ``"3"`` as a number of agents, and ``"0.5"`` or ``"50%"`` as a share of them."""
     try:
-        return float(text) if any(sign in text for sign in ".eE") else int(text)
+        return number_of(text)
     except ValueError:
         raise UsageError(f"{what} {text!r}: write a number of agents (3) or a share of them (0.5)") from None
 

@@ -16,6 +16,7 @@ EXTRAS = {
     "amqtt": "broker",
     "alembic": "coordinator",
     "fastapi": "coordinator",
+    "immutables": "coordinator",
     "sqlalchemy": "coordinator",
     "uvicorn": "coordinator",
     "httpx": "operator",

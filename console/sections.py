@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from console.settings import attributes
 from schemas.settings import Settings, settings_of
+from schemas.text import attributes
 
 OTHERS = "Other options"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import click
 from console.broker_discovery import noted_broker
 from console.common import read_toml, state_home
 from schemas.settings import Settings, retired_note, settings_of
+from schemas.text import attributes
 from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
@@ -64,26 +63,6 @@ def descriptions(config: type[Settings]) -> dict[str, tuple[str, str]]:
     """Return by key what a setting is, and why somebody would change it: what follows on ``Why:`` in the docstring."""
     texts = {key: attributes(each.owner).get(each.name, "") for key, each in settings_of(config).items()}
     return {key: (text.partition(" Why: ")[0], text.partition(" Why: ")[2]) for key, text in texts.items()}
-
-
-def attributes(owner: type[Any]) -> dict[str, str]:
-    """Return what the ``Attributes`` section of a class's docstring says, by name."""
-    return described_attributes(inspect.getdoc(owner) or "")
-
-
-def described_attributes(text: str) -> dict[str, str]:
-    """Return what the ``Attributes`` section of a numpydoc text says, by name."""
-    _, _, section = text.partition("Attributes\n----------\n")
-    found: dict[str, str] = {}
-    names: list[str] = []
-    for line in section.splitlines():
-        heading = re.match(r"^([a-z_0-9, ]+) : ", line)
-        if heading:
-            names = [name.strip() for name in heading.group(1).split(",")]
-        elif line.startswith(" "):
-            for name in names:
-                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-    return found
 
 
 def retired_option(flag: str, place: str) -> Callable[[F], F]:

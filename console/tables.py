@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from schemas.rounds import count, missed
+
 COLOURS = {
     "finished": "green",
     "failed": "red",
@@ -190,15 +192,14 @@ def show_rounds(rounds: Sequence[dict[str, Any]]) -> None:
     """Draw the rounds of a run; who did not count, and why, stands below where it has no room in it."""
     rows, below = [], []
     for item in rounds:
-        missed = {**(item.get("dropped_agents") or {}), **dict.fromkeys(item.get("late_agents") or (), "too late")}
-        why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed.items()))
+        why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed(item).items()))
         attempt = int(item.get("attempt", 1))
         rows.append(
             (
                 str(item.get("phase", "")),
                 f"{item.get('number', '?')}" + (f" (attempt {attempt})" if attempt > 1 else ""),
                 str(item.get("kind", "")),
-                *(str(item.get(name, 0)) for name in ("asked", "accepted", "late", "dropped")),
+                *(str(count(item, name)) for name in ("asked", "accepted", "late", "dropped")),
                 f"{float(item.get('seconds', 0.0)):.2f} s",
                 why,
             )

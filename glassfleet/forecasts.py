@@ -7,13 +7,14 @@ model's record, beside the document, with a digest of its own: see :func:`glassf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from glassfleet.rules import Forecasts
+from glassfleet.rules import Errors, Forecasts
 from schemas.documents import document_digest
 from schemas.errors import VerificationError
 
@@ -96,7 +97,8 @@ def _middle(square: Array, mean: Array) -> Array:
     return width
 
 
-_LINES = TypeAdapter(list[Forecasts | None])
+_FORECASTS = TypeAdapter(list[Forecasts | None])
+_ERRORS = TypeAdapter(list[Errors | None])
 
 
 @runtime_checkable
@@ -107,24 +109,37 @@ class TellsForecasts(Protocol):
 
 
 def tell_forecasts(model: Model, parameters: Mapping[str, Any]) -> None:
-    """Let a model's rules say what a record's `parameters` know of their forecasts; they may know nothing.
+    """Let a model's rules say what a record's `parameters` know of their forecasts and errors; they may know nothing.
 
     Raises
     ------
     VerificationError
-        It is not what the record's digest promises, or not of this model.
+        It is not what the record's digests promise, or not of this model.
     """
-    kept = parameters.get("forecasts")
-    if kept is None or not isinstance(model, TellsForecasts):
+    if not isinstance(model, TellsForecasts) or (told := _read(parameters, "forecasts", "rules", _FORECASTS)) is None:
         return
-    try:
-        if document_digest({"rules": kept["rules"]}) != kept["digest"]:
-            raise VerificationError("the rules' forecasts in the model's record were changed after it was published")
-        told = _LINES.validate_python(kept["rules"])
-    except (KeyError, TypeError, ValueError) as fault:
-        raise VerificationError(f"the rules' forecasts in the model's record cannot be read: {fault!r}") from fault
-    model.forecasts = {index: line for index, line in enumerate(told) if line is not None}
+    errors = _read(parameters, "errors", "lines", _ERRORS) or [None]
+    if len(errors) == 1 < len(told):  # counted over all rules together: no rule has rows of its own
+        errors = [errors[0] and replace(errors[0], own=0, mean=None)] * len(told)
+    if len(errors) != len(told):
+        raise VerificationError(f"the model's record has errors of {len(errors)} rules, forecasts of {len(told)}")
+    model.forecasts = {
+        index: replace(line, errors=errors[index]) for index, line in enumerate(told) if line is not None
+    }
     if len(model.rules()) != len(told):
         raise VerificationError(
             f"the model's record has forecasts of {len(told)} rules, the model has {len(model.rules())}"
         )
+
+
+def _read(parameters: Mapping[str, Any], name: str, lines: str, kind: TypeAdapter[Any]) -> Any:
+    """Return the lines of what a record says under a name; None where it says nothing."""
+    kept = parameters.get(name)
+    if kept is None:
+        return None
+    try:
+        if document_digest({key: value for key, value in kept.items() if key != "digest"}) != kept["digest"]:
+            raise VerificationError(f"the rules' {name} in the model's record were changed after it was published")
+        return kind.validate_python(kept[lines])
+    except (AttributeError, KeyError, TypeError, ValueError) as fault:
+        raise VerificationError(f"the rules' {name} in the model's record cannot be read: {fault!r}") from fault

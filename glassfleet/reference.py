@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.intervals import with_interval
 from glassfleet.nature import nature
 from schemas.documents import document_digest
 from schemas.errors import VerificationError
@@ -81,16 +82,19 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
     }
 
 
-def recorded(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a model's record says of a scheme's summary, each with its digest.
+def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a model's record says of a scheme's summary and of its errors on test rows, each with its digest.
 
-    ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`.
+    ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`. ``errors``: see
+    :class:`glassfleet.scores.ScoresServer`.
     """
     found, row, rules = {}, summary.get("reference"), summary.get("forecasts")
     if row:
         found["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
     if rules:
         found["forecasts"] = {"rules": rules, "digest": document_digest({"rules": rules})}
+    if errors:
+        found["errors"] = {**errors, "digest": document_digest(dict(errors))}
     return found
 
 
@@ -138,7 +142,7 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     ----------
     M. Sundararajan, A. Najmi: The many Shapley values for model explanation, ICML 2020.
     """
-    told = model.explain(x)
+    told = with_interval(model.explain(x), model.domain)
     if reference is None or isinstance(told.prediction, str) or nature(model) != "rules":
         return told
     base, shares = _compared(model, x, reference.row)
@@ -156,15 +160,14 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
 def _compared(model: Model, x: Array, reference: Array) -> tuple[float, list[float]]:
     moved = np.flatnonzero(x != reference)
     orders = moved[_orders(len(moved))]
-    base, shares = 0.0, np.zeros(len(x))
-    for order in orders:
-        rows = np.tile(reference, (len(order) + 1, 1))
-        for step, place in enumerate(order):
-            rows[step + 1 :, place] = x[place]
-        forecasts = np.asarray(model.predict(rows), dtype=np.float64)
-        shares[order] += np.diff(forecasts)
-        base = float(forecasts[0])  # in every order the first row is the reference
-    return base, (shares / len(orders)).tolist()
+    rows = np.tile(reference, (len(orders), len(moved) + 1, 1))
+    for step, places in enumerate(orders.T, start=1):
+        rows[range(len(orders)), step:, places] = x[places, None]
+    # All orders at once: a forecast of few rows costs about as much as one of a thousand.
+    forecasts = np.asarray(model.predict(rows.reshape(-1, len(x))), dtype=np.float64).reshape(rows.shape[:2])
+    shares = np.zeros(len(x))
+    np.add.at(shares, orders, np.diff(forecasts))
+    return float(forecasts[0, 0]), (shares / len(orders)).tolist()  # in every order the first row is the reference
 
 
 def _orders(count: int) -> NDArray[np.intp]:

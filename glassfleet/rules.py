@@ -121,6 +121,29 @@ class Consequent:
 
 
 @dataclass(frozen=True)
+class Errors:
+    """How far the model is off on test rows where a rule decides, in the target's own unit: true less forecast.
+
+    Attributes
+    ----------
+    low, high : float
+        Nine of ten errors are within, see :mod:`glassfleet.intervals`.
+    rows : int
+        Test rows on which these two rest: the rule's own, or those of all rules that have few.
+    own : int
+        Test rows where the rule decides.
+    mean : float or None
+        Mean absolute error over these; None without any.
+    """
+
+    low: float
+    high: float
+    rows: int
+    own: int
+    mean: float | None
+
+
+@dataclass(frozen=True)
 class Forecasts:
     """What a rule alone forecasts over its training rows, in the target's own unit.
 
@@ -135,6 +158,8 @@ class Forecasts:
     moves : dict of str to float
         By how much the inputs that do most move the forecast over the middle 80 % of the rule's rows, from low to high
         values of the input, the others as they are.
+    errors : Errors or None
+        On test rows; None: nobody has told them.
     """
 
     rows: float
@@ -142,6 +167,7 @@ class Forecasts:
     low: float
     high: float
     moves: dict[str, float] = field(default_factory=dict)
+    errors: Errors | None = None
 
     @property
     def short(self) -> str:
@@ -186,8 +212,9 @@ class Rule:
     forecast : Forecasts or None
         What the rule forecasts; None: nobody knows, or it says a class.
     error : float or None
-        How far the rule alone is from the target on its training rows, in the target's own unit: the mean absolute or
-        the root mean squared error, as the scheme's page says. None: its `confidence` says how right it is.
+        In the target's own unit: the mean absolute error on the test rows where the rule decides, where it is known
+        (:class:`Errors`); else how far the rule alone is from the target on its training rows, as the scheme's page
+        says. None: its `confidence` says how right it is.
     """
 
     index: int
@@ -269,13 +296,22 @@ _FORECASTS = (
     "either way. "
 )
 _ERROR = "Error: how far a rule alone is from the target on its training rows, on average."
+_TEST_ERROR = "Error: the mean absolute error on test rows where the rule decides."
 
 
 def measures_note(rules: Iterable[Any]) -> str:
     """Return what the measures of rules (or of their views) are; empty: they are well known."""
     rules = list(rules)
     told = _FORECASTS if any(rule.forecast is not None for rule in rules) else ""
-    return told + (_ERROR if any(rule.error is not None for rule in rules) else "")
+    tested = {_is_tested(rule) for rule in rules if rule.error is not None}
+    if tested == {True, False}:
+        return f"{told}{_TEST_ERROR} Of a rule without such rows: how far it is from the target on its training rows."
+    return told + (_TEST_ERROR if True in tested else _ERROR if tested else "")
+
+
+def _is_tested(rule: Any) -> bool:
+    """Whether a rule's error is that on test rows."""
+    return rule.forecast is not None and rule.forecast.errors is not None and rule.forecast.errors.mean is not None
 
 
 RUNNERS_UP = 3
@@ -307,6 +343,8 @@ class Explanation:
     clipped_from : float or None
         What the rules say, in the target's own unit, where the model keeps it within the target's limits; None: the
         forecast is what they say.
+    interval : tuple of (float, float) or None
+        Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
     notes : tuple of str
         What a reader of this explanation must know.
     reference : str
@@ -324,6 +362,7 @@ class Explanation:
     fallback: bool = False
     measure: str = ""
     clipped_from: float | None = None
+    interval: tuple[float, float] | None = None
     notes: tuple[str, ...] = ()
     reference: str = ""
     differences: dict[str, str] = field(default_factory=dict)
@@ -336,6 +375,11 @@ class Explanation:
         if self.measure:
             return "what no input accounts for"
         return "what no input accounts for; the model's record has no typical row to compare with"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval in words, without the unit: ``"9 of 10 between 0.41 and 0.88"``; empty where there is none."""
+        return f"9 of 10 between {_plain(self.interval[0])} and {_plain(self.interval[1])}" if self.interval else ""
 
     @property
     def other_notes(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -74,7 +75,7 @@ class Task:
         """Rebuild a task from :meth:`to_value`."""
         return cls(str(value["scheme"]), str(value["kind"]), value["body"], str(value.get("nonce", "")))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the encoded task: its identity within a run."""
         return digest_of(self.to_value())
@@ -276,8 +277,9 @@ class Model(Protocol):
     """A finished model: it predicts, explains itself, and is a document.
 
     Inputs and outputs are in the data's own units; the model holds its domain and scales by itself. More members are
-    optional: ``nature``, of models that are no rules (see :mod:`glassfleet.nature`), and ``clips_inputs``,
-    False where values outside the domain are not taken to its nearest limit.
+    optional: ``nature``, of models that are no rules (see :mod:`glassfleet.nature`); ``clips_inputs``, False where
+    values outside the domain are not taken to its nearest limit; ``deciding`` and ``forecasts``, with which forecasts
+    have intervals (:class:`glassfleet.intervals.TellsRule`, :class:`glassfleet.forecasts.TellsForecasts`).
     """
 
     @property

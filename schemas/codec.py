@@ -2,15 +2,15 @@
 
 Maps are written with sorted keys, so equal values have equal bytes and a digest of the bytes identifies the value.
 Arrays travel as ``{"__nd__": dtype, "shape": [...], "data": bytes}``, little-endian, C order, from an allow-list of
-dtypes. Decoding never trusts a length, a shape or a nesting depth before it is checked: the headers are walked first,
-so that a few hostile bytes cannot make the msgpack library reserve gigabytes.
+dtypes. Decoding never trusts a length, a shape or a nesting depth before it is checked: the message is skipped through
+first, so that a few hostile bytes cannot make the msgpack library reserve gigabytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgpack
@@ -22,8 +22,11 @@ from schemas.errors import WireError
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, ndarray, or lists and string-keyed mappings of these."""
 
-DTYPES = {"|b1": 1, "|i1": 1, "|u1": 1, "<i2": 2, "<u2": 2, "<i4": 4, "<u4": 4, "<i8": 8, "<u8": 8, "<f8": 8}
-"""Allow-listed array types and their item sizes in bytes."""
+DTYPES = {code: np.dtype(code) for code in ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f8")}
+"""Allow-listed array types."""
+
+_LEAVES = frozenset({type(None), bool, int, str, bytes})
+"""What travels as it is. Most values are of these: they are looked up by type, for that is fastest."""
 
 
 def encode(value: Value) -> bytes:
@@ -45,8 +48,14 @@ def decode(data: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Value:
     """
     if len(data) > max_bytes:
         raise WireError("oversize", f"{len(data)} bytes, at most {max_bytes} are accepted")
-    _walk(data)
     try:
+        # Nothing is built before the message is known to be whole: declared lengths then cost no more than its bytes.
+        reader = msgpack.Unpacker(max_buffer_size=len(data) + 1)
+        reader.feed(data)
+        reader.skip()
+        # Each value takes a byte at least: there are not too many in a shorter message.
+        if len(data) > limits.MAX_ITEMS:
+            _check_count(data)
         plain = msgpack.unpackb(
             data,
             raw=False,
@@ -61,6 +70,8 @@ def decode(data: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Value:
         return _rich(plain, 0)
     except WireError:
         raise
+    except msgpack.exceptions.StackError as fault:
+        raise WireError("malformed", f"nested deeper than {limits.MAX_DEPTH}") from fault
     except (ValueError, TypeError, msgpack.exceptions.UnpackException, RecursionError, OverflowError) as fault:
         raise WireError("malformed", f"not a valid msgpack message ({type(fault).__name__})") from fault
 
@@ -71,54 +82,64 @@ def digest_of(value: Value) -> str:
 
 
 def _plain(value: Value, depth: int) -> Any:
-    if depth > limits.MAX_DEPTH:
-        raise ValueError(f"nested deeper than {limits.MAX_DEPTH}")
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | str | bytes):
+    if type(value) in _LEAVES:
         return value
+    if isinstance(value, np.ndarray):
+        return _plain_array(value)
+    if isinstance(value, np.generic):
+        return _plain(value.item(), depth)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("a number that is not finite does not travel")
         return value
-    if isinstance(value, np.ndarray):
-        return _plain_array(value)
-    if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value) or "__nd__" in value:
-            raise TypeError("map keys must be strings, and not '__nd__', which marks arrays")
-        return {key: _plain(value[key], depth + 1) for key in sorted(value)}
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, (dict, list, tuple, Mapping)):
+        return _plain_values(value, depth)
+    if isinstance(value, (int, str, bytes)):  # of classes of their own
+        return value
     raise TypeError(f"values of type {type(value).__name__} do not travel")
 
 
+def _plain_values(value: Mapping[str, Value] | Sequence[Value], depth: int) -> Any:
+    if value and depth >= limits.MAX_DEPTH:
+        raise ValueError(f"nested deeper than {limits.MAX_DEPTH}")
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _LEAVES else _plain(item, depth + 1) for item in value]
+    assert isinstance(value, Mapping)
+    if not _are_texts(value) or "__nd__" in value:
+        raise TypeError("map keys must be strings, and not '__nd__', which marks arrays")
+    return {key: item if type(item := value[key]) in _LEAVES else _plain(item, depth + 1) for key in sorted(value)}
+
+
 def _plain_array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
-    array = np.ascontiguousarray(value).reshape(value.shape)
-    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    code = array.dtype.str
+    code = value.dtype.str
+    if code[0] == ">":
+        return _plain_array(value.astype(value.dtype.newbyteorder("<")))
     if code not in DTYPES:
         raise TypeError(f"arrays of dtype {value.dtype} do not travel; use one of {sorted(DTYPES)}")
-    if array.ndim > limits.MAX_ARRAY_DIMS:
-        raise ValueError(f"arrays of {array.ndim} dimensions do not travel, at most {limits.MAX_ARRAY_DIMS} do")
-    if code == "<f8" and not bool(np.isfinite(array).all()):
+    if value.ndim > limits.MAX_ARRAY_DIMS:
+        raise ValueError(f"arrays of {value.ndim} dimensions do not travel, at most {limits.MAX_ARRAY_DIMS} do")
+    if code == "<f8" and not bool(np.isfinite(value).all()):
         raise ValueError("an array with numbers that are not finite does not travel")
-    return {"__nd__": code, "shape": list(array.shape), "data": array.tobytes()}
+    return {"__nd__": code, "shape": list(value.shape), "data": value.tobytes()}
 
 
 def _rich(plain: Any, depth: int) -> Value:
-    if depth > limits.MAX_DEPTH:
-        raise WireError("malformed", f"nested deeper than {limits.MAX_DEPTH}")
-    if isinstance(plain, dict):
-        if "__nd__" in plain:
-            return _array(plain)
-        return {key: _rich(item, depth + 1) for key, item in plain.items() if _is_text(key)}
-    if isinstance(plain, list):
-        return [_rich(item, depth + 1) for item in plain]
-    if isinstance(plain, float) and not math.isfinite(plain):
+    kind = type(plain)
+    if kind is dict and "__nd__" in plain:
+        return _array(plain)
+    if kind is dict or kind is list:
+        if plain and depth >= limits.MAX_DEPTH:
+            raise WireError("malformed", f"nested deeper than {limits.MAX_DEPTH}")
+        if kind is list:
+            return [item if type(item) in _LEAVES else _rich(item, depth + 1) for item in plain]
+        if not _are_texts(plain):
+            raise WireError("malformed", "map keys must be text")
+        return {key: item if type(item) in _LEAVES else _rich(item, depth + 1) for key, item in plain.items()}
+    if kind is float and not math.isfinite(plain):
         raise WireError("malformed", "a number is not finite")
-    if plain is None or isinstance(plain, bool | int | float | str | bytes):
+    if kind is float or kind in _LEAVES:
         return plain
-    raise WireError("malformed", f"a {type(plain).__name__} does not travel")
+    raise WireError("malformed", f"a {kind.__name__} does not travel")
 
 
 def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -129,69 +150,46 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return value
 
 
-# What a header byte of msgpack announces: values inside per unit of length (0: plain bytes follow; 1: a list; 2: a
-# map), width of the length field that follows, and the length when there is no such field. None: an extension type, or
-# unused.
-_Header: TypeAlias = tuple[int, int, int]
-_HEADERS: list[_Header | None] = [
-    *[(0, 0, 0)] * 0x80,  # 00..7f small integers
-    *[(2, 0, length) for length in range(16)],  # 80..8f short maps
-    *[(1, 0, length) for length in range(16)],  # 90..9f short lists
-    *[(0, 0, length) for length in range(32)],  # a0..bf short texts
-    *[(0, 0, 0), None, (0, 0, 0), (0, 0, 0)],  # c0..c3 nil, unused, false, true
-    *[(0, width, 0) for width in (1, 2, 4)],  # c4..c6 bytes
-    *[None] * 3,  # c7..c9 extension types
-    *[(0, 0, size) for size in (4, 8, 1, 2, 4, 8, 1, 2, 4, 8)],  # ca..d3 floats, unsigned and signed integers
-    *[None] * 5,  # d4..d8 extension types
-    *[(0, width, 0) for width in (1, 2, 4)],  # d9..db texts
-    *[(1, width, 0) for width in (2, 4)],  # dc, dd lists
-    *[(2, width, 0) for width in (2, 4)],  # de, df maps
-    *[(0, 0, 0)] * 0x20,  # e0..ff small negative integers
+# What a header byte of msgpack announces: bytes of the length field that follows, and of the value itself when there is
+# no such field. None: the length field of a list or map, whose values follow.
+_BYTES: list[tuple[int, int | None]] = [
+    *[(0, 0)] * 0xA0,  # 00..9f small integers, short maps, short lists
+    *[(0, length) for length in range(32)],  # a0..bf short texts
+    *[(0, 0)] * 4,  # c0..c3 nil, unused, false, true
+    *[(width, 0) for width in (1, 2, 4)],  # c4..c6 bytes
+    *[(width, 1) for width in (1, 2, 4)],  # c7..c9 extension types
+    *[(0, size) for size in (4, 8, 1, 2, 4, 8, 1, 2, 4, 8)],  # ca..d3 floats, unsigned and signed integers
+    *[(0, 1 + size) for size in (1, 2, 4, 8, 16)],  # d4..d8 extension types
+    *[(width, 0) for width in (1, 2, 4)],  # d9..db texts
+    *[(width, None) for width in (2, 4, 2, 4)],  # dc..df lists and maps
+    *[(0, 0)] * 0x20,  # e0..ff small negative integers
 ]
 
 
-def _walk(data: bytes) -> None:
-    """Check nesting, declared lengths and the number of items of a whole message before anything is built from it."""
-    place, end, items = 0, len(data), 1
-    waiting = [1]  # values still to come, for each list or map that is open
-    while waiting:
-        if waiting[-1] == 0:
-            waiting.pop()
-            continue
-        waiting[-1] -= 1
-        if place >= end:
-            break
-        header = _HEADERS[data[place]]
+def _check_count(data: bytes) -> None:
+    """Raise WireError when a whole message has more values than are accepted."""
+    place = items = 0
+    while place < len(data):
+        width, size = _BYTES[data[place]]
         place += 1
-        if header is None:
-            raise WireError("malformed", "msgpack extension types do not travel")
-        inside, width, length = header
-        if width:
-            length = int.from_bytes(data[place : place + width], "big")
-            place += width
-        if not inside:
-            place += length
-            continue
-        count = inside * length
-        items += count
-        if items > limits.MAX_ITEMS or place + count > end:
-            raise WireError("malformed", "a list or map is longer than the message or the limit")
-        # An array is two levels itself: its map, and the list of its shape.
-        if len(waiting) > limits.MAX_DEPTH + 2:
-            raise WireError("malformed", f"nested deeper than {limits.MAX_DEPTH}")
-        waiting.append(count)
-    if waiting or place != end:
-        raise WireError("malformed", "the message ends too early or too late")
+        if width and size is not None:
+            size += int.from_bytes(data[place : place + width], "big")
+        place += width + (size or 0)
+        items += 1
+        if items > limits.MAX_ITEMS:
+            raise WireError("malformed", f"more than {limits.MAX_ITEMS} values in a message")
 
 
-def _is_text(key: Any) -> bool:
-    if not isinstance(key, str):
-        raise WireError("malformed", "map keys must be text")
-    return True
+def _are_texts(keys: Iterable[Any]) -> bool:
+    return {*map(type, keys)} <= _TEXT or all(isinstance(key, str) for key in keys)
+
+
+_TEXT = frozenset({str})
+_ARRAY = frozenset({"__nd__", "shape", "data"})
 
 
 def _array(plain: dict[Any, Any]) -> np.ndarray[Any, Any]:
-    if set(plain) != {"__nd__", "shape", "data"}:
+    if plain.keys() != _ARRAY:
         raise WireError("malformed", "an array needs exactly dtype, shape and data")
     code, shape, data = plain["__nd__"], plain["shape"], plain["data"]
     if not isinstance(code, str) or code not in DTYPES:
@@ -203,11 +201,11 @@ def _array(plain: dict[Any, Any]) -> np.ndarray[Any, Any]:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limits.MAX_DECODED_BYTES:
             raise WireError("malformed", "array shape has an impossible size")
         count *= size
-    if count * DTYPES[code] != len(data):
+    if count * DTYPES[code].itemsize != len(data):
         raise WireError("malformed", f"an array's shape does not fit its {len(data)} bytes")
     if code == "|b1" and bool((np.frombuffer(data, np.uint8) > 1).any()):
         raise WireError("malformed", "a truth value is neither 0 nor 1")
-    array = np.frombuffer(data, dtype=np.dtype(code)).reshape(shape)
+    array = np.frombuffer(data, dtype=DTYPES[code]).reshape(shape)
     if code == "<f8" and not bool(np.isfinite(array).all()):
         raise WireError("malformed", "an array holds a number that is not finite")
     return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.codec import Value
 from schemas.errors import WireError
@@ -250,6 +250,9 @@ class Evaluation(Body):
     constant : float or None
         Score of the constant on the same rows: the mean, or the most frequent class, of the agent's own training rows.
         None: said by earlier software.
+    confusion : list of list of int, or None
+        Of a model of at most 16 classes: test rows by what they are (a line for each class, in the model's order, and
+        one for any other label) and what the model says (columns alike), without classes of one or two rows.
     cannot : str
         Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.
     """
@@ -266,6 +269,19 @@ class Evaluation(Body):
     champion_digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
     cannot: Text = ""
     constant: float | None = None
+    # Left out of scores of numbers: coordinators of former versions know no such field.
+    confusion: Annotated[list[Annotated[list[Count], Field(max_length=17)]], Field(max_length=17)] | None = Field(
+        default=None, exclude_if=lambda counts: counts is None
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Evaluation:
+        counts = self.confusion
+        if counts is not None and any(len(line) != len(counts) for line in counts):
+            raise ValueError("confusion must have as many columns as lines")
+        if counts is not None and sum(map(sum, counts)) > self.rows:
+            raise ValueError("confusion must count each test row once at most")
+        return self
 
 
 class Forecast(Body):

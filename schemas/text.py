@@ -1,8 +1,11 @@
-"""Text for people: characters that nobody sees are shown, and what is counted is named in singular or plural."""
+"""Text for people: hidden characters shown, counted things in singular or plural, typed numbers, docstrings' words."""
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
+from typing import Any
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -30,3 +33,39 @@ def counted(number: float, many: str) -> str:
     """
     one = {"leaves": "leaf"}.get(many, many.removesuffix("s"))
     return f"{number:,} {one if number == 1 else many}"
+
+
+def number_of(text: str) -> int | float:
+    """Return a number that somebody typed: a count, or a share as ``0.5`` or ``50 %``; raises ValueError.
+
+    >>> number_of("3"), number_of("1.0"), number_of("50 %")
+    (3, 1.0, 0.5)
+    """
+    said = text.strip()
+    if said.endswith("%"):
+        number: int | float = float(said[:-1]) / 100
+    else:
+        number = float(said) if any(sign in said for sign in ".eE") else int(said)
+    if not math.isfinite(number):
+        raise ValueError(f"{said[:40]} is too large")
+    return number
+
+
+def attributes(owner: type[Any]) -> dict[str, str]:
+    """Return what the ``Attributes`` section of a class's docstring says, by name."""
+    return described_attributes(inspect.getdoc(owner) or "")
+
+
+def described_attributes(text: str) -> dict[str, str]:
+    """Return what the ``Attributes`` section of a numpydoc text says, by name."""
+    _, _, section = text.partition("Attributes\n----------\n")
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in section.splitlines():
+        heading = re.match(r"^([a-z_0-9, ]+) : ", line)
+        if heading:
+            names = [name.strip() for name in heading.group(1).split(",")]
+        elif line.startswith(" "):
+            for name in names:
+                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return found

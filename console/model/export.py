@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.record import ModelRecord
 
 FORMATS = ("json", "fml", "markdown", "html", "c", "python", "svg", "png", "mlflow")
-PICTURES = ("tree", "rules", "partitions", "shares")
+PICTURES = ("tree", "rules", "partitions", "effects", "shares")
 
 
 @dataclass(frozen=True, kw_only=True)

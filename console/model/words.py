@@ -65,7 +65,8 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     """
     target = domain.target
     unit = f" {target.unit}" if target is not None and target.unit else ""
-    lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}"]
+    sure = f", {explanation.interval_text}" if explanation.interval else ""
+    lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}{sure}"]
     if explanation.fired.rule.measured:
         lines += _because(explanation, keep)
     if explanation.shares:
@@ -203,6 +204,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     prediction = explanation.prediction
     return {
         "prediction": prediction if isinstance(prediction, str) else float(prediction),
+        "interval": explanation.interval,
         "fallback": bool(explanation.fallback),
         "fired": ActivationView.of(explanation.fired).to_dict(),
         "runners_up": [ActivationView.of(item).to_dict() for item in explanation.runners_up],

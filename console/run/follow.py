@@ -11,6 +11,7 @@ import click
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.tables import printable
+from schemas.rounds import count, missed
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -169,12 +170,10 @@ ROLLOUT_ENDED = ("promoted", "rolled-back", "stopped", "superseded")
 
 def line_of_round(item: dict[str, Any]) -> str:
     """Return one round in one line."""
-    dropped = item.get("dropped_agents") or {}
-    dropped = {**dropped, **dict.fromkeys(item.get("late_agents") or (), "too late")}
-    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(dropped.items()))
+    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed(item).items()))
     attempt = f" (attempt {item['attempt']})" if int(item.get("attempt", 1)) > 1 else ""
     where = f"{item.get('phase', ''):<10} {item.get('number', '?'):>3}{attempt}  {item.get('kind', ''):<9}"
-    counts = "  ".join(f"{name} {item.get(name, 0):>2}" for name in ("asked", "accepted", "late", "dropped"))
+    counts = "  ".join(f"{name} {count(item, name):>2}" for name in ("asked", "accepted", "late", "dropped"))
     # Reasons are other machines' words: nothing in them moves the cursor of who reads this.
     return printable(f"  {where} {counts}  {float(item.get('seconds', 0.0)):6.2f} s" + (f"  [{why}]" if why else ""))
 

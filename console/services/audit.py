@@ -246,7 +246,7 @@ def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> Non
 
     way_out = "give the rows as they were when the run began"
     private = told.state.spec.private is not None
-    for agent, (count, _) in told.state.frozen.items():
+    for agent, (count, _) in sorted(told.state.frozen.items()):
         most = told.state.max_rows_each or count
         if not private and agent in rows and min(count, most) != min(rows[agent].rows, most):
             raise DataError(f"{agent} answered from {count} rows, --data has {rows[agent].rows} of it: {way_out}")

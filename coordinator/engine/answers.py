@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from immutables import Map
+
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.state import Round, Stored
+from coordinator.engine.state import Round, RunState, Stored, holds, inserted
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
 
 
@@ -37,45 +39,55 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
+    server, parameters = draft.server(state)
     try:
-        contribution = _read(draft, event)
+        contribution = _read(draft, event, server)
     except ContributionError as fault:
         return "rejected", f"impossible: {fault}"[:480]
-    answers = dict(state.store.get(current.digest, {}))
-    answers[event.agent] = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+    judged = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+    answers = Map(state.store.get(current.digest, {})).set(event.agent, judged)
     rows = current.rows + event.rows
 
     def by_agent() -> dict[str, int]:
         return {agent: each.rows for agent, each in answers.items()}
 
     try:
-        fit, beyond = learning.too_many(*draft.server(state), rows, by_agent)
+        fit, beyond = learning.too_many(server, parameters, rows, by_agent)
     except learning.SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
     too_many = {
-        agent: f"impossible: {agent} claims {answers.pop(agent).rows} rows; the sums are good for {fit} in all"
+        agent: f"impossible: {agent} claims {answers[agent].rows} rows; the sums are good for {fit} in all"
         for agent in beyond
     }
     if event.agent in too_many:
         return "rejected", too_many[event.agent]
+    dropped = current.dropped.delete(event.agent) if event.agent in current.dropped else current.dropped
+    for agent in too_many:
+        rows -= answers[agent].rows
+        answers = answers.delete(agent)
     draft.update(
         store={**state.store, current.digest: answers},
-        frozen={**state.frozen, event.agent: (event.rows, event.data_digest)},
-        silent=state.silent - {event.agent},
+        frozen=_frozen(state, event),
+        silent=state.silent - {event.agent} if event.agent in state.silent else state.silent,
         open=replace(
             current,
-            asked=current.asking(event.agent),
-            dropped={agent: why for agent, why in current.dropped.items() if agent != event.agent} | too_many,
+            asked=inserted(current.asked, event.agent),
+            dropped=dropped.update(too_many),
             size=current.size + event.size,
-            rows=rows if not too_many else sum(each.rows for each in answers.values()),
+            rows=rows,
         ),
     )
     draft.receipt(event.agent, event.task_digest, "accepted")
     return "accepted", ""
 
 
-def _read(draft: Draft, event: Answer) -> Contribution:
+def _frozen(state: RunState, event: Answer) -> Map[str, tuple[int, str]]:
+    """Return from which rows each vehicle answers, this one included; test errors are of other rows."""
+    return state.frozen if state.phase == "scoring" else state.frozen.set(event.agent, (event.rows, event.data_digest))
+
+
+def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
     """Check what can be seen of an answer to the open round; raises ContributionError with the reason."""
     state, task = draft.state, draft.state.levels[-1].task
     if state.phase == "pairing":
@@ -87,7 +99,6 @@ def _read(draft: Draft, event: Answer) -> Contribution:
         contribution = Contribution.from_value(event.contribution)
         collecting.check(task, contribution)
         return contribution
-    server, _ = draft.server(state)
     return learning.validate(server, task, event.contribution, event.rows)
 
 
@@ -101,6 +112,8 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
     rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
+    if state.phase == "scoring":  # from test rows: how many is nobody's business before
+        rows = event.rows
     # An agent that answered before the limit was found draws its rows now.
     same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
     return "" if same else "data-changed"
@@ -148,8 +161,8 @@ def _drop(draft: Draft, agent: str, reason: str) -> None:
         return  # nobody waits for it; ids without end must not fill the record
     # The first reason stands: a peer that gives another each time must not fill the journal.
     if agent not in draft.state.store.get(current.digest, {}) and agent not in current.dropped:
-        dropped = {**current.dropped, agent: reason}
-        draft.update(open=replace(current, asked=current.asking(agent), dropped=dropped))
+        dropped = current.dropped.set(agent, reason)
+        draft.update(open=replace(current, asked=inserted(current.asked, agent), dropped=dropped))
 
 
 def tally(draft: Draft, counts: Mapping[str, Mapping[str, int]]) -> None:
@@ -170,8 +183,8 @@ def _count(draft: Draft, agent: str, digest: str, outcome: str, number: int = 1)
             summary = state.rounds[index]
             if summary.task_digest == digest:
                 counted = replace(summary, **{outcome: getattr(summary, outcome) + number})
-                if outcome == "late" and (agent in summary.asked_agents or agent in state.agents):
-                    counted = replace(counted, late_agents=tuple(sorted({*summary.late_agents, agent})))
+                if outcome == "late" and (holds(summary.asked_agents, agent) or agent in state.agents):
+                    counted = replace(counted, late_agents=inserted(summary.late_agents, agent))
                 draft.update(rounds=(*state.rounds[:index], counted, *state.rounds[index + 1 :]))
                 return
     if current is not None:
@@ -186,6 +199,6 @@ def heard(draft: Draft, agent: str) -> None:
     current = state.open
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    draft.update(open=replace(current, asked=current.asking(agent)))
+    draft.update(open=replace(current, asked=inserted(current.asked, agent)))
     if state.spec.without:
         draft.effects += standing(draft.state)  # it asks by name

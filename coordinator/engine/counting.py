@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from immutables import Map
+
 from coordinator.engine import asking, learning, opening, pairing, regrouping, scoring
 from coordinator.engine.collecting import MASKED, Privately
 from coordinator.engine.draft import Draft
@@ -150,7 +152,7 @@ def _limit_rows(draft: Draft, members: tuple[str, ...]) -> bool:
 
 def _limit(draft: Draft, most: int, guard: Mapping[str, Any]) -> None:
     kept = {agent: (min(rows, most) if most else rows, digest) for agent, (rows, digest) in draft.state.frozen.items()}
-    draft.update(max_rows_each=most, guard=guard, frozen=kept)
+    draft.update(max_rows_each=most, guard=guard, frozen=Map(kept))
 
 
 def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
@@ -235,14 +237,16 @@ def _ask_those_left(draft: Draft, lost: Mapping[str, str], end: tuple[str, str] 
 def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
     """Count the round of scores. The model is learned: who is lost now changes neither it nor its cohort.
 
-    Smaller groups are asked once; whoever is lost then costs the scores, not the model.
+    In a private run the smaller groups are asked once; whoever is lost then costs the scores, not the model.
     """
     state = draft.state
     lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
-    if not lost:
+    if not lost or not state.editions:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         assert growth.done is not None
-        draft.update(scores=dict(growth.done.summary))
+        scores = dict(growth.done.summary)
+        # Of other than private runs each vehicle tells its own scores.
+        draft.update(errors=scores.pop("errors", {}), scores=scores if state.editions else {})
         draft.move("scored")
         return
     if sum(summary.kind == state.levels[-1].task.kind for summary in state.rounds) > 1:
@@ -288,8 +292,6 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
         opening.open_round(draft)
         return
     draft.update(model=growth.done.model, summary=dict(growth.done.summary))
-    if draft.state.spec.private is None:
-        draft.move("model-done")
-        return
-    draft.update(private=scoring.protection(draft.state, draft.collecting(draft.state)))
+    if draft.state.spec.private is not None:
+        draft.update(private=scoring.protection(draft.state, draft.collecting(draft.state)))
     opening.begin(draft, "model-done")

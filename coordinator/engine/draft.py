@@ -46,7 +46,7 @@ class Draft:
         at: float,
         conduct: Conduct,
     ) -> None:
-        self.before = self.state = state
+        self.state = state
         self.at = max(at, state.at)
         self.server = conduct.server
         self.collecting = conduct.collecting
@@ -55,13 +55,11 @@ class Draft:
 
     def result(self) -> tuple[RunState, tuple[Effect, ...]]:
         """Return the state after the step, the same object when nothing changed, and the effects."""
-        if self.state is not self.before:
-            self.update(at=self.at)
         return self.state, tuple(self.effects)
 
     def update(self, **changes: Any) -> None:
-        """Replace fields of the state."""
-        self.state = replace(self.state, **changes)
+        """Replace fields of the state; it changes now."""
+        self.state = replace(self.state, at=self.at, **changes)
 
     def move(self, cause: str, detail: str = "") -> None:
         """Change the phase as the table says, with all that belongs to an end; `detail` is for the reason of one."""
@@ -74,8 +72,9 @@ class Draft:
         reason = f"{cause}: {detail}" if phase == "failed" else detail
         if self.state.phase in ("checking", "scoring"):
             self.update(levels=self.state.levels[:-1])
-            if phase == "finished" and not self.state.scores:
-                self.update(scores={"missing": f"{cause}: {detail}"[:400]})
+            if phase == "finished":
+                if self.state.spec.private is not None and not self.state.scores:
+                    self.update(scores={"missing": f"{cause}: {detail}"[:400]})
                 reason = ""
         self.update(phase=phase, reason=reason, open=None, store={})
         self.effects += standing(self.state)

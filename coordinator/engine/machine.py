@@ -56,6 +56,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from immutables import Map
 from pydantic import ValidationError
 
 from coordinator.engine import answers, asking, events, opening, rounds, scoring
@@ -70,8 +71,8 @@ from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Server, is_label_scheme, private_parameters
+from glassfleet.scores import SCORES
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -122,14 +123,13 @@ class Engine:
     def _gathering(self, event: events.Start) -> RunState:
         parameters, most = self.parameters(event.spec), event.spec.max_rows_each or 0
         phase = TABLE.target("", "wanted", None)
-        agents = dict(event.agents)
         return RunState(
             event.spec,
             parameters,
             phase,
             event.at,
             event.at,
-            agents=agents,
+            agents=Map(event.agents),
             max_rows_each=most,
             champion=event.champion,
             former=event.former,
@@ -188,14 +188,15 @@ class Engine:
         if state.phase == "domain":
             server, parameters = self.discover(state.features, state.target, state.spec.bounds or {}, scheme)
             if state.spec.guarded:
-                guard = {"guarded": True, "max_rows_each": state.max_rows_each}
+                guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
                 parameters = parameters.model_copy(update=guard)
             if state.spec.memory is not None:
                 parameters = parameters.remembering(state.spec.memory)
             private = state.spec.private
             return server, parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
-            return SCORES.server, scoring.asked(state)
+            # What is asked is written out once: with the round open its task has it.
+            return SCORES.server, scoring.asked(state) if state.open is None else None
         if state.phase == "checking":
             return cast("Server", PAIRS), None  # of its server half only `layout` is used
         return scheme.server, state.parameters
@@ -241,10 +242,10 @@ def _take(draft: Draft, event: events.Event) -> None:
             answers.turn_away(draft, event.agent, event.task_digest, "rejected", event.reason)
         case events.AgentUp(agent=agent, offer=offer) if not draft.state.is_ended:
             if draft.state.agents.get(agent) != offer:
-                draft.update(agents={**draft.state.agents, agent: offer})
+                draft.update(agents=draft.state.agents.set(agent, offer))
             answers.heard(draft, agent)
         case events.AgentDown(agent=agent) if not draft.state.is_ended and agent in draft.state.agents:
-            draft.update(agents={name: offer for name, offer in draft.state.agents.items() if name != agent})
+            draft.update(agents=draft.state.agents.delete(agent))
         case events.Cancel() | events.Unable():
             _stop(draft, event)
     _gather(draft)
@@ -274,13 +275,16 @@ def _gather(draft: Draft) -> None:
     state = draft.state
     if state.phase != "gathering":
         return
+    (wanted, way_out), timeout = asking.wanted(state), state.spec.policy.gather_timeout
+    is_due = draft.at >= state.started_at + timeout
+    if len(state.agents) < wanted and not is_due:
+        return  # without a look at everybody, for each who comes
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    (wanted, way_out), timeout = asking.wanted(state), state.spec.policy.gather_timeout
     if len(able) >= wanted:
         draft.update(features=settled.features, target=settled.target)
         opening.begin(draft, "enough-agents")
-    elif draft.at >= state.started_at + timeout:
+    elif is_due:
         draft.move(
             "not-enough-agents" if len(able) < state.spec.policy.gather_agents else "too-few-for-privacy",
             f"{len(able)} of {wanted} agents that can run {state.spec.scheme!r} were up after {timeout:g} s "

@@ -12,8 +12,10 @@ from coordinator.engine.state import Round
 
 
 def begin(draft: Draft, cause: str) -> None:
-    """Enter the phase that `cause` leads to, start its server half and open its first round."""
+    """Enter the phase that `cause` leads to, start its server half and open its first round, unless it is an end."""
     draft.move(cause)
+    if draft.state.is_ended:
+        return
     spec = draft.state.spec
     if spec.domain is not None:
         draft.update(domain=spec.domain)
@@ -22,8 +24,9 @@ def begin(draft: Draft, cause: str) -> None:
         draft.update(levels=(pairing.keys_level(draft.terms(state)),))
         open_round(draft)
         return
-    # Discovery is answered from all rows, see `drawn_for`.
-    domain, most = (None, 0) if state.phase == "domain" else (state.domain, state.max_rows_each)
+    # Discovery is answered from all rows, see `drawn_for`; scores from test rows.
+    domain = None if state.phase == "domain" else state.domain
+    most = 0 if state.phase in ("domain", "scoring") else state.max_rows_each
     before = state.levels if state.phase == "scoring" else ()  # what was learned stays, for displays
     try:
         level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most, draft.collecting(state))

@@ -55,7 +55,8 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
             return
         server, _ = draft.server(draft.state)
         if not draft.state.editions and not any(draft.state.store[digest][member].rows for member in members):
-            draft.move("no-rows", f"the {len(members)} agents that answered have no training rows")
+            kind = "test" if draft.state.phase == "scoring" else "training"
+            draft.move("no-rows", f"the {len(members)} agents that answered have no {kind} rows")
             return
         counting.count(draft, server, members, {**dropped, **dict.fromkeys(missed, "deadline")})
     except SchemeFaultError as fault:
@@ -67,7 +68,9 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
 
 def _all_refused(draft: Draft, current: Round) -> bool:
     """Whether everybody who could answer has said that it cannot: asked again, they would say the same."""
-    if not current.dropped or not all(why.startswith(asking.REFUSED) for why in current.dropped.values()):
+    if len(current.dropped) < len(current.asked) or not all(
+        why.startswith(asking.REFUSED) for why in current.dropped.values()
+    ):
         return False
     asked = current.asked if current.limited else {*current.asked, *asking.able(draft.state)}
     return set(asked) <= set(current.dropped)

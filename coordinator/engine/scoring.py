@@ -1,4 +1,4 @@
-"""The last round of a private run: what is asked once the model is learned, and what its record says of the run."""
+"""The last round of a run: what is asked once the model is learned; and what a private run's record says of it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import RunState
 from coordinator.specification.rollout import BEATS, GATE
-from glassfleet.private.scores import Asked, same_target
+from glassfleet.intervals import lines_of
+from glassfleet.scores import Asked, same_target
 from schemas.documents import canonical_json
 
 
 def asked(state: RunState) -> Asked:
-    """Return what the vehicles score: the model, and the one that the name stood for when the run began.
+    """Return what the vehicles score: the model; in a private run also the one that the name stood for at its begin.
 
     A model of another target is no champion. The limits are those of the gate that each new version passes.
     """
     model = json.loads(canonical_json(state.model.to_document()))
+    lines = lines_of(state.model) if state.model.domain.target is not None else 0
+    if state.spec.private is None:
+        return Asked(model, lines=lines)
     champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
-    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)})
+    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)}, lines)
 
 
 def protection(state: RunState, collecting: Collecting) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""A run as plain frozen data. Nothing here decides anything."""
+"""A run as plain frozen data. Nothing here decides anything.
+
+What every message of a vehicle may change is in persistent maps: a step costs the same in a large fleet as in a small
+one. They have no order of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from immutables import Map
 
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
@@ -97,6 +103,18 @@ CountedRows = Mapping[tuple[int, int, str], tuple[Task, Contribution]]
 """By group, number of its edition and task digest: a question of `SUPPORT`, and the sum of the answers."""
 
 
+def holds(agents: tuple[str, ...], agent: str) -> bool:
+    """Whether an agent is among those in the order of id; many are, and this is looked up at every message."""
+    at = bisect_left(agents, agent)
+    return at < len(agents) and agents[at] == agent
+
+
+def inserted(agents: tuple[str, ...], agent: str) -> tuple[str, ...]:
+    """Return agents in the order of id, with `agent` among them."""
+    at = bisect_left(agents, agent)
+    return agents if holds(agents, agent) else (*agents[:at], agent, *agents[at:])
+
+
 @dataclass(frozen=True)
 class Level:
     """One step of growth: the server half's state and the task that it asks.
@@ -144,7 +162,7 @@ class Round:
         `closes_at` is the deadline without the grace.
     extensions : int
         How many were used.
-    dropped : Mapping[str, str]
+    dropped : Map[str, str]
         Who will not answer, and why.
     former : tuple of str
         Pairing: vehicles of an earlier run for whom it waits, as others would be left out without them.
@@ -163,7 +181,7 @@ class Round:
     opened_at: float
     closes_at: float
     extensions: int = 0
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    dropped: Map[str, str] = field(default_factory=Map)
     former: tuple[str, ...] = ()
     late: int = 0
     duplicate: int = 0
@@ -172,14 +190,8 @@ class Round:
     rows: int = 0
 
     def asks(self, agent: str) -> bool:
-        """Whether an agent is asked; many are, and this is looked up at every message."""
-        at = bisect_left(self.asked, agent)
-        return at < len(self.asked) and self.asked[at] == agent
-
-    def asking(self, agent: str) -> tuple[str, ...]:
-        """Return who is asked, with `agent` among them."""
-        at = bisect_left(self.asked, agent)
-        return self.asked if self.asks(agent) else (*self.asked[:at], agent, *self.asked[at:])
+        """Whether an agent is asked."""
+        return holds(self.asked, agent)
 
 
 @dataclass(frozen=True)
@@ -223,7 +235,7 @@ class RoundSummary:
             "bytes": self.bytes,
             "asked_agents": list(self.asked_agents),
             "accepted_agents": list(self.accepted_agents),
-            "dropped_agents": dict(self.dropped_agents),
+            "dropped_agents": dict(sorted(self.dropped_agents.items())),
             "late_agents": list(self.late_agents),
         }
 
@@ -243,7 +255,7 @@ class RunState:
     started_at : float
     reason : str
         Why it ended as it did.
-    agents : Mapping[str, Offer]
+    agents : Map[str, Offer]
         Who is up.
     features, target
         Columns of the run, once settled.
@@ -253,7 +265,7 @@ class RunState:
         At most so many rows of each agent count; 0: all (or not yet found).
     guard : Mapping
         Who is far out, see :data:`glassfleet.discovery.guard.Notes`.
-    frozen : Mapping[str, tuple of (int, str)]
+    frozen : Map[str, tuple of (int, str)]
         Rows and data digest of each agent, fixed by its first accepted answer.
     store : Store
     levels : tuple of Level
@@ -281,7 +293,9 @@ class RunState:
     private : Mapping
         Private runs: what protected the answers that the model rests on, see `scoring`; empty before it is learned.
     scores : Mapping
-        Private runs: the fleet's test scores (`glassfleet.private.scores`), or ``missing``: why there are none.
+        Private runs: the fleet's test scores (`glassfleet.scores`), or ``missing``: why there are none.
+    errors : Mapping
+        The finished model's errors on test rows (:func:`glassfleet.intervals.recorded_errors`); empty: nobody told any.
     false_answers : tuple of str
         Private runs: vehicles whose answers fitted with nobody's, see `glassfleet.private.pairs`.
     silent : frozenset of str
@@ -307,14 +321,14 @@ class RunState:
     at: float
     started_at: float
     reason: str = ""
-    agents: Mapping[str, Offer] = field(default_factory=dict)
+    agents: Map[str, Offer] = field(default_factory=Map)
     features: tuple[str, ...] = ()
     target: str = ""
     domain: Domain | None = None
     domain_contributors: tuple[str, ...] = ()
     max_rows_each: int = 0
     guard: Mapping[str, Any] = field(default_factory=dict)
-    frozen: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    frozen: Map[str, tuple[int, str]] = field(default_factory=Map)
     store: Store = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
     editions: tuple[Edition, ...] = ()
@@ -329,6 +343,7 @@ class RunState:
     champion: Mapping[str, Any] | None = None
     private: Mapping[str, Value] = field(default_factory=dict)
     scores: Mapping[str, Value] = field(default_factory=dict)
+    errors: Mapping[str, Value] = field(default_factory=dict)
     false_answers: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     open: Round | None = None
@@ -351,7 +366,7 @@ class RunState:
         """Whether a cohort is fixed: only its members count from here on."""
         if self.spec.private is not None:
             return self.phase in ("domain", "learning", "checking", "scoring")
-        return self.phase == "learning" and self.spec.participation == "cohort"
+        return self.phase in ("learning", "scoring") and self.spec.participation == "cohort"
 
     @property
     def waited_for(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from coordinator.engine.state import ENDED, RunState
 from coordinator.engine.transitions import Table, Transition
+from glassfleet.intervals import TellsRule
 
 SCHEME_ENDS: dict[str, str] = {
     "no-rows": "those who answered have no rows at all, or each too few to be told",
@@ -46,6 +47,11 @@ def _has_no_domain(state: RunState) -> bool:
     return state.domain is None
 
 
+def _is_scored(state: RunState) -> bool:
+    """Whether test errors are asked for: in other runs than private ones they are for the intervals of rules alone."""
+    return _private(state) or (_cohort(state) and isinstance(state.model, TellsRule))
+
+
 def _recruits(state: RunState) -> bool:
     return _cohort(state) and not _private(state)
 
@@ -70,7 +76,7 @@ TABLE = Table(
     Transition("learning", "rows-limited", "learning", "the same in the first round of elastic participation", _OPEN),
     Transition("learning", "counted", "learning", "the round closed; nobody was lost that changes an earlier level", _OPEN),
     Transition("learning", "replayed", "learning", "members were lost and an earlier level came out differently, or the run is private and elastic, or a group is founded again: the open question is asked again", "Restarted, " + _OPEN),
-    Transition("learning", "model-done", "scoring", "the scheme returned its model; private run", _OPEN, _private),
+    Transition("learning", "model-done", "scoring", "the scheme returned its model; private run, or a cohort's whose rules forecast a number", _OPEN, _is_scored),
     Transition("learning", "model-done", "finished", "the scheme returned its model", _PUBLISH),
     *(
         Transition(source, "does-not-add-up", "checking", "private run: the answers of a group cannot be true; it is asked whose masks fit whose", _OPEN)
@@ -78,9 +84,9 @@ TABLE = Table(
     ),
     Transition("checking", "checked", "domain", "it goes on without those whose masks fit nobody's, or without the group; the domain was being found", _OPEN + ", or an end", _has_no_domain),
     Transition("checking", "checked", "learning", "the same; while it learned", _OPEN + ", or an end"),
-    Transition("scoring", "replayed", "scoring", "members were lost, the first time: the smaller groups are asked", _OPEN),
-    Transition("scoring", "scored", "finished", "the groups' scores are there", _PUBLISH),
-    Transition("scoring", "lost-again", "finished", "members were lost once more: the model has no scores", _PUBLISH),
+    Transition("scoring", "replayed", "scoring", "private run: members were lost, the first time: the smaller groups are asked", _OPEN),
+    Transition("scoring", "scored", "finished", "the scores are there: the groups', or of whoever answered in time", _PUBLISH),
+    Transition("scoring", "lost-again", "finished", "private run: members were lost once more: the model has no scores", _PUBLISH),
     Transition("learning", "too-many-restarts", "failed", "more than `max_restarts` replays", _END),
     *(
         transition

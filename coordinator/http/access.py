@@ -25,8 +25,9 @@ FORM_BYTES = 64 * 1024
 PROGRAMS = ("/api/", "/events/", "/metrics")
 """Addresses for programs: their faults are JSON, and no page of another site may ask for them."""
 
-QUESTIONS = ("/explain", "/counterfactual", "/forecast")
-"""Addresses that explain a model. They change nothing, so whoever may read may ask; POST only because rows are long."""
+QUESTIONS = ("/explain", "/counterfactual", "/forecast", "/download")
+"""Addresses that explain a model, or write it as a file. They change nothing, so whoever may read may ask; POST only
+because rows are long."""
 
 URGENT = ("/api/health", "/api/metrics", "/metrics", "/sign-in")
 AT_ONCE = ("/static/", "/events/")

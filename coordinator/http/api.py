@@ -29,6 +29,7 @@ from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson, check_characters
 from coordinator.specification.run import RunSpec, with_participation
 from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST
+from glassfleet.export.svg.text import cut
 from schemas.errors import (
     BrokerError,
     DamagedError,
@@ -99,7 +100,7 @@ def make_app(  # noqa: C901  one short function per address
         if fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
         elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
-            detail = f"no such address: {request.url.path}; docs/reference/http-api.md lists them"
+            detail = f"no such address: {cut(request.url.path, 200)}; docs/reference/http-api.md lists them"
         answer = dashboard.error_response(request, fault.status_code, detail)
         answer.headers.update(fault.headers or {})
         return answer
@@ -134,12 +135,10 @@ def make_app(  # noqa: C901  one short function per address
     @app.get("/api/runs")
     def _runs() -> list[dict[str, Any]]:
         shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
-        rows = []
-        for run in coordinator.runs.ids():
-            with contextlib.suppress(NotFoundError):  # forgotten between the two looks
-                document = coordinator.runs.document(run)
-                rows.append({name: document[name] for name in shown} | {"rounds_closed": len(document["rounds"])})
-        return rows
+        return [
+            {name: told[name] for name in shown} | {"rounds_closed": told["rounds"]}
+            for told in coordinator.runs.overviews()
+        ]
 
     @app.get("/api/runs/{run}")
     def _run(run: str) -> dict[str, Any]:
@@ -161,11 +160,11 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models")
     def _models() -> list[dict[str, Any]]:
-        return [_row(registry.versions(name)[-1]) for name in registry.names()]
+        return [_row(registry.heads(name)[-1]) for name in registry.names()]
 
     @app.get("/api/models/{name}")
     def _versions(name: str) -> list[dict[str, Any]]:
-        return [_row(model) for model in registry.versions(name)]
+        return [_row(model) for model in registry.heads(name)]
 
     @app.get("/api/models/{name}/{version}")
     def _record(name: str, version: int) -> Response:

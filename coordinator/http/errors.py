@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.errors import DataError, UsageError
@@ -28,6 +29,15 @@ SHOWN = 60
 
 Whole = Annotated[int, Field(strict=True)]
 """A whole number of a JSON body; true, ``"3"`` and 3.5 are none."""
+
+
+class Number(IntegerConvertor):
+    """A whole number in an address, ``{version:int}``; Python reads no number of thousands of digits."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("int", Number())
 
 
 class Fault(BaseModel):
@@ -64,9 +74,7 @@ def in_words(request: Request, fault: RequestValidationError) -> str:
         meant = f"; did you mean {near[0]}?" if near else ""
         has = f" It has: {', '.join(known)}" if known else ""
         return f"{where} is not a field of this request{meant or '.' * bool(has)}{has}"
-    text = str(first["msg"]).removeprefix("Value error, ")
-    for was, now in _PLAINER:
-        text = text.replace(was, now)
+    text = plainer(str(first["msg"]))
     if kind == "value_error":
         return f"{where}: {text}"
     return f"{where}: {text[:1].lower()}{text[1:]}, got {shown(given)}"
@@ -75,12 +83,21 @@ def in_words(request: Request, fault: RequestValidationError) -> str:
 _PLAINER = (
     ("Input should be", "must be"),
     ("a valid integer, unable to parse string as an integer", "a whole number"),
+    ("a valid integer, got a number with a fractional part", "a whole number"),
     ("a valid integer", "a whole number"),
     ("a valid number", "a number"),
     ("a valid string", "a text"),
     ("a valid list", "a list"),
     ("a valid dictionary", "a JSON object"),
 )
+
+
+def plainer(text: str) -> str:
+    """Return a message of pydantic for people who do not know it."""
+    text = text.removeprefix("Value error, ")
+    for was, now in _PLAINER:
+        text = text.replace(was, now)
+    return text
 
 
 def shown(value: Any) -> str:

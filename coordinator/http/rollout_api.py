@@ -101,7 +101,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
 
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
-        compared = ModelRecord.load(registry.get(name, registry.versions(name)[-1].version).record)
+        compared = ModelRecord.load(registry.get(name, registry.heads(name)[-1].version).record)
         # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
         reference = read_reference(wanted.document, compared)
         return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
@@ -112,7 +112,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
 
     @app.get("/api/rollouts/{name}")
     def _of_model(name: str) -> list[dict[str, Any]]:
-        registry.versions(name)
+        registry.heads(name)
         return models.rollouts.documents(name)
 
     @app.post("/api/rollouts", dependencies=guarded, status_code=201)

@@ -7,7 +7,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator.journal.port import REFERENCES, ROLLOUT_STARTED, ROLLOUTS, Damaged, Decision, Entry, StoredModel
+from coordinator.journal.port import (
+    REFERENCES,
+    ROLLOUT_STARTED,
+    ROLLOUTS,
+    Damaged,
+    Decision,
+    Entry,
+    StoredModel,
+    overview,
+)
 from schemas.errors import StorageError
 
 
@@ -131,6 +140,10 @@ class MemoryJournal:
         text = self.content.documents.get(run)
         return None if text is None else dict(json.loads(text))
 
+    def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return by run the `overview` of closed runs."""
+        return {run: overview(document) for run in runs if (document := self.document(run)) is not None}
+
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
         self._check()
@@ -166,9 +179,9 @@ class MemoryJournal:
         key = (name, version)
         return next((model for model in self.content.models if (model.name, model.version) == key), None)
 
-    def numbers(self) -> list[tuple[str, int]]:
-        """Return names and versions of all registered models, by name and version."""
-        return sorted((model.name, model.version) for model in self.content.models)
+    def heads(self, name: str | None = None) -> list[StoredModel]:
+        """Return the registered models without their records, by name and version."""
+        return [replace(model, record=b"") for model in self.models(name)]
 
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, newest first."""

@@ -29,6 +29,34 @@ ROLLOUT_STARTED = f"{ROLLOUTS}started"
 """The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
 
+OVERVIEW: Mapping[str, tuple[str, ...]] = {
+    **{
+        name: (name,)
+        for name in (
+            *("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "target"),
+            *("model", "size", "scores"),
+        )
+    },
+    "name": ("spec", "model"),
+    "parameters": ("spec", "parameters"),
+    "private": ("spec", "private"),
+}
+"""What a list tells of a run, and where it stands in the run's document, which may be thousands of times as large."""
+COUNTED = ("rounds", "cohort")
+"""Lists of a run's document of which the length is told as well."""
+
+
+def overview(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a list tells of a run, see `OVERVIEW` and `COUNTED`; None where the document does not say it."""
+    told: dict[str, Any] = {}
+    for name, place in OVERVIEW.items():
+        part: Any = document
+        for key in place:
+            part = part.get(key) if isinstance(part, dict) else None
+        told[name] = part
+    return told | {name: len(document[name]) if name in document else None for name in COUNTED}
+
+
 def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
     """Return the checksum of a row: BLAKE2b-128 (hex) over a line for each head, then the body.
 
@@ -180,6 +208,9 @@ class Journal(Protocol):
     def document(self, run: str) -> dict[str, Any] | None:
         """Return the document of a closed run; raises DamagedError when its row is damaged."""
 
+    def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return by run the `overview` of closed runs, without reading the rest; a damaged one is left out or wrong."""
+
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`; a run that has one gets that one back.
 
@@ -198,8 +229,8 @@ class Journal(Protocol):
     def model(self, name: str, version: int) -> StoredModel | None:
         """Return one registered model; None: there is none."""
 
-    def numbers(self) -> list[tuple[str, int]]:
-        """Return names and versions of all registered models, without their records, by name and version."""
+    def heads(self, name: str | None = None) -> list[StoredModel]:
+        """Return as `models`, without reading the records; damage since the opening is not seen."""
 
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, without their records, newest first."""

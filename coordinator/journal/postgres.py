@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -160,3 +160,10 @@ def in_words(fault: BaseException | None, what: str) -> str | None:
 
 def _first_line(fault: BaseException | None) -> str:
     return next(iter(str(fault).strip().splitlines()), "")[:300]
+
+
+def told(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
+    """Return expressions as those of `coordinator.journal.sqlite.told`."""
+    whole = sa.cast(document, sa.JSON)
+    parts = sa.func.json_build_array(*(whole[tuple(place)] for place in places))
+    return [sa.cast(parts, sa.Text), *(sa.func.json_array_length(whole[x]) for x in counted)]

@@ -51,8 +51,13 @@ def model_of(row: Any) -> StoredModel:
     """Return a registered model; of a damaged row what its key says, without the record."""
     if is_whole(MODELS, row):
         return StoredModel(row.name, row.version, row.digest, row.run, bytes(row.record))
+    return head_of(row, is_damaged=True)
+
+
+def head_of(row: Any, *, is_damaged: bool) -> StoredModel:
+    """Return a registered model without its record; in a damaged row anything may stand."""
     version = row.version if isinstance(row.version, int) else 0
-    return StoredModel(shown(row.name), version, shown(row.digest), shown(row.run), b"", is_damaged=True)
+    return StoredModel(shown(row.name), version, shown(row.digest), shown(row.run), b"", is_damaged=is_damaged)
 
 
 def wall_of(row: Any) -> float:
@@ -77,7 +82,7 @@ def look(select: Select, table: sa.Table) -> Iterator[Any]:
                 try:
                     rows = select(_between(table, key, key))
                 except (DamagedError, UnicodeEncodeError) as fault:
-                    yield Damaged(table.name, _said(key), str(fault))
+                    yield Damaged(table.name, said(key), str(fault))
                 else:
                     yield from (_judged(table, row) for row in rows)
         else:
@@ -91,10 +96,11 @@ def _judged(table: sa.Table, row: Any) -> Any:
         return row
     key = tuple(getattr(row, column.name) for column in table.primary_key)
     of = {what: shown(getattr(row, name)) for what, name in (("run", "run"), ("model", "name")) if name in table.c}
-    return Damaged(table.name, _said(key), "its checksum does not fit", **of)
+    return Damaged(table.name, said(key), "its checksum does not fit", **of)
 
 
-def _said(key: Sequence[Any]) -> str:
+def said(key: Sequence[Any]) -> str:
+    """Return a row's key as `Damaged.row` has it."""
     return " ".join(shown(part) for part in key)
 
 

@@ -15,9 +15,9 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQL
 
 from coordinator.journal import postgres, sqlite
 from coordinator.journal.lock import FileLock
-from coordinator.journal.port import REFERENCES, Damaged, Decision, Entry, StoredModel
+from coordinator.journal.port import COUNTED, OVERVIEW, REFERENCES, Damaged, Decision, Entry, StoredModel, overview
 from coordinator.journal.rollouts import forget_rollouts
-from coordinator.journal.rows import is_whole, look, model_of, shown, sum_of, wall_of
+from coordinator.journal.rows import head_of, is_whole, look, model_of, said, shown, sum_of, wall_of
 from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, StorageError
 from schemas.private_files import make_folders, private_database, refuse_shared
@@ -27,6 +27,9 @@ HEAD = "0003"
 
 _AT_ONCE = 500
 """Runs named in one statement; databases bound that."""
+
+_SHOWN_AT_ONCE = 8
+"""Documents that are looked into in one transaction: nobody can write meanwhile."""
 
 _FULL = (
     "no room to write the journal {what}: free some space and start the coordinator again; it goes on where it was, "
@@ -203,6 +206,23 @@ class SqlJournal:
             raise DamagedError(f"what the journal says of run {run!r} is damaged: restore it from a backup")
         return dict(json.loads(found[0].document))
 
+    def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return by run the `overview` of closed runs: the database takes it out of the documents."""
+        told = (sqlite if self._path is not None else postgres).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        found: dict[str, dict[str, Any]] = {}
+        for start in range(0, len(runs), _SHOWN_AT_ONCE):
+            some = runs[start : start + _SHOWN_AT_ONCE]
+            try:
+                for run, text, *counts in self._select(sa.select(RUNS.c.run, *told).where(RUNS.c.run.in_(some))):
+                    values = zip((*OVERVIEW, *COUNTED), (*json.loads(text), *counts), strict=True)
+                    found[run] = dict(values)
+            except (StorageError, DamagedError, ValueError):  # one of them is no JSON as the database knows it
+                for run in some:
+                    with suppress(DamagedError, ValueError):
+                        if (document := self.document(run)) is not None:
+                            found[run] = overview(document)
+        return found
+
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
         with self._write() as connection:
@@ -248,11 +268,13 @@ class SqlJournal:
         query = sa.select(MODELS).where(MODELS.c.name == name, MODELS.c.version == version)
         return next((model_of(row) for row in self._select(query)), None)
 
-    def numbers(self) -> list[tuple[str, int]]:
-        """Return names and versions of all registered models, by name and version."""
-        query = sa.select(MODELS.c.name, MODELS.c.version).order_by(MODELS.c.name, MODELS.c.version)
-        with self._begin() as connection:
-            return [(row.name, row.version) for row in connection.execute(query)]
+    def heads(self, name: str | None = None) -> list[StoredModel]:
+        """Return the registered models without their records, by name and version."""
+        columns = (MODELS.c.name, MODELS.c.version, MODELS.c.digest, MODELS.c.run)
+        query = sa.select(*columns).order_by(MODELS.c.name, MODELS.c.version)
+        damaged = {each.row for each in self.damaged if each.table == MODELS.name}
+        rows = self._each(MODELS, query if name is None else query.where(MODELS.c.name == name), name)
+        return [head_of(row, is_damaged=said((row.name, row.version)) in damaged) for row in rows]
 
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, newest first."""

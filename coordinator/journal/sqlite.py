@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,3 +31,9 @@ def make_engine(url: sa.URL, busy_timeout: float) -> sa.Engine:
 def readable(text: bytes) -> str:
     """Return a text, whatever bytes stand there: a damaged one must not keep the others from being read."""
     return text.decode("utf-8", "surrogateescape")
+
+
+def told(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
+    """Return expressions for parts of a JSON text: one list of what stands at the places, and the lengths of lists."""
+    paths = [f"$.{'.'.join(place)}" for place in places]
+    return [sa.func.json_extract(document, *paths), *(sa.func.json_array_length(document, f"$.{x}") for x in counted)]

@@ -69,7 +69,7 @@ class Registry:
 
     def adopt(self) -> None:
         """Make the newest version of each name current that was registered before there were decisions."""
-        names = {name for name, _ in self.journal.numbers()} - {each.name for each in self.journal.decisions()}
+        names = {each.name for each in self.journal.heads()} - {each.name for each in self.journal.decisions()}
         # The model of a run that has not ended was registered just before a crash: it will be decided about.
         going_on = set(self.journal.unfinished()) if names else set()
         ended = [each for name in sorted(names) for each in self.whole(name) if each.run not in going_on]
@@ -84,7 +84,7 @@ class Registry:
 
     def history(self, name: str) -> list[Decision]:
         """Return all decisions about a model, oldest first; raises NotFoundError when there is no such model."""
-        self.versions(name)
+        self.heads(name)
         return self.decisions(name)
 
     def decisions(self, name: str) -> list[Decision]:
@@ -93,9 +93,8 @@ class Registry:
 
     def before(self, name: str) -> int:
         """Return the version below the current one that was current last; raises NotFoundError when there is none."""
-        self.versions(name)
+        known = {model.version for model in self.heads(name) if not model.is_damaged}
         current = self.aliases.of(name).version
-        known = {model.version for model in self.whole(name)}
         for each in reversed(self.journal.decisions(name)):
             if each.kind == CURRENT and each.body["version"] < current and each.body["version"] in known:
                 return int(each.body["version"])
@@ -229,7 +228,7 @@ class Registry:
                 # Without it nobody could learn the model again: it depends on who was in which group.
                 **({"withheld": state.summary["withheld"]} if "withheld" in state.summary else {}),
                 **({"without": list(state.spec.without)} if state.spec.without else {}),
-                **recorded(state.summary),
+                **recorded(state.summary, state.errors),
             },
             training=_training(state),
             created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
@@ -239,13 +238,20 @@ class Registry:
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return sorted({name for name, _ in self.journal.numbers()})
+        return sorted({each.name for each in self.journal.heads()})
 
     def versions(self, name: str) -> list[StoredModel]:
         """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
         models = self.journal.models(name)
         if not models:
-            raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
+            raise self._no_model(name)
+        return models
+
+    def heads(self, name: str) -> list[StoredModel]:
+        """As `versions`, but no record is read."""
+        models = self.journal.heads(name)
+        if not models:
+            raise self._no_model(name)
         return models
 
     def whole(self, name: str) -> list[StoredModel]:
@@ -254,18 +260,19 @@ class Registry:
 
     def get(self, name: str, version: int) -> StoredModel:
         """Return one version; raises NotFoundError when there is none, DamagedError when it is not as it was."""
-        versions = self.versions(name)
-        for model in versions:
-            if model.version == version:
-                if model.is_damaged:
-                    raise DamagedError(
-                        f"version {version} of model {name!r} is damaged in the journal, and not served: restore the "
-                        "journal from a backup, or use another version"
-                    )
-                return model
-        raise NotFoundError(
-            f"model {name!r} has no version {version}; it has {', '.join(str(m.version) for m in versions)}"
-        )
+        model = self.journal.model(name, version) if 0 < version <= LONGEST else None
+        if model is None:
+            known = ", ".join(str(each.version) for each in self.heads(name))
+            raise NotFoundError(f"model {name!r} has no version {version}; it has {known}")
+        if model.is_damaged:
+            raise DamagedError(
+                f"version {version} of model {name!r} is damaged in the journal, and not served: restore the "
+                "journal from a backup, or use another version"
+            )
+        return model
+
+    def _no_model(self, name: str) -> NotFoundError:
+        return NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
 
 
 def _rows(state: RunState) -> int:

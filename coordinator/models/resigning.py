@@ -195,7 +195,7 @@ def one_by_one(journal: Journal, pinned: Collection[tuple[str, int]], keep: int)
     keep : int
         So many of the newest versions of each name are retained as well.
     """
-    known, retained = journal.numbers(), set(pinned)
+    known, retained = [(each.name, each.version) for each in journal.heads()], set(pinned)
     for name in {name for name, _ in known}:
         retained.update((name, version) for version in journal.newest(name, keep))
     for name, version in sorted(known, key=lambda each: each not in retained):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.specification.rollout import GATE
-from glassfleet.private.scores import relative
+from glassfleet.scores import relative
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None,
     Parameters
     ----------
     scores : Mapping
-        Of the run, see `glassfleet.private.scores`; ``missing`` says why there are none.
+        Of the run, see `glassfleet.scores`; ``missing`` says why there are none.
     asked : str or None
         Digest of the model that the name stood for when the run began.
     current : str or None

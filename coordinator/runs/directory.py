@@ -17,10 +17,11 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import structlog
+from immutables import Map
 
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.engine.counters import Counters
-from coordinator.journal.port import Entry, Journal
+from coordinator.journal.port import Entry, Journal, overview
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
 from coordinator.runs.records import entry_of, fold, spec_of
@@ -102,6 +103,8 @@ class Runs:
     counters: dict[str, Counters] = field(default_factory=dict, init=False)
     lacks: dict[str, tuple[RunState, Waiting | None]] = field(default_factory=dict, init=False)
     _known: Known = field(init=False)
+    # Of the API's threads: replaced, never changed. What has ended stays as it is.
+    _overviews: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     # Of the API's threads: single entries are read and set, nobody goes through them.
     _moments: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
 
@@ -141,7 +144,7 @@ class Runs:
                 self._suspend(run, entries, fault)
                 continue
             if state is not None:
-                agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
+                agents = Map({agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()})
                 self.replace_states({run: replace(state, agents=agents)}, {})
                 self.metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
@@ -238,13 +241,41 @@ class Runs:
         state = known.live.get(run)
         if state is not None:
             return self._document(known, state, ended=None, lacks=self._lack_in_words(state))
-        try:
-            document = known.suspended.get(run) or self.journal.document(run)
-        except DamagedError as fault:
-            return damaged_document(run, str(fault))
-        if document is None:
+        document = known.suspended.get(run) or self._past(run)
+        if not document:
             raise NotFoundError(f"no run {run!r}")
         return document
+
+    def _past(self, run: str) -> dict[str, Any]:
+        """Return the document of a run that has ended; empty: there is none."""
+        try:
+            return self.journal.document(run) or {}
+        except DamagedError as fault:
+            return damaged_document(run, str(fault))
+
+    def overviews(self, runs: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return what a list tells of runs, see `coordinator.journal.port.overview`; from any thread.
+
+        Parameters
+        ----------
+        runs : sequence of str or None
+            Those that are forgotten are left out; None: all, oldest first. Of each that has ended the document is
+            looked into once.
+        """
+        known, told = self._known, self._overviews
+        runs = [*known.past, *known.suspended, *known.live] if runs is None else runs
+        asked = [run for run in runs if run in known.past and run not in told]
+        damaged = {each.run for each in self.journal.damaged if each.table == "runs"}
+        found = self.journal.overviews([run for run in asked if run not in damaged])
+        found |= {run: overview(document) for run in asked if run not in found and (document := self._past(run))}
+        self._overviews = told = {run: each for run, each in {**self._overviews, **found}.items() if run in known.past}
+        return [each for run in runs if (each := told.get(run) or self._overview(known, run)) is not None]
+
+    def _overview(self, known: Known, run: str) -> dict[str, Any] | None:
+        state = known.live.get(run)
+        if state is not None:
+            return overview(self._document(known, state, ended=None, lacks=self._lack_in_words(state)))
+        return overview(known.suspended[run]) if run in known.suspended else None
 
     def private_past(self) -> list[dict[str, Any]]:
         """Return the documents of private runs among the last `LOOKED_BACK` that have ended, the newest first."""

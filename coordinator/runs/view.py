@@ -62,6 +62,7 @@ def run_document(
         "open": _open(state),
         "progress": _progress(engine, state),
         "model": model,
+        "size": _size(state.model),
         "summary": plain(state.summary),
         "private": plain(state.private),
         "editions": [list(members) for members in state.summed],
@@ -110,6 +111,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "open": None,
         "progress": {},
         "model": None,
+        "size": {},
         "summary": {},
         "private": {},
         "editions": [],
@@ -185,7 +187,7 @@ def _open(state: RunState) -> dict[str, Any] | None:
         "dropped": len(current.dropped),
         "asked_agents": list(current.asked),
         "accepted_agents": list(state.accepted),
-        "dropped_agents": dict(current.dropped),
+        "dropped_agents": dict(sorted(current.dropped.items())),
         "opened_at": current.opened_at,
         "closes_at": current.closes_at,
     }
@@ -205,6 +207,14 @@ def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
         return {"fault": f"{type(fault).__name__}: {fault}"[:200]}
 
 
+def _size(model: Any) -> dict[str, Any]:
+    """Return the finished model's size measures: rules, for example."""
+    try:
+        return {} if model is None else dict(plain(dict(model.complexity())))
+    except Exception:  # noqa: BLE001  a display must not stop a run
+        return {}
+
+
 def _agents(state: RunState) -> dict[str, dict[str, str]]:
     """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``late``, ``asked`` or ``idle``."""
     agents: dict[str, dict[str, str]] = {agent: {"status": "idle", "reason": ""} for agent in sorted(state.agents)}
@@ -218,8 +228,9 @@ def _agents(state: RunState) -> dict[str, dict[str, str]]:
     for agent in state.cohort:
         agents[agent] = {"status": "member", "reason": ""}
     if state.open is not None:
+        answered = set(state.accepted)
         for agent in state.open.asked:
-            status = "answered" if agent in state.accepted else "dropped" if agent in state.open.dropped else "asked"
+            status = "answered" if agent in answered else "dropped" if agent in state.open.dropped else "asked"
             agents[agent] = {"status": status, "reason": state.open.dropped.get(agent, "")}
     for agent, reason in state.lost.items():
         agents[agent] = {"status": "lost", "reason": reason}

@@ -12,13 +12,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from console.main import cli
-from console.settings import attributes, descriptions
+from console.settings import descriptions
 from coordinator.config import CoordinatorConfig
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RoundPolicy
 from edge_agent.config import AgentConfig
 from edge_agent.forecast.config import ForecastConfig
 from schemas.settings import Settings, settings_of
+from schemas.text import attributes
 
 HEAD = """# Settings
 

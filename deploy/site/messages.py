@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from console.settings import described_attributes
+from schemas.text import described_attributes
 
 
 def page(path: Path) -> str:

@@ -156,6 +156,7 @@ class Forecaster:
             "strength": float(fired.strength),
             "memberships": memberships,
             "fallback": bool(explanation.fallback),
+            **({} if explanation.interval is None else {"interval": list(explanation.interval)}),
             "alert": alert,
         }
         digest = self._log.append(self.record)

@@ -26,8 +26,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
-from glassfleet.numerics.f1 import class_counts, macro_f1
+from glassfleet.numerics.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
 from glassfleet.scheme import Cost, Done, Next, Scheme, Task, alone_parameters, cost_of, personal_model
+from glassfleet.scores import without_few
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
@@ -77,6 +78,9 @@ class Scores:
         Which model that was.
     constant : float
         Score of the constant on the same rows: the mean, or the most frequent class, of the training rows.
+    confusion : list of list of int, or None
+        Of a model with at most `MOST_CONFUSED` classes: test rows by what they are and what the model says, see
+        :func:`glassfleet.numerics.f1.confusion`, without classes of few rows (`glassfleet.scores.without_few`).
     """
 
     metric: Literal["rmse", "f1"]
@@ -86,6 +90,7 @@ class Scores:
     constant: float
     champion: float | None = None
     champion_digest: str = ""
+    confusion: list[list[int]] | None = None
 
 
 class Evaluator:
@@ -203,7 +208,9 @@ class Evaluator:
         assert local is not None
         metric: Literal["rmse", "f1"] = "rmse" if domain.target is not None else "f1"
         guess = score(test.y, constant(train.y, test.rows))
-        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess)
+        few = 0 < len(domain.classes) <= MOST_CONFUSED
+        told = without_few(confusion(test.y, predicted, domain.classes)).tolist() if few else None
+        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess, confusion=told)
         if champion is None:
             yield scores
             return

@@ -21,8 +21,8 @@ from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
 from glassfleet.private.pairs import PAIRS
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Client, Contribution, Task, cost_of
+from glassfleet.scores import SCORES
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
 from schemas.messages import ContributionBody, Request

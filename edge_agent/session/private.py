@@ -26,8 +26,8 @@ from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.private.pairs import PAIRS
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
+from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.codec import Value
 from schemas.envelope import Envelope

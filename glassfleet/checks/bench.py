@@ -192,13 +192,13 @@ def value_paths(document: Any, most: int) -> list[Path]:
     return found[:: max(1, len(found) // most)]
 
 
-def replace_at(document: Any, path: Path, value: Any) -> Any:
-    """Replace one place of a JSON document, in place, and return it."""
-    at = document
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = value
-    return document
+def replaced(document: Any, path: Path, value: Any) -> Any:
+    """Return a JSON document with one place replaced; what is beside that place is shared with the given one."""
+    if not path:
+        return value
+    changed: Any = dict(document) if isinstance(document, Mapping) else list(document)
+    changed[path[0]] = replaced(changed[path[0]], path[1:], value)
+    return changed
 
 
 def fresh(data: Dataset) -> Dataset:

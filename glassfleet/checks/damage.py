@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -107,31 +106,31 @@ def _must_work(model: Model, bench: Bench) -> None:
 
 
 def damaged(value: Any, rng: np.random.Generator) -> Any:
-    """Return a copy with one place replaced, removed or, in an array, another number; each place as likely."""
-    value = copy.deepcopy(value)
+    """Return a value with one place replaced, removed or, in an array, another number; each place as likely."""
     places = [path for path in _places(value) if path]
-    path = places[int(rng.integers(len(places)))]
-    at = value
-    for key in path[:-1]:
-        at = at[key]
-    if isinstance(at, np.ndarray):
-        at.flat[int(rng.integers(at.size))] = _number_of(at.dtype, rng)
-    elif isinstance(at, dict) and rng.random() < 0.3:
-        del at[path[-1]]
+    return _changed(value, places[int(rng.integers(len(places)))], rng)
+
+
+def _changed(value: Any, path: Path, rng: np.random.Generator) -> Any:
+    """Return the value changed where the path leads; what is beside it is shared with the given one."""
+    key, *rest = path
+    if isinstance(value, np.ndarray):
+        array = value.copy()
+        array.flat[int(rng.integers(array.size))] = _number_of(array.dtype, rng)
+        return array
+    changed: Any = dict(value) if isinstance(value, Mapping) else list(value)
+    if rest:
+        changed[key] = _changed(changed[key], tuple(rest), rng)
+    elif isinstance(changed, dict) and rng.random() < 0.3:
+        del changed[key]
     else:
-        at[path[-1]] = _anything(rng)
-    return value
+        changed[key] = _anything(rng)
+    return changed
 
 
 def _travelled(value: Any) -> Any:
-    """Return the value as it comes out of the codec, with arrays that can be changed."""
-
-    def writable(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: writable(item) for key, item in value.items()}
-        return value.copy() if isinstance(value, np.ndarray) else value
-
-    return writable(codec.decode(codec.encode(value)))
+    """Return the value as it comes out of the codec."""
+    return codec.decode(codec.encode(value))
 
 
 def _places(value: Any, path: Path = ()) -> Iterator[Path]:

@@ -1,12 +1,139 @@
-"""What is wrong with the parameters that a scheme was given, in words: the same wherever somebody gives them."""
+"""Parameters as people give them: which there are, how their texts are read, and what is wrong with them, in words."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from schemas.errors import UsageError
+from schemas.text import attributes, number_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a scheme, or of another model, that a text can give.
+
+    Attributes
+    ----------
+    name : str
+    about : str
+        What it is, as the docstring says; what stands between backticks is code.
+    kind : str
+        ``flag``, ``choice``, ``number``, ``share`` (``1`` is a number, ``1.0`` all), ``list`` or ``text``.
+    values : str
+        What it may be, in words: ``1 to 256``; empty: the kind says all.
+    choices : tuple
+        Of a choice.
+    is_optional : bool
+        Whether it may be left empty.
+    default : str
+        As a text.
+    """
+
+    name: str
+    about: str
+    kind: str
+    values: str
+    choices: tuple[Any, ...]
+    is_optional: bool
+    default: str
+
+    def read(self, text: str, label: str) -> Any:
+        """Return what a text gives; the model checks its range. Raises UsageError, which begins with `label`."""
+        said = text.strip()
+        if self.kind == "flag":
+            return bool(said)
+        if self.kind == "list":
+            return [_item(part.strip()) for part in said.split(",") if part.strip()]
+        if not said and self.is_optional:
+            return None
+        if self.kind == "choice":  # what is none of them the model refuses
+            return next((each for each in self.choices if str(each) == said), said)
+        try:
+            return said if self.kind == "text" else number_of(said)
+        except ValueError:
+            wrong = f"must be a number, got {said[:40]!r}" if said else "is empty: write a number"
+            raise UsageError(f"{label}: {wrong}") from None
+
+    def write(self, value: Any) -> str:
+        """Return a value as the text that gives it.
+
+        >>> each = Parameter("x", "", "number", "", (), is_optional=True, default="")
+        >>> each.write((5, 7)), each.write(0.25), each.write(30.0), each.write(None)
+        ('5, 7', '0.25', '30', '')
+        """
+        if isinstance(value, bool):
+            return "yes" if value else ""
+        if isinstance(value, list | tuple):
+            return ", ".join(map(self.write, value))
+        if isinstance(value, float) and self.kind != "share":
+            return str(value).removesuffix(".0")
+        return "" if value is None else str(value)
+
+
+def _item(text: str) -> Any:
+    try:
+        return number_of(text)
+    except ValueError:
+        return text
+
+
+@cache
+def parameters_of(model: type[BaseModel]) -> tuple[Parameter, ...]:
+    """Return the parameters of a scheme's ``Parameters``, or of another model, in order; without what holds others."""
+    about = attributes(model)
+    found = []
+    for name, told in model.model_json_schema()["properties"].items():
+        kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
+        first = kinds[0]
+        choices = tuple(first.get("enum", (first["const"],) if "const" in first else ()))
+        kind = "choice" if choices else "share" if len(kinds) > 1 else _KINDS.get(first.get("type", ""))
+        if kind is None:
+            continue
+        values = ", ".join(map(str, choices)) or _range(first.get("items", first))
+        is_optional = len(kinds) < len(told.get("anyOf", kinds))
+        made = Parameter(name, _plain(about.get(name, "")), kind, values, choices, is_optional, default="")
+        found.append(replace(made, default=made.write(told.get("default"))))
+    return tuple(found)
+
+
+_KINDS: Mapping[str, str] = {
+    "boolean": "flag", "integer": "number", "number": "number", "array": "list", "string": "text",
+}  # fmt: skip
+_PLAINER = (
+    (re.compile(r" ?\(:\w+:`[^`]*`\)"), ""),
+    (re.compile(r":\w+:(`[^`]*`)"), r"\1"),
+    (re.compile(r'``"?([^`"]*)"?``'), r"`\1`"),
+    (re.compile(r"(?<=[.] )None:"), "Empty:"),
+    (re.compile(r"None:"), "empty:"),
+    (re.compile(r"False:"), "Not ticked:"),
+    (re.compile(r"\*\*"), ""),
+)
+"""A docstring's words for who reads code, and those for who fills in a form."""
+
+
+def _plain(text: str) -> str:
+    for was, now in _PLAINER:
+        text = was.sub(now, text)
+    return text
+
+
+def _range(told: Mapping[str, Any]) -> str:
+    """Return the values that a number may have."""
+    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+    found = {
+        name: f"{int(told[name]) if told[name] == int(told[name]) else told[name]:,}" for name in words if name in told
+    }
+    if found.keys() == {"minimum", "maximum"}:
+        return f"{found['minimum']} to {found['maximum']}"
+    return ", ".join(f"{words[name]} {number}" for name, number in found.items())
 
 
 def parameter_fault(scheme: str, parameters: type[BaseModel], fault: ValidationError, before: str = "") -> str:

@@ -22,6 +22,9 @@ at most the lower quantile and ``high`` at least the upper one, each by no more 
 ``1/RESOLUTION`` of ``high - low`` (or, after the last round, 1e-9 of the magnitude). Values outside declared bounds are
 counted in the edge bins, hence clipped, and reported.
 
+Readable. Where a run finds its limits (``readable``), they are then widened to numbers that people recognise, each by
+less than a hundredth of the range and never beyond declared bounds; a column between 0 and 1 keeps these as its ends.
+
 One vehicle alone. From five vehicles on a limit also needs vehicles, and no vehicle counts for more than five times the
 median vehicle's rows: :mod:`glassfleet.discovery.guard`. What did not count in one round is known to the next, where it
 lies in the edge bins. The limit of rows, ``max_rows_each``, is part of what is found: the scheme's tasks state it. The

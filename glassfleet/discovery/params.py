@@ -54,6 +54,9 @@ class DiscoveryParameters(BaseModel):
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count, as in runs of
         former versions.
+    readable : bool
+        Limits that were found are widened to numbers that people read at once, by less than a hundredth of the range,
+        never beyond `bounds`; and a column that lies between 0 and 1 ends there, where its last bin goes beyond.
     max_rows_each : int
         At most so many rows of a vehicle count; 0: found, where `guarded`, else all.
     support : int
@@ -79,6 +82,7 @@ class DiscoveryParameters(BaseModel):
     categories: bool = False
     memory: Memory | None = None
     guarded: bool = True
+    readable: bool = False
     max_rows_each: int = Field(default=0, ge=0, lt=2**31)
     support: int = Field(default=0, ge=0, le=1_000_000)
 

@@ -17,7 +17,7 @@ from glassfleet.discovery.client import reached, read_task, row_bin, stretches_o
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.errors import ContributionError
-from glassfleet.numerics.grids import ZERO, Grid, narrowest
+from glassfleet.numerics.grids import ZERO, Grid, narrowest, outward
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from schemas.codec import Value, digest_of
 from schemas.errors import RunFailedError
@@ -121,7 +121,7 @@ class DiscoveryServer:
                 spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
                 if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
-                    found[name] = [place.low, place.high if place.finer is None else _last_high(grid, place)]
+                    found[name] = _limits(grid, place, parameters, name)
                 else:
                     refined[name] = place.finer
                     gone = part - place.counts  # in the edge bins: those that were gone before, or what is left of them
@@ -256,7 +256,8 @@ class _Place:
     """Where a column's limits are on a grid.
 
     ``finer`` is the grid that they need, None when they are good enough; ``first`` and ``last`` are their bins, and
-    ``counts`` what they were found in. ``is_free``: too many rows lie where few vehicles are to leave them out.
+    ``counts`` what they were found in. ``high_start``: where the bin of ``high`` begins. ``is_free``: too many rows lie
+    where few vehicles are to leave them out.
     """
 
     low: float
@@ -265,6 +266,7 @@ class _Place:
     first: int
     last: int
     counts: NDArray[np.int64]
+    high_start: float
     is_free: bool = False
 
 
@@ -316,13 +318,25 @@ def _place(
         edges = np.where(np.abs(edges) == ZERO, 0.0, edges)
     low, low_end, high_start, high = (float(edges[i]) for i in (first, first + 1, last, last + 1))
     if low == high or (number > 1 and grid.width <= (high - low) / RESOLUTION):
-        return _Place(low, high, None, first, last, counts)
+        return _Place(low, high, None, first, last, counts, high_start)
     span = high - low
     if span <= narrowest(low, high, bins):
-        return _Place(low, low, None, first, last, counts)
+        return _Place(low, low, None, first, last, counts, high_start)
     left = min(bins, max(1, math.ceil((low_end - low) / span * bins)))
     right = min(bins, max(1, math.ceil((high - high_start) / span * bins)))
-    return _Place(low, high, Grid(low, high, bins, left, right), first, last, counts)
+    return _Place(low, high, Grid(low, high, bins, left, right), first, last, counts, high_start)
+
+
+def _limits(grid: Grid, place: _Place, parameters: DiscoveryParameters, name: str) -> list[Value]:
+    """Return the limits of a column that needs no finer grid, or gets none."""
+    low, high = place.low, place.high if place.finer is None else _last_high(grid, place)
+    if parameters.readable and low < high:
+        if low >= 0.0 and place.high_start <= 1.0 < high:
+            high = 1.0
+        least, most = parameters.bounds.get(name, (-math.inf, math.inf))
+        wide = outward(low, high)
+        low, high = max(wide[0], least), min(wide[1], most)
+    return [low, high]
 
 
 def _last_high(grid: Grid, place: _Place) -> float:

@@ -25,6 +25,7 @@ from glassfleet.data.domain import Domain, Variable, quantile_variables
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.learned import LearnedEstimator
+from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
@@ -238,6 +239,34 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predict rows `X`, shape (n, F); returns shape (n,), in the target's own unit."""
         return self._predicted(X)
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Count the errors on rows that the model was not fitted to; intervals and the rules' errors rest on them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, F)
+        y : array-like of shape (n,)
+        """
+        check_is_fitted(self)
+        errors = errors_on(self.model_, self._rows(X), column_or_1d(y).astype(np.float64))
+        known = {name: value for name, value in self._beside.items() if name != "errors"}
+        self._answer_with(self.model_, {**known, **recorded({}, errors)})
+        return self
+
+    def predict_interval(self, X: Any) -> NDArray[np.float64]:
+        """Return where nine of ten true values of rows `X` are, shape (n, 2); needs :meth:`calibrate`.
+
+        Raises
+        ------
+        ValueError
+            The model has no rules to count errors by, or was not calibrated with enough rows.
+        """
+        check_is_fitted(self)
+        found = intervals(self.model_, self._rows(X))
+        if not np.isfinite(found).all():
+            raise ValueError("no intervals are known: call calibrate(X, y) with at least 19 rows; networks have none")
+        return found
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
         X, categories = self._coded(X)

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,19 @@ from glassfleet.explain import (
     RowExplanation,
     as_row,
     counterfactual,
+    effect,
     explain_row,
+    starting_row,
     summary,
 )
 from glassfleet.export import export, read_model, to_c, to_fml
 from glassfleet.export.figures import main_picture, picture
+from glassfleet.export.svg.effects import Scale, effect_curve
+from glassfleet.export.svg.shapes import file_of
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.reference import Reference, reference_of
 from glassfleet.rules import Rule
 from schemas.errors import GlassfleetError
-
-if TYPE_CHECKING:
-    from sklearn.inspection import PartialDependenceDisplay
 
 
 class Picture(str):
@@ -128,20 +129,31 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         return self._picture("shares", self._row(x))
 
-    def plot_effect(self, X: Any, feature: str | int) -> PartialDependenceDisplay:
-        """Draw how the mean prediction of rows `X` moves with one input (needs matplotlib).
-
-        scikit-learn's partial dependence, on which ``PartialDependenceDisplay.from_estimator`` has more to say.
+    def plot_effect(self, feature: str | int, row: Any = None) -> Picture:
+        """Draw how the answer moves with one input while the others stay.
 
         Parameters
         ----------
-        X : array-like of shape (n, F)
         feature : str or int
             Name or number of the input.
-        """
-        from sklearn.inspection import PartialDependenceDisplay  # noqa: PLC0415  matplotlib comes with it
+        row : one row, as for :meth:`explain`, or None
+            What the others are; None: the mean of the training rows, or an example where the scheme tells no mean.
 
-        return PartialDependenceDisplay.from_estimator(self, X, [feature])
+        Raises
+        ------
+        ValueError
+            There is no such input, or `row` is not one row.
+        """
+        check_is_fitted(self)
+        domain = self.domain_
+        stay = starting_row(self.model_, self.reference_) if row is None else Reference(self._row(row), "the row given")
+        try:
+            told = effect(self.model_, stay.row, feature if isinstance(feature, str) else domain.names[feature])
+        except (GlassfleetError, IndexError) as fault:
+            raise ValueError(str(fault)) from fault
+        svg = effect_curve(told, Scale.of([told], domain.classes), domain.classes, domain.target_unit)
+        title = f"{domain.target_name} as {told.feature.name} goes over its range"
+        return Picture(file_of(svg, title, f"the others are those of {stay.words}"))
 
     def to_c(self, prefix: str = "model") -> str:
         """Return the model as a C99 header; its names begin with `prefix`."""
@@ -233,7 +245,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
         """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""
-        self._beside = {name: beside[name] for name in ("reference", "forecasts") if name in beside}
+        self._beside = {name: beside[name] for name in ("reference", "forecasts", "errors") if name in beside}
         self.reference_ = reference_of(beside, model.domain)
         tell_forecasts(model, beside)
         self.model_ = model

@@ -7,6 +7,7 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 - :func:`explained`: the same as a scheme returns it, compared with a reference row;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;
 - :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;
+- :func:`effect`: how the answer moves with one input; :func:`importance`: how much it moves with each;
 - :func:`difference`: what differs between two models; :func:`over_rows`: what many forecasts have in common.
 
 :func:`example_row` makes a row to begin with. :mod:`glassfleet.rules` holds what the schemes themselves return, and
@@ -15,6 +16,7 @@ Pure functions take a model and a row, and return frozen pydantic models whose `
 
 from glassfleet.explain.counterfactual import Change, Counterfactual, counterfactual
 from glassfleet.explain.difference import Difference, difference
+from glassfleet.explain.effects import Effect, effect, importance, main_effects, starting_row
 from glassfleet.explain.example import example_row
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.over_rows import over_rows
@@ -30,6 +32,7 @@ __all__ = [
     "ConditionView",
     "Counterfactual",
     "Difference",
+    "Effect",
     "FuzzySet",
     "Goal",
     "ModelSummary",
@@ -39,10 +42,14 @@ __all__ = [
     "as_row",
     "counterfactual",
     "difference",
+    "effect",
     "example_row",
     "explain_row",
     "explained",
+    "importance",
+    "main_effects",
     "over_rows",
     "partitions",
+    "starting_row",
     "summary",
 ]

@@ -174,9 +174,9 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
 
 
 def _training(record: ModelRecord) -> dict[str, Any]:
-    """Return how a model was trained, without typical row and forecasts: fleets' means are hardly ever the same."""
+    """Return how a model was trained, without what fleets' rows say beside: these are hardly ever the same."""
     told = {**record.parameters, **record.training.model_dump()}
-    return {name: value for name, value in told.items() if name not in ("reference", "forecasts")}
+    return {name: value for name, value in told.items() if name not in ("reference", "forecasts", "errors")}
 
 
 def name_of(record: ModelRecord) -> str:

@@ -33,9 +33,9 @@ def example_row(model: Model) -> Floats:
     their inputs have no shares.
     """
     domain = model.domain
-    kind, middle = nature(model), _at(domain, 0.5)
+    kind, middle = nature(model), row_at(domain, 0.5)
     if kind != "rules":
-        return middle if kind == "structures" else _at(domain, 0.75)
+        return middle if kind == "structures" else row_at(domain, 0.75)
     rules = [rule for rule in model.rules() if not rule.otherwise]
     ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
     spare = None
@@ -50,11 +50,26 @@ def example_row(model: Model) -> Floats:
     return middle if spare is None else spare
 
 
-def _at(domain: Domain, part: float) -> Floats:
+def row_at(domain: Domain, part: float) -> Floats:
     """Return the row with every input at a part of its range, shape (F,); a whole number for categories."""
     values = [(1.0 - part) * variable.low + part * variable.high for variable in domain.features]
     whole = [bool(variable.categories) for variable in domain.features]
     return np.where(whole, np.rint(values), values)
+
+
+def moved_into(domain: Domain, rule: Rule, row: Floats) -> Floats:
+    """Return a row as near as it can be where a rule's conditions hold, fuzzy ones to the degree of a half."""
+    moved = _peak(domain, rule, row)
+    for part in rule.conditions:
+        index = domain.names.index(part.feature)
+        value, variable = row[index], domain.features[index]
+        if part.crisp:
+            if part.low < value <= part.high:
+                moved[index] = value
+        elif not variable.categories:
+            low, high = 0.5 * (part.low + part.peak), 0.5 * (part.peak + part.high)
+            moved[index] = min(max(value, low, variable.low), high, variable.high)
+    return moved
 
 
 def _rows(domain: Domain, rule: Rule, rules: Sequence[Rule], middle: Floats) -> Iterator[Floats]:

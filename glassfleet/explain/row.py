@@ -97,6 +97,8 @@ class RowExplanation(View):
         No rule's conditions were met, so that the one for that case answered; `notes` says which.
     clipped_from : float or None
         What the rules say where the model keeps it within the target's limits; None: the forecast is what they say.
+    interval : tuple of (float, float) or None
+        Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
     notes : tuple of str
         What the reader must know: e.g. that a network has no rules.
     text : str
@@ -121,6 +123,7 @@ class RowExplanation(View):
     inputs: tuple[Contribution, ...]
     fallback: bool
     clipped_from: float | None = None
+    interval: tuple[float, float] | None = None
     notes: tuple[str, ...]
     text: str
 
@@ -202,6 +205,7 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
         inputs=tuple(inputs),
         fallback=bool(told.fallback),
         clipped_from=None if told.clipped_from is None else float(told.clipped_from),
+        interval=told.interval,
         notes=_notes(model, x, told),
         text=_text(model, told),
     )
@@ -209,6 +213,7 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
 
 def _text(model: Model, told: Explanation) -> str:
     name, unit = model.domain.target_name, model.domain.target_unit
+    sure = f", {told.interval_text}" if told.interval else ""
     answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g} {unit}".rstrip()
     kind, rule = nature(model), told.fired.rule
     if kind == "network":
@@ -218,13 +223,13 @@ def _text(model: Model, told: Explanation) -> str:
             f"{name} is {answer} for every row: this model is tree structures, of which each vehicle makes its own tree"
         )
     if rule.otherwise:
-        return f"{name} is {answer}, because no other rule fires, so rule {rule.index} answers: {rule}"
+        return f"{name} is {answer}{sure}, because no other rule fires, so rule {rule.index} answers: {rule}"
     if told.fallback:
         return (
-            f"{name} is {answer}, because no rule fires, so rule {rule.index} answers, which has the highest weight: "
-            f"{rule}"
+            f"{name} is {answer}{sure}, because no rule fires, so rule {rule.index} answers, which has the highest "
+            f"weight: {rule}"
         )
-    return f"{name} is {answer}, because of rule {rule.index}: {rule}"
+    return f"{name} is {answer}{sure}, because of rule {rule.index}: {rule}"
 
 
 def _notes(model: Model, x: np.ndarray, told: Explanation) -> tuple[str, ...]:

@@ -53,6 +53,16 @@ class ConditionView(View):
         return cls.model_validate(part, from_attributes=True)
 
 
+class ErrorsView(View):
+    """How far the model is off where a rule decides: see :class:`~glassfleet.rules.Errors`."""
+
+    low: float
+    high: float
+    rows: int
+    own: int
+    mean: float | None
+
+
 class ForecastsView(View):
     """What a rule forecasts: see :class:`~glassfleet.rules.Forecasts`."""
 
@@ -61,6 +71,7 @@ class ForecastsView(View):
     low: float
     high: float
     moves: dict[str, float]
+    errors: ErrorsView | None = None
 
 
 class RuleView(View):

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from glassfleet.explain.effects import importance, main_effects, starting_row
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.row import explain_row
 from glassfleet.explain.summary import slopes_of, summary
+from glassfleet.explain.views import as_row
 from glassfleet.export.svg.branches import is_tree, rule_tree
 from glassfleet.export.svg.charts import REPORT, waterfall
+from glassfleet.export.svg.effects import Scale, effect_curve
 from glassfleet.export.svg.png import to_png
 from glassfleet.export.svg.rule_summary import rule_summaries
 from glassfleet.export.svg.rule_table import rule_table
@@ -29,12 +32,15 @@ if TYPE_CHECKING:
 
 Kind = Literal["png", "svg"]
 
-PICTURES: Final = ("tree", "rules", "partitions", "shares")
-"""What can be drawn: the tree, or the rules as a table of coloured terms; the inputs' sets; the shares of one row."""
+PICTURES: Final = ("tree", "rules", "partitions", "effects", "shares")
+"""What can be drawn: the tree, or the rules as a table of coloured terms; the inputs' sets; how the answer moves with
+each of the inputs that count most; the shares of one row."""
 
 MOST_PARTITIONS: Final = 12
 MOST_SHARES: Final = 12
 """Inputs that have a picture, or a line, of their own."""
+MOST_INPUTS: Final = 100
+"""Inputs among which those are looked for that count most."""
 
 MOVES_MOST: Final = (
     "; at the end: the input that moves the forecast most, and by how much within the rule's region (…: others, too)"
@@ -93,11 +99,12 @@ def drawing(
     Parameters
     ----------
     model : Model
-    what : {"tree", "rules", "partitions", "shares"}
+    what : {"tree", "rules", "partitions", "effects", "shares"}
     row : mapping of column to value, or numbers; None
-        For the shares; on partitions it marks where the row lies and to which degree.
+        For the shares; on partitions it marks where the row lies and to which degree, of effects it gives the inputs
+        that stay.
     reference : Reference or None
-        What the shares compare the row with.
+        What the shares compare the row with; the row of the effects where none is given.
     structure : int
         Of a population of tree structures: which one the tree is, 1 being the fittest.
 
@@ -114,6 +121,8 @@ def drawing(
         return _rules(model)
     if what == "partitions":
         return _partitions(model, row)
+    if what == "effects":
+        return _effects(model, row, reference)
     if what != "shares":
         raise UsageError(f"no picture {what!r}; there are: {', '.join(PICTURES)}")
     if row is None:
@@ -149,7 +158,7 @@ def _tree(model: Model, structure: int) -> Svg:
         raise UsageError("this model is a list of rules, not a tree; draw its rules")
     root = rule_tree(model)
     labels = [each.label for each in rule_summaries(model.rules())]
-    return RuleTree([root], labels=labels, most=MOST_LEAVES).picture()
+    return RuleTree([root], labels=labels, classes=model.domain.classes, most=MOST_LEAVES).picture()
 
 
 def _rules(model: Model) -> Svg:
@@ -183,6 +192,17 @@ def _partitions(model: Model, row: Row | None) -> Svg:
             name = f"{part.feature} = {value_of(part, value)}{f': {degrees(part, value)}' if part.sets else ''}"
         drawn.append((name, memberships(part, value) if part.sets else cuts(part, value)))
     return beside(drawn)
+
+
+def _effects(model: Model, row: Row | None, reference: Reference | None) -> Svg:
+    names = [use.feature for use in summary(model, top=0).features] or model.domain.names
+    counts = importance(model, reference, names[:MOST_INPUTS])
+    start = starting_row(model, reference).row if row is None else as_row(model.domain, row)
+    told = main_effects(model, start, counts)
+    if not told:
+        raise UsageError("no input alone changes what this model answers")
+    scale, domain = Scale.of(told, model.domain.classes), model.domain
+    return beside([(each.feature.name, effect_curve(each, scale, domain.classes, domain.target_unit)) for each in told])
 
 
 def _shares(model: Model, row: Row, reference: Reference | None) -> Svg:

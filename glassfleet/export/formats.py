@@ -15,6 +15,7 @@ from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
 from glassfleet.forecasts import tell_forecasts
+from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord
@@ -35,21 +36,24 @@ class Format:
         Of a file.
     what : str
         In one line.
+    media_type : str
+        Of HTTP.
     """
 
     suffix: str
     what: str
+    media_type: str
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "json": Format(".json", "document, digest and summary; reads back"),
-    "fml": Format(".xml", "IEEE 1855 Fuzzy Markup Language; reads back"),
-    "markdown": Format(".md", "a page of text: rules, use of inputs, complexity"),
-    "html": Format(".html", "one page with pictures inside"),
-    "c": Format(".h", "a C99 header for small devices, without dependencies"),
-    "python": Format(".py", "one Python file without dependencies"),
-    "svg": Format(".svg", "a picture"),
-    "png": Format(".png", "a picture"),
+    "json": Format(".json", "document, digest and summary; reads back", "application/json"),
+    "fml": Format(".xml", "IEEE 1855 Fuzzy Markup Language; reads back", "application/xml"),
+    "markdown": Format(".md", "a page of text: rules, use of inputs, complexity", "text/markdown"),
+    "html": Format(".html", "one page with pictures inside", "text/html"),
+    "c": Format(".h", "a C99 header for small devices, without dependencies", "text/x-c"),
+    "python": Format(".py", "one Python file without dependencies", "text/x-python"),
+    "svg": Format(".svg", "a picture", "image/svg+xml"),
+    "png": Format(".png", "a picture", "image/png"),
 }
 
 
@@ -109,6 +113,15 @@ def export(
     if kind not in writers:
         raise UsageError(f"no format {kind!r}; there are: {', '.join(FORMATS)}")
     return writers[kind]().encode("utf-8")
+
+
+def holding(model: Model) -> tuple[str, ...]:
+    """Return the formats for elsewhere, other than pictures, that can hold a model."""
+    try:
+        found = catalogue.tables_of(model)
+    except UsageError:
+        return ("html",)
+    return ("c", "python", "html", "fml") if isinstance(found, RuleTables) else ("c", "python", "html")
 
 
 MOST_RULES: Final = 1000

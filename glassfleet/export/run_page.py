@@ -12,6 +12,7 @@ from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+from schemas.rounds import count, missed
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -111,10 +112,12 @@ def _scores(scores: Sequence[Mapping[str, Any]], about: Sequence[str]) -> Sectio
         str(scores[0].get("metric", "")), str(scores[0].get("metric", ""))
     )
     settings = ("local", "federated", "central")
-    rows = [
-        [str(item.get("vehicle", "")), str(item.get("rows", "")), *(cell(item.get(key)) for key in settings)]
-        for item in scores
-    ]
+
+    def name(item: Mapping[str, Any]) -> str:
+        only = f" (all rows are {item['only']}: F1 means little)" if item.get("only") else ""
+        return f"{item.get('vehicle', '')}{only}"
+
+    rows = [[name(item), str(item.get("rows", "")), *(cell(item.get(key)) for key in settings)] for item in scores]
     means = []
     for key in settings:
         known = [float(item[key]) for item in scores if item.get(key) is not None]
@@ -186,8 +189,8 @@ _COUNTED = ("asked", "in", "late", "rejected", "dropped", "seconds", "bytes", "w
 def _each_round(rounds: Sequence[Mapping[str, Any]], caption: str, *, folded: bool = False) -> Table:
     rows = []
     for item in rounds:
-        counts = [str(item.get(key, 0)) for key in ("attempt", *_COUNTS)]
-        why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(_missing(item).items()))
+        counts = [str(count(item, key)) for key in ("attempt", *_COUNTS)]
+        why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed(item).items()))
         rows.append([str(item.get("number", "")), _asks_for(item), *counts, *_cost([item]), why])
     head = ["round", "asks for", "attempt", *_COUNTED]
     return Table(caption, head, rows, frozenset({0, *range(2, 10)}), folded)
@@ -199,14 +202,14 @@ def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> Table
     for asks_for, group in groupby(rounds, _asks_for):
         some = list(group)
         first, last = some[0].get("number", ""), some[-1].get("number", "")
-        counts = [f"{sum(int(item.get(key, 0)) for item in some):,}" for key in _COUNTS]
-        missed: dict[tuple[str, str], int] = {}
+        counts = [f"{sum(count(item, key) for item in some):,}" for key in _COUNTS]
+        why_not: dict[tuple[str, str], int] = {}
         for item in some:
-            for agent, reason in _missing(item).items():
-                missed[agent, reason] = missed.get((agent, reason), 0) + 1
+            for agent, reason in missed(item).items():
+                why_not[agent, reason] = why_not.get((agent, reason), 0) + 1
         why = "; ".join(
             f"{agent}: {reason}{f' ({times} rounds)' if times > 1 else ''}"
-            for (agent, reason), times in sorted(missed.items())
+            for (agent, reason), times in sorted(why_not.items())
         )
         named = str(first) if first == last else f"{first} to {last}"
         rows.append([named, asks_for, str(len(some)), *counts, *_cost(some), why])
@@ -216,11 +219,6 @@ def _kinds_of_rounds(rounds: Sequence[Mapping[str, Any]], caption: str) -> Table
 
 def _asks_for(item: Mapping[str, Any]) -> str:
     return f"{item.get('phase', '')} {item.get('kind', '')}".strip()
-
-
-def _missing(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return who did not answer a round in time, and why."""
-    return {**(item.get("dropped_agents") or {}), **dict.fromkeys(item.get("late_agents") or (), "too late")}
 
 
 def _cost(some: Sequence[Mapping[str, Any]]) -> list[str]:

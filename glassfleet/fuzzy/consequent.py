@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -78,6 +81,7 @@ def linear_rule(  # noqa: PLR0917  what a rule is made of
     """Return a rule that says a polynomial, see `linear_consequent`; its confidence is one minus its scaled error."""
     target, confidence = domain.target, float(weighed.confidence[index])
     assert target is not None
+    tested = None if forecast is None or forecast.errors is None else forecast.errors.mean
     return Rule(
         index=index,
         conditions=conditions,
@@ -86,8 +90,40 @@ def linear_rule(  # noqa: PLR0917  what a rule is made of
         support=float(weighed.support[index]),
         confidence=confidence,
         forecast=forecast,
-        error=(1.0 - confidence) * (target.high - target.low),
+        error=(1.0 - confidence) * (target.high - target.low) if tested is None else tested,
     )
+
+
+class ReadsRules(ABC):
+    """A model whose rules are written out when they are first read, and again when their forecasts become known."""
+
+    _forecasts: Mapping[int, Forecasts] = MappingProxyType({})
+
+    @property
+    def forecasts(self) -> Mapping[int, Forecasts]:
+        """What rules forecast, by index; see :mod:`glassfleet.forecasts`."""
+        return self._forecasts
+
+    @forecasts.setter
+    def forecasts(self, known: Mapping[int, Forecasts]) -> None:
+        self._forecasts = known
+        self.__dict__.pop("_read", None)
+
+    def rules(self) -> Sequence[Rule]:
+        """Return the rules in the order of the document."""
+        return self._read
+
+    @abstractmethod
+    def _rule(self, index: int) -> Rule:
+        """Return a rule."""
+
+    @abstractmethod
+    def _size(self) -> int:
+        """Return the number of rules."""
+
+    @cached_property
+    def _read(self) -> tuple[Rule, ...]:
+        return tuple(map(self._rule, range(self._size())))
 
 
 def linear_score(

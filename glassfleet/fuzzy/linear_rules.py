@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +14,11 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import linear_rule
+from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Forecasts, Rule
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
@@ -102,7 +102,7 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     return LinearRules(coefficients=coefficients, **numbers)
 
 
-class LinearTree(ABC, Generic[Span]):
+class LinearTree(ReadsRules, Generic[Span]):
     """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast.
 
     Parameters
@@ -112,7 +112,7 @@ class LinearTree(ABC, Generic[Span]):
     tree : SplitTree
         The splits.
     rules : LinearRules
-        One line per leaf of `tree`, in its order.
+        One line per leaf of `tree`, in its order: depth first, lower sides first.
     levels : tuple of tuple of float
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     """
@@ -122,7 +122,6 @@ class LinearTree(ABC, Generic[Span]):
         self._shape = tree
         self._rules = rules
         self._levels = levels
-        self.forecasts: Mapping[int, Forecasts] = {}
 
     # --- what each tree says of itself ------------------------------------------------------------------------------
 
@@ -159,6 +158,17 @@ class LinearTree(ABC, Generic[Span]):
             scaled = self._scaled(X[block])
             result[block] = self._raw(scaled, self.weights(scaled))
         return self._clipped(result)
+
+    def deciding(self, X: Array) -> NDArray[np.intp]:
+        """Return the leaf whose output counts most for each of the rows `X`, shape (n,); see `explain`."""
+        X = self.domain.check_rows(X)
+        result = np.empty(X.shape[0], dtype=np.intp)
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            scaled = self._scaled(X[block])
+            weights = self.weights(scaled)
+            most = weights == weights.max(axis=0)
+            result[block] = np.where(most, self.strengths(scaled), -1.0).argmax(axis=0)
+        return result
 
     def _scaled(self, X: Array) -> Array:
         return scaled_inputs(self.domain, self._levels, X)
@@ -220,18 +230,13 @@ class LinearTree(ABC, Generic[Span]):
     def _spans(self) -> list[dict[int, Span]]:
         return [self.spans(leaf) for leaf in self._shape.leaves]
 
-    @cached_property
-    def _readable(self) -> tuple[Rule, ...]:
-        return tuple(map(self._rule, range(len(self._spans))))
+    def _size(self) -> int:
+        return len(self._spans)
 
     def _rule(self, index: int) -> Rule:
         conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
         line = self._rules.coefficients[index]
         return linear_rule(self.domain, index, self._rules, conditions, line[0], line[1:], self.forecasts.get(index))
-
-    def rules(self) -> Sequence[Rule]:
-        """Return the rules, depth first, lower sides first."""
-        return self._readable
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, conditions, and parameters.

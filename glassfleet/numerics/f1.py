@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
+
+MOST_CONFUSED: Final = 16
+"""Of models with more classes than that, no confusion matrix is told."""
 
 
 def class_counts(
@@ -17,6 +20,17 @@ def class_counts(
     """Return for each class how many rows are right, are said to be of it, and are of it; each of shape (classes,)."""
     said, is_so = (np.array([labels == label for label in classes]) for labels in (predicted, true))
     return (said & is_so).sum(axis=1), said.sum(axis=1), is_so.sum(axis=1)
+
+
+def confusion(true: NDArray[Any], said: NDArray[Any], classes: Sequence[str]) -> Counts:
+    """Return how many rows of each class are said to be of each, shape (classes + 1, classes + 1).
+
+    A line is what rows are, a column what is said of them; the last of each is any other label.
+    """
+    size = len(classes) + 1
+    place = {label: at for at, label in enumerate(classes)}
+    line, column = (np.array([place.get(str(each), size - 1) for each in labels], np.intp) for labels in (true, said))
+    return np.bincount(line * size + column, minlength=size * size).reshape(size, size)
 
 
 def class_f1(right: Counts, said: Counts, true: Counts) -> NDArray[np.float64]:

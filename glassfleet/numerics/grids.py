@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -152,3 +153,19 @@ def join_small(counts: NDArray[np.int64], min_count: int) -> int:
         counts[nearest] += counts[middle]
         counts[middle] = 0
     return joined
+
+
+def outward(low: float, high: float) -> tuple[float, float]:
+    """Return limits, low < high, widened to readable numbers: each by less than a hundredth of the range.
+
+    They are multiples of 1, 2 or 5 times a power of ten, the largest that is at most a hundredth of the range.
+
+    >>> outward(39.187, 104.53), outward(0.0003, 0.98), outward(1003.21, 1021.4)
+    ((39.0, 105.0), (0.0, 0.98), (1003.2, 1021.4))
+    """
+    first, last = Decimal(repr(low)), Decimal(repr(high))
+    most = (last - first) / 100
+    power = Decimal(1).scaleb(most.adjusted())
+    step = max(factor * power for factor in (1, 2, 5) if factor * power <= most)
+    below, above = (first / step).to_integral_value(ROUND_FLOOR), (last / step).to_integral_value(ROUND_CEILING)
+    return float(below * step) + 0.0, float(above * step) + 0.0

@@ -68,7 +68,7 @@ def figures(scores: Mapping[str, Any], unit: str = "") -> str:
     Parameters
     ----------
     scores : Mapping
-        See `glassfleet.private.scores`.
+        See `glassfleet.scores`.
     unit : str
         Of the target.
     """
@@ -79,9 +79,14 @@ def figures(scores: Mapping[str, Any], unit: str = "") -> str:
     said = f" {unit}" if unit and scores["metric"] == "rmse" else ""
     names = {"champion": "the version before", "local": "each alone", "constant": "a constant"}
     others = [f"{words} {scores[name]:.4g}{said}" for name, words in names.items() if name in scores]
+    told = (
+        f"{scores['metric'].upper()} over {scores['rows']} test rows of {scores['vehicles']} vehicles: "
+        f"{scores.get('candidate', float('nan')):.4g}{said}"
+    )
+    if not scores["compared"]:
+        return told
     other = "champion" if "champion" in scores["compared"] else "constant"
     return (
-        f"{scores['metric'].upper()} over {scores['rows']} test rows of {scores['vehicles']} vehicles: "
-        f"{scores.get('candidate', float('nan')):.4g}{said}; {', '.join(others)}; worse off than with "
-        f"{names[other]}: {scores['worse'].get(other, 0)} of {scores['compared'].get(other, 0)}"
+        f"{told}; {', '.join(others)}; worse off than with {names[other]}: {scores['worse'].get(other, 0)} of "
+        f"{scores['compared'].get(other, 0)}"
     )

@@ -1,7 +1,11 @@
-"""``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them."""
+"""``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
+
+``scale`` and ``storm`` take ``--vehicles N ...``: fleets of so many, one after the other.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -17,24 +21,32 @@ BENCHMARKS = {
     "trees": "learning:trees",
     "wire": "wire:wire",
     "looks": "looks:looks",
+    "events": "events:events",
     "private": "private:private",
     "support": "support:support",
+    "scale": "scale:scale",
+    "storm": "scale:storm",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }
 """Module and function; imported when called, as all but the first three need the extras broker and coordinator."""
 
 
-def main(names: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Run the named benchmarks."""
-    unknown = sorted(set(names) - set(BENCHMARKS))
+    parser = argparse.ArgumentParser(prog="python -m lab.benchmarks")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help="scale, storm: fleets of so many")
+    options = parser.parse_args(words)
+    unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
         raise SystemExit(f"no benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
     print(f"Machine: {machine()}.")
-    print(f"Command: `python -m lab.benchmarks{''.join(f' {name}' for name in names)}`.")
-    for name in names or BENCHMARKS:
+    print(f"Command: `{' '.join(('python -m lab.benchmarks', *words))}`.")
+    for name in options.names or BENCHMARKS:
         module, _, function = BENCHMARKS[name].partition(":")
-        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)()
+        arguments = [options.vehicles] if name in {"scale", "storm"} and options.vehicles else []
+        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, pooled_domain
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scores import SCORES
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 

@@ -21,7 +21,7 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from lab.benchmarks.learning import made_up
 from lab.benchmarks.measure import ms, print_table
-from lab.processes import ProcessFleet
+from lab.processes import Process, ProcessFleet
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -75,13 +75,20 @@ def _source(index: int) -> Source:
 @contextmanager
 def coordinator_on(broker: str, folder: Path) -> Iterator[Coordinator]:
     """Start a coordinator process whose state is in `folder`; give its API."""
+    with coordinator_process(broker, folder) as (api, _):
+        yield api
+
+
+@contextmanager
+def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[tuple[Coordinator, Process]]:
+    """Start a coordinator process whose state is in `folder`; give its API and the process."""
     environment = {"GLASSFLEET_BROKER": broker, "GLASSFLEET_LOG_LEVEL": "error", "OPENBLAS_NUM_THREADS": "1"}
     with ProcessFleet(folder) as processes:
         process = processes.add(
-            "coordinator", ["coordinator", "--state-dir", str(folder), "--api-port", "0"], environment
+            "coordinator", ["coordinator", "--state-dir", str(folder), "--api-port", "0"], environment | settings
         )
         process.start()
         while not (folder / "api-url").exists():
             process.check()
             time.sleep(0.02)
-        yield Coordinator(None, None, folder)
+        yield Coordinator(None, None, folder), process

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from lab.demo.view import PHASES, Scene, Step, draw, growth
+from schemas.rounds import count, missed
 
 ROLL_CALL = 2.0
 """Seconds between two plain lines about how many vehicles are up."""
@@ -47,11 +48,10 @@ def for_terminal(lines: Iterable[str], *, err: bool) -> Iterator[str]:
 
 def round_line(item: Mapping[str, Any], *, final: bool) -> str:
     """Return one round in one line; the answers that came late are known in the end only."""
-    late = set(item.get("late_agents") or ()) if final else set()
-    reasons = {**(item.get("dropped_agents") or {}), **dict.fromkeys(late, "too late")}
-    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(reasons.items()))
+    item = item if final else {**item, "late_agents": ()}
+    why = "; ".join(f"{agent}: {reason}" for agent, reason in sorted(missed(item).items()))
     attempt = f" (attempt {item['attempt']})" if item["attempt"] > 1 else ""
-    counts = f"asked {item['asked']:>2}  accepted {item['accepted']:>2}  dropped {item['dropped']:>2}"
+    counts = f"asked {item['asked']:>2}  accepted {item['accepted']:>2}  dropped {count(item, 'dropped'):>2}"
     if final:
         counts += f"  late {item['late']:>2}"
     where = f"{item['phase']:<10} {item['number']:>3} {item['kind']:<9}"

@@ -18,6 +18,7 @@ from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
 from lab.demo.reference import Verdict
 from lab.experiments.folds import SETTINGS
+from schemas.rounds import count
 from schemas.text import counted
 
 SCORES = {"rmse": "RMSE", "f1": "F1 (macro)"}
@@ -184,7 +185,7 @@ def _comparison(result: Result, *, exact: bool) -> str:
 def _answers(result: Result) -> str:
     """Return how many answers there were in all rounds, and what became of them, as the run's page counts them."""
     rounds = result.status["rounds"]
-    counts = {name: sum(int(item[name]) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
+    counts = {name: sum(count(item, name) for item in rounds) for name in ("accepted", "late", "rejected", "dropped")}
     words = [f"{counts['accepted']} accepted", f"{counts['late']} too late and not counted"]
     words += [f"{counts['rejected']} rejected"] * bool(counts["rejected"])
     times = "time" if counts["dropped"] == 1 else "times"

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
+from schemas.rounds import LATE, count, missed
 from schemas.text import counted
 
 PHASES = {
@@ -200,10 +201,9 @@ def short_round(item: Mapping[str, Any], width: int | None = None) -> str:
     width : int, optional
         Columns for the line; where the names do not fit, each reason has their number instead.
     """
-    late = set(item.get("late_agents") or ())
-    dropped = {agent: reason for agent, reason in (item.get("dropped_agents") or {}).items() if agent not in late}
-    why: dict[str, list[str]] = {"too late": sorted(late)} if late else {}
-    for agent, reason in sorted(dropped.items(), key=lambda each: (each[1] != "deadline", each)):
+    why: dict[str, list[str]] = {}
+    order = {LATE: 0, "deadline": 1}
+    for agent, reason in sorted(missed(item).items(), key=lambda each: (order.get(each[1], 2), each)):
         why.setdefault("silent" if reason == "deadline" else reason, []).append(agent)
     line = f"{_round_name(item)} {_counts(item)} {item['seconds']:6.2f} s  "
     named = line + "; ".join(f"{reason}: {', '.join(agents)}" for reason, agents in why.items())
@@ -223,7 +223,7 @@ def _round_name(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
-    late, dropped = item["late"] or "", item["dropped"] or ""
+    late, dropped = item["late"] or "", count(item, "dropped") or ""
     return f"{item['asked']:>5} {item['accepted']:>4} {late:>5} {dropped:>8}"
 
 

@@ -60,7 +60,8 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     default="paper",
     show_default=True,
     type=click.Choice(["paper", "federated"]),
-    help="paper: limits from the pooled rows, as in the papers. federated: limits found by the clients, as in a run.",
+    help="paper: limits from the pooled rows, as in the papers. federated: limits found by the clients, as in a run "
+    "before it makes them readable.",
 )
 @click.option(
     "--participation",

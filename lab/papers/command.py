@@ -15,7 +15,7 @@ from lab.papers.jobs import Chapter
 from lab.papers.page import Report
 from schemas.errors import DataError, UsageError
 
-CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes")
+CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
 
 
 @click.command()

@@ -44,8 +44,16 @@ LINES = {"boosting": "gradient boosting", "forest": "random forest", "ebm": "EBM
 """Drawn as lines."""
 
 
-def _present(data: Path) -> list[str]:
+def sets(data: Path) -> list[str]:
+    """Return the sets that are there."""
     return [*present(data, DATASETS), *([QOE] if any((data / "qoe").glob("*.csv.gz")) else [])]
+
+
+def rows_of(name: str, fold: int, data: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the arguments of a job that say a set's rows, and the files that it reads."""
+    if name == QOE:
+        return {"source": "real"}, tuple(f"qoe/{path.name}" for path in sorted((data / "qoe").glob("*.csv.gz")))
+    return {"file": file_of(name), "fold": fold}, (file_of(name),)
 
 
 def _folds(name: str) -> range:
@@ -77,11 +85,9 @@ def _anchors(results: Results, names: list[str]) -> dict[str, Anchor]:
 def _jobs(data: Path, full: bool) -> list[Job]:
     jobs = []
     anchors = [key for key, anchor in ANCHORS.items() if anchor.installed and (full or not anchor.slow)]
-    for name in _present(data):
-        qoe = tuple(f"qoe/{path.name}" for path in sorted((data / "qoe").glob("*.csv.gz")))
+    for name in sets(data):
         for fold in _folds(name):
-            where, files = ({"source": "real"}, qoe) if name == QOE else ({"file": file_of(name), "fold": fold}, ())
-            read = files or (file_of(name),)
+            where, read = rows_of(name, fold, data)
             for system, (scheme, parameters) in _systems().items():
                 arguments = {**where, "scheme": scheme, "parameters": dict(parameters)}
                 jobs.append(Job("sized", _label(name, system, fold), arguments, read))
@@ -113,7 +119,7 @@ def _coefficients(result: Any) -> float:
 
 
 def _sizes(results: Results, data: Path) -> Section:
-    names = _present(data)
+    names = sets(data)
     anchors = _anchors(results, names)
     sized = {system: system for system in _systems()} | {anchor.title: key for key, anchor in anchors.items()}
     titles = {**sized, **{f"{reference.title}, central": key for key, reference in REFERENCES.items()}}

@@ -19,7 +19,10 @@ from edge_agent.sources import read_source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
+from glassfleet.forecasts import tell_forecasts
+from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import central, drawn, federated
+from glassfleet.reference import recorded
 from glassfleet.scheme import input_quantiles_of
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
@@ -223,6 +226,43 @@ def _sized_anchor(data: Path, arguments: Arguments) -> Any:
     return {"test": fmean(errors), "complexity": dict(anchor.size(fitted))}
 
 
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def _covered(data: Path, arguments: Arguments) -> Any:
+    """Count how often intervals hold on a client that was left out: arguments as of `_sized`, and left.
+
+    The others learn from their training rows and count errors on their test rows.
+    """
+    scheme = catalogue.load(arguments["scheme"])
+    train, test, domain = _parts(data, arguments, input_quantiles_of(scheme))
+    left = sorted(train)[arguments["left"]]
+    outcome = federated(
+        scheme,
+        scheme.Parameters.model_validate(arguments["parameters"]),
+        domain,
+        {name: part for name, part in train.items() if name != left},
+    )
+    model, rows = outcome.model, pool([part for name, part in test.items() if name != left])
+    tell_forecasts(model, recorded(outcome.summary, errors_on(model, rows.X, rows.y)))
+    new = pool([train[left], test[left]])
+    lines = model.deciding(new.X)
+    low, high = intervals(model, new.X).T
+    within = (low <= new.y) & (new.y <= high)
+    return {
+        "counted": rows.rows,
+        "rows": new.rows,
+        "within": int(within.sum()),
+        "width": float(np.median(high - low)),
+        "rmse": rmse(model.predict(new.X), new.y),
+        "rules": [
+            [rule.forecast.errors.own, int((lines == rule.index).sum()), int(within[lines == rule.index].sum())]
+            for rule in model.rules()
+            if rule.forecast is not None and rule.forecast.errors is not None
+        ],
+    }
+
+
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
     quantiles: list[float] = np.quantile(values, np.linspace(0.0, 1.0, QUANTILES)).tolist()
     return quantiles
@@ -239,6 +279,7 @@ KINDS: Mapping[str, Callable[[Path, Arguments], Any]] = {
     "sized": _sized,
     "sized-reference": _sized_reference,
     "sized-anchor": _sized_anchor,
+    "covered": _covered,
 }
 """What a job can be."""
 

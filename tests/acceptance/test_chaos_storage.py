@@ -186,6 +186,7 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     assert set(answers_in(state_dir / "journal.sqlite").values()) == {1}
 
 
+@pytest.mark.slow
 def test_second_coordinator_refuses_while_the_first_is_frozen_and_takes_over_when_it_is_dead(
     start: Start, tmp_path: Path
 ) -> None:

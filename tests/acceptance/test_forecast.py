@@ -68,6 +68,7 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         vehicle.end()
 
 
+@pytest.mark.slow
 def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kills_and_shows_tampering(  # noqa: PLR0915
     vehicle: Vehicle, tmp_path: Path
 ) -> None:

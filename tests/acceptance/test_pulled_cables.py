@@ -116,7 +116,7 @@ class Fleet:
         token = (self.folder / "coordinator" / "api-token").read_text(encoding="ascii").strip()
 
         def call() -> dict[str, Any]:
-            with httpx.Client(base_url="http://127.0.0.1:8080", timeout=30, trust_env=False) as client:
+            with httpx.Client(base_url="http://127.0.0.1:8080", timeout=30, trust_env=False, verify=False) as client:
                 answer = client.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
             assert answer.is_success, answer.text
             found: dict[str, Any] = answer.json()

@@ -18,10 +18,12 @@ from alembic.script import ScriptDirectory
 
 from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
 from coordinator.journal.inspect import rows
-from coordinator.journal.port import Damaged, Decision
+from coordinator.journal.port import Damaged, Decision, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
+from coordinator.runs.view import run_document
 from schemas.errors import DamagedError, StorageError
+from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 from tests.support.postgres import PostgresServer
 
 Opener = Callable[[], Journal]
@@ -90,6 +92,21 @@ def test_journal_closes_a_run_once_and_keeps_its_document(opener: Opener) -> Non
     assert journal.document("r") == {"outcome": "finished", "n": [1, 2.5]}
     assert journal.last_time() is not None
     assert list(journal.records("r")) == [entry("r", 1)]
+
+
+def test_journal_gives_overviews_as_the_documents_have_them(opener: Opener) -> None:
+    journal = opener()
+    state = Play(toy_spec(parameters={"levels": 3})).state
+    whole = run_document(TOY_ENGINE, state, started=1.0, ended=2.0, model={"name": "m", "version": 1, "digest": "d"})
+    documents = {
+        "whole": {**whole, "reason": "é\u2028\"'", "rounds": [{}, {}], "cohort": ["a"]},
+        "former": {"run": "former"},
+    }
+    documents["odd"] = {**whole, "run": "odd", "summary": {"x": float("nan")}}  # no JSON for every database
+    for run, document in documents.items():
+        journal.close_run(run, document, 1.0)
+    asked = ["odd", "none", *documents]
+    assert journal.overviews(asked) == {run: overview(document) for run, document in documents.items()}
 
 
 def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> None:
@@ -171,9 +188,9 @@ def test_journal_forgets_the_oldest_runs_when_it_is_compacted_but_not_the_newest
     assert (list(journal.records("r3")), list(journal.records("r4"))) == ([], [entry("r4", 4)])
     assert (journal.newest("often", 2), journal.newest("once", 9), journal.newest("never", 9)) == ([5, 4], [1], [])
     assert (
-        journal.numbers()
-        == [(model.name, model.version) for model in journal.models()]
-        == [("often", 3), ("often", 4), ("often", 5), ("once", 1)]
+        journal.heads()
+        == [replace(model, record=b"") for model in journal.models()]
+        == [*journal.heads("often"), *journal.heads("once")]
     )
     assert journal.add_model("often", "r9", lambda version: ("d" * 64, b"%d" % version)).version == 6
     assert journal.unfinished() == ["open"]

@@ -286,6 +286,12 @@ def test_messages_of_one_topic_keep_their_order(bench, base):
         assert b.payloads(f"{base}/{topic}") == [b"%d" % n for n in range(topic, 500, 3)]
 
 
+@pytest.mark.parametrize(
+    "broker",
+    # RabbitMQ takes many seconds to start again.
+    [pytest.param(name, marks=[*mark_of(name), *[pytest.mark.slow] * (name == "rabbitmq")]) for name in SUITE],
+    indirect=True,
+)
 def test_nothing_is_lost_and_all_are_back_when_the_broker_was_down(bench, base):
     a, b = (bench.client(i).start() for i in ids(2))
     b.transport.subscribe(f"{base}/x")

@@ -30,19 +30,20 @@ _DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real dat
 MARKS = {
     "README.md:tables": [_DATA, pytest.mark.slow],
     "docs/explanation/model-registry.md:registry": [pytest.mark.slow],
-    "docs/explanation/privacy.md:leakage": [_DATA],
+    "docs/explanation/privacy.md:leakage": [_DATA, pytest.mark.slow],
     "docs/howto/change-the-authority.md:change": [pytest.mark.mosquitto, pytest.mark.slow],
     "docs/howto/forecast-on-the-vehicle.md:forecast": [pytest.mark.slow],
     "docs/howto/operate.md:operate": [_programs("curl", "sqlite3"), pytest.mark.slow],
     "docs/howto/read-a-model-with-an-auditor.md:audit": [pytest.mark.slow],
     "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:own": [pytest.mark.slow],
-    "docs/howto/reproduce-the-papers.md:papers": [_DATA],
+    "docs/howto/reproduce-the-papers.md:papers": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],
     "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto, pytest.mark.slow],
     "docs/howto/your-own-data.md:own-data": [_programs("sqlite3"), pytest.mark.mosquitto],
     "docs/reference/http-api.md:http": [_programs("curl", "jq"), pytest.mark.slow],
+    "docs/tutorial/first-fleet.md:first-fleet": [pytest.mark.slow],
 }
 """What an example needs, beyond what is installed."""
 CLONES = {"docs/howto/add-a-scheme.md:scheme"}

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.dashboard_world import CHROMIUM, chromium
 from tests.support.processes import serving
 
-pytestmark = pytest.mark.chromium
+pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 
 LOOKED_AT = [
     "index",
@@ -87,12 +87,9 @@ def test_pages_of_site_have_no_accessibility_faults(
         assert faults == [], name
 
 
-@pytest.mark.parametrize("names", [LOOKED_AT, pytest.param(["**/*"], marks=pytest.mark.slow)], ids=["some", "all"])
-def test_pages_of_site_fit_on_a_phone_without_scrolling_sideways(
-    page: Page, address: str, site: Path, names: list[str]
-) -> None:
+def test_pages_of_site_fit_on_a_phone_without_scrolling_sideways(page: Page, address: str, site: Path) -> None:
     page.set_viewport_size({"width": PHONE, "height": 844})
-    for path in sorted(found for name in names for found in site.glob(f"{name}.html")):
+    for path in sorted(site.glob("**/*.html")):
         page.goto(f"{address}/{path.relative_to(site).as_posix()}", wait_until="domcontentloaded")
 
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, path.name

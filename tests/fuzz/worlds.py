@@ -24,9 +24,11 @@ from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
+from edge_agent.models.summed import summed
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
 from glassfleet.scheme import Contribution, Task
+from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError
@@ -106,7 +108,11 @@ class CoordinatorWorld:
             task: Task = state.levels[-1].task
             *others, slow = (agent for agent in self._agents if agent != self._evil)
             for agent in [*others, self._evil, slow]:
-                contribution = client.contribute(task, fleet[agent], np.random.default_rng(0))
+                rows = fleet[agent]
+                if task.scheme == SCORES.name:
+                    contribution = summed(task, rows, rows)
+                else:
+                    contribution = client.contribute(task, rows, np.random.default_rng(0))
                 whole = self._answer(agent, task, contribution)
                 if agent == self._evil:
                     before = self._core.runs.live.get("r")

@@ -32,7 +32,8 @@ TABLES: dict[str, Any] = {
 
 SEEDS = {"weather_izmir": 19}
 
-DATASETS = [pytest.param(name, marks=[pytest.mark.slow] if name == "california" else []) for name in TABLES]
+QUICK = "weather_izmir"
+DATASETS = [pytest.param(name, marks=[] if name == QUICK else [pytest.mark.slow]) for name in TABLES]
 
 
 def _read(folder: Path, name: str) -> Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from broker.servers.launch import launch
-from coordinator.http.dashboard.actions import DEFAULTS, spec_of
+from coordinator.http.dashboard.new_run import defaults, spec_of
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually
 from tests.unit.edge_agent.forecast.test_forecast import PLAIN
@@ -23,7 +24,7 @@ from tests.unit.edge_agent.forecast.test_forecast import PLAIN
 def is_healthy(processes: Processes) -> bool:
     with contextlib.suppress(httpx.HTTPError):
         url = processes.note("api-url")
-        return bool(url) and httpx.get(f"{url}/api/health", trust_env=False).json()["connected"] is True
+        return bool(url) and httpx.get(f"{url}/api/health", trust_env=False, verify=False).json()["connected"] is True
     return False
 
 
@@ -91,10 +92,11 @@ def test_note_of_a_broker_that_was_killed_is_not_believed(processes: Processes) 
 @pytest.mark.parametrize(
     ("kind", "again"),
     [
-        pytest.param("embedded", [], marks=pytest.mark.slow),
+        ("embedded", []),
         pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto),
     ],
 )
+@pytest.mark.slow
 def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     processes: Processes, kind: str, again: list[str]
 ) -> None:
@@ -129,7 +131,7 @@ def test_launch_says_which_port_is_in_use(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(("scheme", "participation"), [("fedga", "elastic"), ("frt", "cohort")])
 def test_form_for_a_new_run_takes_the_participation_that_the_scheme_has(scheme: str, participation: str) -> None:
-    assert spec_of({**DEFAULTS, "scheme": scheme}).participation == participation
+    assert spec_of(defaults(scheme)).participation == participation
 
 
 @pytest.fixture
@@ -200,7 +202,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> None:
     none = running.call("report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
-    assert running.call("run", "start", "--run", "base", "--gather-timeout", "0.3", "--wait").returncode == 6
+    failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
+    assert failed.returncode == 6
+    told, end = failed.stderr.splitlines()
+    assert re.search(
+        r": needs 2 vehicles that can answer \(to learn from fewer: min_agents\): no vehicle is up; waits until "
+        r"(\S{10} )?[\d:]{8} UTC for others$",
+        told,
+    )
+    assert "not-enough-agents" in end
     assert running.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
 
     ended = running.call("run", "cancel", "base")
@@ -209,6 +219,10 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> 
     for _again in range(2):
         cancelled = running.call("run", "cancel", "other")
         assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
+    shown = running.call("run", "show", "last", "--wait", "--json")
+    assert (shown.returncode, json.loads(shown.stdout)["run"], "cancelled" in shown.stderr) == (6, "other", True)
+    reported = running.call("report", "last", "-o", str(running.folder / "report.html"))
+    assert "report of other" in reported.stdout, reported.stderr
     for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
         unknown = running.call(*words)
         assert unknown.returncode == 9
@@ -216,6 +230,10 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> 
     misspelt = running.call("run", "start", "--scheme", "fmt", "--param", "max_rule=6")
     assert misspelt.returncode == 2
     assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in misspelt.stderr
+    for option, value, why in (("--deadline", "-1", "deadline"), ("--token", "wrong", "refused the token")):
+        refused = running.call("run", "start", option, value)
+        assert refused.returncode == 2
+        assert why in refused.stderr
 
 
 def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes) -> None:

@@ -121,9 +121,9 @@ class Attacker:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refuses_nothing(tmp_path: Path, seed: int):
+def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refuses_nothing(state_dir: Path, seed: int):
     faults = Faults(loss=0.05, duplicate=0.1, delay=(0.0, 0.3))
-    sim = Simulation(SOURCES, tmp_path, seed=seed, faults=faults, ca=TestCa(), broker_limit=5000)
+    sim = Simulation(SOURCES, state_dir, seed=seed, faults=faults, ca=TestCa(), broker_limit=5000)
     sim.start_coordinator()
     for name in NAMES:
         sim.start_agent(name)
@@ -142,8 +142,8 @@ def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refus
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(tmp_path: Path, seed: int):
-    sim = Simulation(SOURCES, tmp_path, seed=seed, ca=TestCa())
+def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(state_dir: Path, seed: int):
+    sim = Simulation(SOURCES, state_dir, seed=seed, ca=TestCa())
     sim.start_coordinator()
     for name in NAMES:
         sim.start_agent(name)
@@ -162,9 +162,9 @@ def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(
     assert {"unsigned", "wrong-signer", "bad-signature"} <= set(sim.refused)
 
 
-def test_coordinator_clears_a_request_that_outlived_its_run_and_the_certificate_that_sealed_it(tmp_path: Path):
+def test_coordinator_clears_a_request_that_outlived_its_run_and_the_certificate_that_sealed_it(state_dir: Path):
     """As after a kill between the journal's last record of a run and the clearing, and a renewal before the restart."""
-    sim = Simulation(SOURCES, tmp_path, ca=TestCa(), faults=Faults(delay=(0.1, 0.1)))
+    sim = Simulation(SOURCES, state_dir, ca=TestCa(), faults=Faults(delay=(0.1, 0.1)))
     sim.start_coordinator()
     for name in NAMES:
         sim.start_agent(name)
@@ -186,8 +186,8 @@ def test_coordinator_clears_a_request_that_outlived_its_run_and_the_certificate_
     assert sim.refused["revoked-certificate"], "told, though it is handed on"
 
 
-def test_unsigned_fleet_does_not_survive_the_same_attack(tmp_path: Path):
-    sim = Simulation(SOURCES, tmp_path, seed=1)
+def test_unsigned_fleet_does_not_survive_the_same_attack(state_dir: Path):
+    sim = Simulation(SOURCES, state_dir, seed=1)
     sim.start_coordinator()
     for name in NAMES:
         sim.start_agent(name)

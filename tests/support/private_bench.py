@@ -41,8 +41,8 @@ from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Terms
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.pairs import PAIRS
-from glassfleet.private.scores import SCORES
 from glassfleet.scheme import Contribution, Task
+from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
 

@@ -26,7 +26,7 @@ def eventually(condition: Callable[..., Any], what: str = "it came true", second
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 

@@ -12,7 +12,7 @@ from coordinator.core import Coordinator
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel
-from glassfleet.private.scores import relative
+from glassfleet.scores import relative
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
@@ -161,7 +161,7 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
     coordinator : Coordinator
     name : str
     known : sequence of StoredModel
-        All versions, oldest first.
+        All versions, oldest first, without their records.
     metric : str
     """
     told = coordinator.fleet.evaluations_of(name)
@@ -172,10 +172,11 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
             local, federated = (sum(each[what] for each in found) / len(found) for what in ("local", "federated"))
             points.append(Point(stored.version, local, federated, len(found)))
             continue
-        if b'"scores"' not in stored.record:  # of no private run: most are not, and records can be large
+        run = coordinator.runs.overviews([stored.run])
+        if run and not run[0]["private"]:  # most are not, and records can be large
             continue
         with suppress(GlassfleetError):  # a record that this software cannot read has no point
-            record = ModelRecord.load(stored.record)
+            record = ModelRecord.load(coordinator.registry.get(name, stored.version).record)
             summed = alone(record)
             if summed is not None and summed.metric == metric:
                 vehicles = int(record.parameters["scores"]["vehicles"])

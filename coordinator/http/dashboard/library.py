@@ -9,13 +9,25 @@ from functools import cached_property
 
 from coordinator.models.registry import Registry
 from glassfleet import catalogue
-from glassfleet.explain import ModelSummary, Partition, example_row, partitions, summary
+from glassfleet.explain import (
+    Effect,
+    ModelSummary,
+    Partition,
+    example_row,
+    importance,
+    main_effects,
+    partitions,
+    starting_row,
+    summary,
+)
+from glassfleet.export.figures import MOST_INPUTS
 from glassfleet.export.svg.branches import Branch, rule_tree
 from glassfleet.export.svg.rule_summary import RuleSummary, rule_summaries
 from glassfleet.export.svg.structures import Structure, structures
+from glassfleet.intervals import over_all
 from glassfleet.nature import Nature, nature
 from glassfleet.reference import Reference, reference_of
-from glassfleet.rules import Rule
+from glassfleet.rules import Errors, Rule
 from glassfleet.scheme import Model
 from schemas.errors import DocumentError
 from schemas.record import ModelRecord
@@ -77,6 +89,25 @@ class LoadedModel:
         return summary(self.model, top=0)
 
     @cached_property
+    def importance(self) -> dict[str, float]:
+        """How much inputs count, the most first; of a population nothing."""
+        names = [use.feature for use in self.summary.features] or list(self.model.domain.names)
+        found = importance(self.model, self.reference, names[:MOST_INPUTS])
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+    @cached_property
+    def effects(self) -> tuple[tuple[Effect, ...], str]:
+        """How the answer moves with each of the inputs that count most, and the row that the others are taken from."""
+        row = starting_row(self.model, self.reference)
+        return main_effects(self.model, row.row, self.importance), row.words
+
+    @cached_property
+    def errors(self) -> Errors | None:
+        """How far off the model is on the fleet's test rows; None: nobody has told, or too few."""
+        told = self.record.parameters.get("errors")
+        return over_all(told, self.model.domain) if told else None
+
+    @cached_property
     def example(self) -> tuple[float, ...]:
         """A row to begin with, in the inputs' order: one that the model's most used rule decides."""
         return tuple(float(value) for value in example_row(self.model))
@@ -118,7 +149,7 @@ class Library:
         champion = self._registry.aliases.current.get(name)
         if version is None and champion is not None:
             version = champion.version
-        version = self._registry.versions(name)[-1].version if version is None else version
+        version = self._registry.heads(name)[-1].version if version is None else version
         stored = self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:

@@ -15,9 +15,9 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator.http.dashboard.actions import number_of
 from coordinator.http.dashboard.standing import Standing, compared_with, standing
 from coordinator.specification.rollout import RolloutPlan
+from glassfleet.data.parameters import parameters_of
 from schemas.errors import GlassfleetError, UsageError
 
 if TYPE_CHECKING:
@@ -135,9 +135,12 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
 
 def plan_of(form: Fields) -> RolloutPlan:
     """Return the plan that a form asks for; raises UsageError that names the field."""
-    stages = [number_of("stages", part.strip()) for part in form.get("stages", "").split(",") if part.strip()]
-    rest = {name: number_of(name, form[name].strip()) for name in THRESHOLDS if form.get(name, "").strip()}
-    return RolloutPlan.from_document({"stages": stages, **rest} if stages else rest)
+    given = {
+        each: form.get(each.name, "") for each in parameters_of(RolloutPlan) if each.name in ("stages", *THRESHOLDS)
+    }
+    return RolloutPlan.from_document(
+        {each.name: each.read(text, each.name.replace("_", " ")) for each, text in given.items() if text.strip()}
+    )
 
 
 def _check_usable(dashboard: Dashboard, name: str) -> None:
@@ -157,7 +160,7 @@ def _tried(dashboard: Dashboard, name: str, what: str) -> int:
         raise HTTPException(404, "no such page")
     live = dashboard.coordinator.models.rollouts.live(name)
     if live is None:
-        dashboard.coordinator.registry.versions(name)
+        dashboard.coordinator.registry.heads(name)
         raise HTTPException(404, f"no rollout of model {name} is under way: it has ended, or none was started")
     return live.start.version
 

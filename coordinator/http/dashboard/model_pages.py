@@ -9,12 +9,12 @@ import math
 from collections.abc import Hashable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from coordinator.http.dashboard import comparison, scores, show
+from coordinator.http.dashboard import comparison, scores, show, tables
 from coordinator.http.dashboard.explain_api import goal_of
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
@@ -31,12 +31,14 @@ from glassfleet.explain import (
     explain_row,
 )
 from glassfleet.explain.difference import Part
+from glassfleet.explain.summary import FeatureUse
+from glassfleet.export.formats import FORMATS, export, holding
 from glassfleet.export.svg.branches import Branch, opened
 from glassfleet.export.svg.structures import StructureTree, uses
 from glassfleet.export.svg.text import number
 from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
-from schemas.errors import DataError, GlassfleetError
+from schemas.errors import DataError, GlassfleetError, UsageError
 
 if TYPE_CHECKING:
     from coordinator.http.dashboard.pages import Dashboard
@@ -57,13 +59,17 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     registry = dashboard.coordinator.registry
 
     @app.get("/models", include_in_schema=False)
-    def _models(request: Request) -> Response:
-        models = [_listed(dashboard, name) for name in registry.names()]
-        return dashboard.page(request, "models.html", models=models)
+    def _models(request: Request, q: str = "", sort: str = "model", page: int = 1) -> Response:
+        found = tables.models(dashboard.coordinator, dashboard.library)
+        models = show.Page.of(tables.chosen(found, text=q[:200], sort=sort), page)
+        standings = {each.name: standing(dashboard.coordinator, each.name) for each in models.items}
+        return dashboard.page(
+            request, "models.html", models=models, standings=standings, total=len(found), q=q[:200], sort=sort[:20]
+        )
 
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
-        registry.versions(name)
+        registry.heads(name)
         look, paint = partial(_look, dashboard, name), partial(_paint, dashboard, name)
         return await dashboard.live(request, f"model/{name}", look, paint, RUN_PERIOD)
 
@@ -83,7 +89,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         address = f"/models/{name}/{loaded.version}"
         told = scores.scores(dashboard.coordinator, loaded)
         stands = standing(dashboard.coordinator, name)
-        versions = registry.versions(name)
+        versions = registry.heads(name)
         return dashboard.page(
             request,
             "model.html",
@@ -111,6 +117,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             began=dashboard.coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
+            inputs=_inputs(loaded),
+            downloads=holding(loaded.model),
             versions=[(each.version, each.digest, each.run, each.is_damaged) for each in versions[::-1][:20]],
             count=len(versions),
             numbers=_numbers(versions),
@@ -137,9 +145,19 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             said=comparison.against(compared, f"version {other}") if compared else "",
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
-            numbers=_numbers(registry.versions(name)),
+            numbers=_numbers(registry.heads(name)),
             began=dashboard.coordinator.fleet.began,
         )
+
+    @app.get("/models/{name}/{version:int}/download", include_in_schema=False)
+    def _download(name: str, version: int, kind: Annotated[str, Query(alias="format")]) -> Response:
+        loaded = dashboard.library.get(name, version)
+        if kind not in holding(loaded.model):
+            raise UsageError(f"format must be one of {', '.join(holding(loaded.model))}, got {kind[:40]!r}")
+        data = export(loaded.model, kind, title=f"{name} v{version}")
+        file = f"{name}-v{version}{FORMATS[kind].suffix}"
+        headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+        return Response(data, media_type=f"{FORMATS[kind].media_type}; charset=utf-8", headers=headers)
 
     @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
@@ -147,12 +165,10 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))
 
 
-def _listed(dashboard: Dashboard, name: str) -> tuple[Any, int, Standing]:
-    """Return what the list says of a name: the version that is in use (else the newest), how many, how it stands."""
-    versions = dashboard.coordinator.registry.versions(name)
-    stands = standing(dashboard.coordinator, name)
-    shown = next((each for each in versions if each.version == stands.current), versions[-1])
-    return shown, len(versions), stands
+def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float]]:
+    """Return the inputs that are listed: limits, use in rules, importance; those that count most first."""
+    uses = {use.feature: use for use in loaded.summary.features}
+    return [(loaded.model.domain.variable(name), uses.get(name), moved) for name, moved in loaded.importance.items()]
 
 
 def _better(
@@ -212,7 +228,7 @@ def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None
     """Return the tree as far as it is open; None without rules."""
     labels = [rule_summary.label for rule_summary in loaded.rule_summaries]
     trail = _trail(loaded.root, key)
-    return RuleTree(trail, address, labels) if trail else None
+    return RuleTree(trail, address, labels, loaded.model.domain.classes) if trail else None
 
 
 def _population(loaded: LoadedModel, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:

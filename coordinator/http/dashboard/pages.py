@@ -6,15 +6,16 @@ import json
 import time
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
+from coordinator.engine import wakes_at
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
-from coordinator.http.dashboard import growth, show
+from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
 from coordinator.http.dashboard.comparison import in_words
 from coordinator.http.dashboard.explain_api import make_router
@@ -25,7 +26,8 @@ from coordinator.http.dashboard.standing import Standing, with_candidate
 from coordinator.http.dashboard.vehicles import Recent, chosen, counts, parts, scored, vehicles
 from coordinator.http.text import ShownJson
 from glassfleet.audit.saved import place_of, read_report
-from glassfleet.export.svg import charts, leakage, rounds, sets, shapes, text
+from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
+from glassfleet.export.svg.errors import error_bars
 from glassfleet.private.words import protection, question
 from glassfleet.rules import measures_note
 from schemas.text import show_hidden
@@ -82,6 +84,8 @@ class Dashboard:
                 "charts": charts,
                 "measures_note": measures_note,
                 "sets": sets,
+                "effects": effects,
+                "error_bars": error_bars,
                 "growth": growth,
                 "with_candidate": with_candidate,
                 "show": show,
@@ -196,8 +200,23 @@ class Dashboard:
 
     def _add_runs(self, app: FastAPI) -> None:
         @app.get("/runs", include_in_schema=False)
-        def _runs(request: Request, page: int = 1) -> Response:
-            return self.page(request, "runs.html", runs=show.recent_runs(self.coordinator, page))
+        def _runs(request: Request, q: str = "", state: str = "", sort: str = "started", page: int = 1) -> Response:
+            return self.page(
+                request,
+                "runs.html",
+                runs=tables.runs(self.coordinator, page, text=q[:200], state=state, sort=sort),
+                total=len(self.coordinator.runs.ids()),
+                states=tables.STATES,
+                q=q[:200],
+                state=state[:20],
+                sort=sort[:20],
+            )
+
+        @app.get("/compare", include_in_schema=False)
+        def _compare(request: Request, run: Annotated[list[str], Query(default_factory=list)]) -> Response:
+            if len(run) != 2:
+                raise HTTPException(422, f"tick two lines of the table to compare them, not {len(run)}")
+            return self.page(request, "compare_runs.html", pair=tables.pair(self.coordinator, *run))
 
         @app.get("/runs/{run}", include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
@@ -246,12 +265,23 @@ class Dashboard:
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         model = document["model"]
         rollout = model and self.coordinator.models.rollouts.document(model["name"], model["version"])
+        clock = self._clock(document)
         parts = {
-            name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout)
+            name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout, **clock)
             for name in ("run_facts", "run_open", "run_growth", "run_agents", "run_rounds")
         }
         parts["run-refusals"] = self.fragment("run_refusals", refusals=self.service.refusals.of(document["run"]))
         return parts
+
+    def _clock(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the seconds to a run's deadline (None: it has none), those that it runs already, and who is up."""
+        state = self.coordinator.runs.live.get(document["run"])
+        wake = None if state is None else wakes_at(state)
+        return {
+            "left": None if wake is None else max(0.0, wake - self.coordinator.timeline.now()),
+            "elapsed": max(0.0, time.time() - datetime.fromisoformat(document["started"]).timestamp()),
+            "up": self.coordinator.fleet.offers().keys(),
+        }
 
 
 def ago(then: float, now: float) -> str:

@@ -9,7 +9,7 @@ such a reference itself, what vehicles send as the score of the published model 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,13 +26,17 @@ from glassfleet.scheme import promises_central
 from schemas.errors import DamagedError, GlassfleetError
 from schemas.record import ModelRecord
 
+OTHER = "another label"
+"""What test rows are whose label the model does not know."""
+
 Source = Literal["equality", "reference", "itself", ""]
 
 
 class Line(NamedTuple):
     """One vehicle: its scores, how much worse together is than alone, relative to it, and its test rows.
 
-    `central` is None where it is unknown.
+    `central` is None where it is unknown. `only` is the class of all of its test rows, whose F1 then means little;
+    empty: they are of several, or it did not tell.
     """
 
     agent: str
@@ -41,6 +45,48 @@ class Line(NamedTuple):
     worse: float
     central: float | None
     rows: int
+    only: str = ""
+
+
+class Confused(NamedTuple):
+    """Test rows of one class: how many the model says to be of each, and the share of them that it is right about."""
+
+    label: str
+    counts: list[int]
+    right: float
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Test rows by what they are and what the model says.
+
+    Attributes
+    ----------
+    said : list of str
+        The classes that the model can say.
+    lines : list of Confused
+        What rows are: the classes that some are, last those of labels that the model does not know.
+    rows : int
+    precise : list of (float or None)
+        Of the rows that are said to be of a class, the share that are; None: none is.
+    """
+
+    said: list[str]
+    lines: list[Confused]
+    rows: int
+    precise: list[float | None]
+
+    @classmethod
+    def of(cls, classes: tuple[str, ...], counts: Sequence[Sequence[int]]) -> Confusion:
+        """Return it from counts as vehicles send them, see `schemas.messages.Evaluation`."""
+        lines = [
+            Confused(label, list(line)[:-1], line[place] / sum(line) if place < len(classes) else 0.0)
+            for place, (label, line) in enumerate(zip([*classes, OTHER], counts, strict=True))
+            if sum(line)
+        ]
+        said = [sum(line[place] for line in counts) for place in range(len(classes))]
+        precise = [counts[place][place] / total if total else None for place, total in enumerate(said)]
+        return cls(list(classes), lines, sum(map(sum, counts)), precise)
 
 
 @dataclass(frozen=True)
@@ -64,6 +110,8 @@ class Scores:
         What is to be said about the central scores, in one sentence.
     notes : list of str
         Vehicles whose scores are far out, a line each.
+    confusion : Confusion or None
+        Of a model of classes: the test rows of all vehicles that told theirs; of a private run, the fleet's.
     """
 
     metric: str
@@ -73,6 +121,7 @@ class Scores:
     source: Source = ""
     about: str = ""
     notes: list[str] = field(default_factory=list)
+    confusion: Confusion | None = None
 
     @property
     def known(self) -> int:
@@ -85,7 +134,9 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     record = loaded.record
     if record.is_private:
         about = f"{figures(record.parameters.get('scores', {}))}. {WHY_NO_VEHICLES.capitalize()}."
-        return Scores("", [], alone(record), about=about)
+        summed = record.parameters.get("scores", {}).get("confusion")
+        confused = None if summed is None else Confusion.of(loaded.model.domain.classes, summed)
+        return Scores("", [], alone(record), about=about, confusion=confused)
     found = coordinator.fleet.evaluations(record.name, record.version)
     own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
     metrics = Counter(each["metric"] for each in own.values())
@@ -96,7 +147,16 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     own = {agent: each for agent, each in own.items() if each["metric"] == metric}
     compared = Comparison.of(metric, ((agent, each["local"], each["federated"]) for agent, each in own.items()))
     pairs = [] if compared is None else compared.lines
-    lines = [Line(*pair, central.get(pair.agent), int(own[pair.agent]["rows"])) for pair in pairs]
+    classes = loaded.model.domain.classes
+    # One that counts other classes has another model.
+    told = {agent: each.get("confusion") for agent, each in own.items()}
+    counts = {agent: each for agent, each in told.items() if each and len(each) == len(classes) + 1}
+    lines = [
+        Line(*pair, central.get(pair.agent), rows, _only(classes, counts.get(pair.agent), rows))
+        for pair in pairs
+        for rows in [int(own[pair.agent]["rows"])]
+    ]
+    summed = [[sum(cells) for cells in zip(*each, strict=True)] for each in zip(*counts.values(), strict=True)]
     known = [line.central for line in lines if line.central is not None]
     return Scores(
         metric,
@@ -106,7 +166,13 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         source=source,
         about=about,
         notes=far_out(own),
+        confusion=Confusion.of(classes, summed) if counts else None,
     )
+
+
+def _only(classes: Sequence[str], counts: Sequence[Sequence[int]] | None, rows: int) -> str:
+    """Return the class of all test rows of a vehicle; empty: they are of several, or nobody knows."""
+    return next((label for label, line in zip([*classes, OTHER], counts or [], strict=False) if sum(line) == rows), "")
 
 
 class VehicleDocument(TypedDict):
@@ -116,6 +182,7 @@ class VehicleDocument(TypedDict):
     local: float
     federated: float | None
     central: float | None
+    only: str
 
 
 class ScoresDocument(TypedDict):
@@ -150,6 +217,7 @@ def as_document(coordinator: Coordinator, loaded: LoadedModel) -> ScoresDocument
                 "local": line.alone,
                 "federated": None if told.source == "itself" else line.together,
                 "central": line.central,
+                "only": line.only,
             }
             for line in sorted(told.lines)
         },

@@ -21,6 +21,7 @@ from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protect
 from schemas.errors import NotFoundError
 from schemas.limits import ID_PATTERN
 from schemas.record import ModelRecord
+from schemas.rounds import LATE, count, missed
 
 T = TypeVar("T")
 PER_PAGE = 50
@@ -55,24 +56,11 @@ class Page(Generic[T]):
         return cls(list(items[(number - 1) * per_page : number * per_page]), number, last, len(items))
 
 
-def recent_runs(coordinator: Coordinator, number: int) -> Page[dict[str, Any]]:
-    """Return a page of runs, newest first."""
-    ids = coordinator.runs.ids()[::-1]
-    page = Page.of(ids, number)
-    shown = []
-    for run in page.items:
-        with suppress(NotFoundError):  # forgotten between the two looks
-            shown.append(coordinator.runs.document(run))
-    return Page(shown, page.number, page.last, page.total)
-
-
 def why(row: Mapping[str, Any]) -> list[tuple[str, int, Markup]]:
     """Return why agents do not count in a round: reason, how many, who."""
     grouped: defaultdict[str, list[str]] = defaultdict(list)
-    for agent, reason in row.get("dropped_agents", {}).items():
+    for agent, reason in missed(row).items():
         grouped[said(reason or "dropped")].append(agent)
-    for agent in row.get("late_agents", []):
-        grouped["answered after the end"].append(agent)
     return [
         (reason, len(names), links(names, NAMED)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))
     ]
@@ -152,7 +140,7 @@ def said(reason: str) -> str:
     >>> said("deadline"), said("went down")
     ('no answer by the deadline', 'went down')
     """
-    return "no answer by the deadline" if reason == "deadline" else reason
+    return {"deadline": "no answer by the deadline", LATE: "answered after the end"}.get(reason, reason)
 
 
 def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str]]:
@@ -164,6 +152,12 @@ def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str
         (agent, said(agents.get(agent, {}).get("reason") or reason))
         for agent, reason in record.training.dropped.items()
     ]
+
+
+def awaited(document: Mapping[str, Any]) -> list[str]:
+    """Return the vehicles whose answers to the open round may still come."""
+    current = document["open"]
+    return sorted({*current["asked_agents"]} - {*current["accepted_agents"]} - {*current["dropped_agents"]})
 
 
 def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -183,12 +177,12 @@ def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def absences(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return who missed rounds of a run, though it is not among the `trouble`: agent, which rounds it missed."""
     known = {agent for agent, _, _ in trouble(document)}
-    missed: defaultdict[str, list[str]] = defaultdict(list)
+    found: defaultdict[str, list[str]] = defaultdict(list)
     for row in document["rounds"]:
-        for agent in dict.fromkeys([*row["dropped_agents"], *row["late_agents"]]):
+        for agent in missed(row):
             if agent not in known:
-                missed[agent].append(f"{row['phase']} {row['number']}")
-    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(missed.items())]
+                found[agent].append(f"{row['phase']} {row['number']}")
+    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(found.items())]
 
 
 def all_answered(document: Mapping[str, Any]) -> bool:
@@ -265,6 +259,6 @@ def sentence(document: Mapping[str, Any]) -> str:
         last = document["rounds"][-1]
         return (
             f"{str(last['phase']).capitalize()} round {last['number']} closed: {last['accepted']} in, "
-            f"{last['late']} late, {last['dropped']} dropped, {last['rejected']} rejected."
+            f"{last['late']} late, {count(last, 'dropped')} dropped, {last['rejected']} rejected."
         )
     return f"The run is {document['phase']}."

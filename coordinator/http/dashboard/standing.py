@@ -144,9 +144,10 @@ def compared_with(registry: Registry, name: str) -> str:
         No such model.
     """
     base = name.removesuffix(reference_of(""))
-    # Its name says so before its record is read: a list of all models reads none of the others.
-    whole = registry.whole(name)
-    return base if base != name and whole and ModelRecord.load(whole[-1].record).is_reference else ""
+    whole = [each.version for each in registry.heads(name) if not each.is_damaged]
+    if base == name or not whole:  # its name says so before its record is read
+        return ""
+    return base if ModelRecord.load(registry.get(name, whole[-1]).record).is_reference else ""
 
 
 def _before(coordinator: Coordinator, name: str) -> int:

@@ -17,8 +17,9 @@ from coordinator.http.dashboard.show import Page, named, said
 from coordinator.models.central import reference_of
 from coordinator.runs.earlier import quarantined
 from coordinator.specification.rollout import GATE
-from glassfleet.private.scores import relative
+from glassfleet.scores import relative
 from schemas.errors import NotFoundError
+from schemas.rounds import missed
 
 RECENT_RUNS = 5
 """So many of the last runs are asked what they tell of each vehicle."""
@@ -313,11 +314,6 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
         reason = "left out: it gave false answers"
     elif not status:
         reason = "it was not up"
-    missed = [
-        f"{row['phase']} {row['number']}"
-        for row in document["rounds"]
-        if agent in row["dropped_agents"] or agent in row["late_agents"]
-    ]
-    rounds = named([*dict.fromkeys(missed)])
+    rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]
     told = document.get("rows", {}).get(agent)
-    return Part(agent, "" if status == "idle" else status, reason, rounds, told, document)
+    return Part(agent, "" if status == "idle" else status, reason, named([*dict.fromkeys(rounds)]), told, document)

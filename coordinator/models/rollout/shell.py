@@ -260,7 +260,7 @@ class Rollouts:
     def _named(self, name: str) -> str:
         live = self.live(name)
         if live is None:
-            self.registry.versions(name)
+            self.registry.heads(name)
             raise NotFoundError(f"no rollout of model {name!r} is under way")
         return live.start.rollout
 

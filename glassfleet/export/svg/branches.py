@@ -64,6 +64,15 @@ class Branch:
         return sum(each.rows * each.mean for each in told) / rows if rows > 0.0 else None
 
     @property
+    def usual(self) -> str | None:
+        """The class that rules below say with the most support; None where they say numbers."""
+        support: dict[str, float] = {}
+        for rule in (rule for branch in self.all() for rule in branch.rules):
+            if isinstance(rule.consequent.value, str):
+                support[rule.consequent.value] = support.get(rule.consequent.value, 0.0) + rule.support
+        return max(support, key=lambda label: (support[label], label), default=None)
+
+    @property
     def feature(self) -> str:
         """What the children are told apart by; empty when that differs, or there are none."""
         names = {child.condition.feature for child in self.children if child.condition is not None}

@@ -199,7 +199,9 @@ def _scores(
     return picture(form.left + wide + 24, bottom + 42, words, body, "scores")
 
 
-def versions(points: Sequence[Scored], metric: str, here: int, unit: str = "") -> Svg:
+def versions(
+    points: Sequence[Scored], metric: str, here: int, unit: str = "", names: tuple[str, str] = ("alone", "together")
+) -> Svg:
     """Return the scores of a model's versions, alone (LL) and together (FL), as two lines.
 
     Parameters
@@ -212,11 +214,15 @@ def versions(points: Sequence[Scored], metric: str, here: int, unit: str = "") -
         The version that is shown, drawn with a mark of its own.
     unit : str
         The target's; F1 has none.
+    names : tuple of str
+        What the two scores are called; those of a central reference are no fleet's.
     """
-    return both(*(_versions(width, points, metric, here, unit) for width in (760, 330)))
+    return both(*(_versions(width, points, metric, here, unit, names) for width in (760, 330)))
 
 
-def _versions(width: int, points: Sequence[Scored], metric: str, here: int, unit: str) -> Svg:
+def _versions(  # noqa: PLR0917
+    width: int, points: Sequence[Scored], metric: str, here: int, unit: str, names: tuple[str, str]
+) -> Svg:
     left, right, top, bottom = 58, width - 22, 12, 132
     values = [value for point in points for value in point[1:3]]
     low, high = min(values), max(values)
@@ -241,7 +247,7 @@ def _versions(width: int, points: Sequence[Scored], metric: str, here: int, unit
     every = -(-len(points) // (20 if width > NARROW.wide * 2 else 8))
     for place, (version, alone, together, *_) in enumerate(points):
         x = at(place)
-        said = f"version {version}: {metric} together {together:.4g}, alone {alone:.4g}"
+        said = f"version {version}: {metric} {names[1]} {together:.4g}, {names[0]} {alone:.4g}"
         mark = f'<circle class="held" cx="{x:.1f}" cy="{height(together):.1f}" r="8"/>' if version == here else ""
         body.append(
             f'<g><title>{said}</title>{mark}<circle class="alone" cx="{x:.1f}" cy="{height(alone):.1f}" r="4"/>'
@@ -253,7 +259,7 @@ def _versions(width: int, points: Sequence[Scored], metric: str, here: int, unit
     axis = _axis(metric, unit)
     body.append(f'<text class="tick" x="{left}" y="{bottom + 38}">{escape(axis)}</text>')
     first, last = points[0], points[-1]
-    words = f"{axis}: together {first[2]:.4g} with version {first[0]}, {last[2]:.4g} with version {last[0]}."
+    words = f"{axis}: {names[1]} {first[2]:.4g} with version {first[0]}, {last[2]:.4g} with version {last[0]}."
     words += " The table of versions has the numbers."
     return picture(width, bottom + 46, words, body, "curve")
 

@@ -10,16 +10,11 @@ from typing import Any
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import size
+from schemas.rounds import count
 from schemas.text import counted
 
 KINDS = (("accepted", "in"), ("late", "late"), ("dropped", "dropped"), ("rejected", "rejected"))
 """What becomes of answers, in the order of drawing: field and word."""
-
-
-def _drawn(row: Mapping[str, Any], name: str) -> int:
-    """Return how much of a bar an outcome takes: whoever was dropped and answered later is drawn once, as late."""
-    both = set(row.get("dropped_agents", ())) & set(row.get("late_agents", ())) if name == "dropped" else ()
-    return int(row[name]) - len(both)
 
 
 def _with_unasked(name: str, words: str, rounds: Sequence[Mapping[str, Any]]) -> str:
@@ -35,12 +30,12 @@ def _with_unasked(name: str, words: str, rounds: Sequence[Mapping[str, Any]]) ->
 
 def answers(row: Mapping[str, Any], width: int = 120) -> Svg:
     """Return one round's answers as a bar: in, late, dropped, rejected."""
-    total = max(sum(_drawn(row, name) for name, _ in KINDS), int(row["asked"]), 1)
+    total = max(sum(count(row, name) for name, _ in KINDS), int(row["asked"]), 1)
     told = [f"{row['accepted']} in of {row['asked']} asked"]
-    told += [_with_unasked(name, f"{row[name]} {word}", [row]) for name, word in KINDS[1:] if row[name]]
+    told += [_with_unasked(name, f"{count(row, name)} {word}", [row]) for name, word in KINDS[1:] if count(row, name)]
     parts, x = [f'<rect class="track" width="{width}" height="10" rx="2"/>'], 0.0
     for name, _ in KINDS:
-        part = width * _drawn(row, name) / total
+        part = width * count(row, name) / total
         if part:
             parts.append(f'<rect class="k-{name}" x="{x:.1f}" width="{max(part, 1.5):.1f}" height="10"/>')
             x += part
@@ -64,7 +59,7 @@ class Bar:
 
     def drawn(self, name: str) -> int:
         """Of an outcome, as much as the column shows."""
-        return sum(_drawn(row, name) for row in self.rounds)
+        return sum(count(row, name) for row in self.rounds)
 
     @property
     def label(self) -> str:
@@ -75,7 +70,7 @@ class Bar:
             name += f" to {last['phase']} {last['number']}"
         elif int(first["attempt"]) > 1:
             name += f", attempt {first['attempt']}"
-        told = ", ".join(_with_unasked(kind, f"{self.total(kind)} {word}", self.rounds) for kind, word in KINDS)
+        told = ", ".join(_with_unasked(kind, f"{self.drawn(kind)} {word}", self.rounds) for kind, word in KINDS)
         took = sum(float(row["seconds"]) for row in self.rounds)
         return f"{name}: {self.total('asked')} asked, {told}; {took:.3g} s, {size(self.total('bytes'))}"
 

@@ -23,6 +23,25 @@ def shade(level: float) -> tuple[str, str]:
     return COLOURS[round(level * (len(COLOURS) - 1))], "white" if level < 0.55 else "dark"
 
 
+CLASS_COLOURS: Final = (
+    "#77aadd",
+    "#ee8866",
+    "#eedd88",
+    "#44bb99",
+    "#ffaabb",
+    "#bbcc33",
+    "#99ddff",
+    "#aaaa00",
+    "#dddddd",
+)
+"""Of classes, which have no order: P. Tol's light scheme, for dark text; colour-blind readers tell them apart."""
+
+
+def class_colour(place: int) -> str:
+    """Return the colour of a class by its place among the model's; those from the ninth on share one."""
+    return CLASS_COLOURS[min(place, len(CLASS_COLOURS) - 1)]
+
+
 _SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 
 

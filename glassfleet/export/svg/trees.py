@@ -9,7 +9,7 @@ from html import escape
 from typing import Final, Generic, TypeVar
 
 from glassfleet.export.svg.branches import Branch
-from glassfleet.export.svg.shapes import COLOURS, Svg, picture, shade
+from glassfleet.export.svg.shapes import COLOURS, Svg, class_colour, picture, shade
 from glassfleet.export.svg.text import cut, cut_middle, plain
 from glassfleet.rules import Condition
 
@@ -86,17 +86,17 @@ def box_height(notes: int) -> int:
 
 
 def box(  # noqa: PLR0917  a box, where it stands, and its colour
-    kind: str, name: str, notes: Sequence[str], x: float, middle: float, level: float | None = None
+    kind: str, name: str, notes: Sequence[str], x: float, middle: float, colours: tuple[str, str] | None = None
 ) -> str:
     """Return a box with its name and notes below that, all cut to what it has room for.
 
-    `level`, [0, 1], gives it a colour.
+    `colours` are its own and the class of text on it.
     """
     height = box_height(len(notes))
     y = middle - height / 2
     look, ink = f'class="box {kind}"', ""
-    if level is not None:
-        colour, ink = shade(level)
+    if colours is not None:
+        colour, ink = colours
         look = f'class="told {kind}" fill="{colour}"'
     lines = [
         f'<text class="note {ink}" x="{x + 9}" y="{y + 27.5 + LINE * number:.1f}">{escape(cut(note, NOTE))}</text>'
@@ -120,12 +120,19 @@ class RuleTree:
         the address. Empty: there are no links.
     labels : sequence of str
         By rule: what it forecasts, or what moves that most, in a few words.
+    classes : sequence of str
+        Of the model; empty where it forecasts numbers.
     most : int
         Leaves that are drawn.
     """
 
     def __init__(
-        self, trail: Sequence[Branch], address: str = "", labels: Sequence[str] = (), most: int = OPEN_LEAVES
+        self,
+        trail: Sequence[Branch],
+        address: str = "",
+        labels: Sequence[str] = (),
+        classes: Sequence[str] = (),
+        most: int = OPEN_LEAVES,
     ) -> None:
         self.trail = list(trail)
         self._open = {branch.path for branch in (*trail, *whole(trail[-1], most))}
@@ -133,6 +140,7 @@ class RuleTree:
         self._lowest, self._highest = (min(means), max(means)) if means else (0.0, 0.0)
         self._address = address
         self._labels = labels
+        self._classes = classes
 
     def picture(self) -> Svg:
         """Return the tree from left to right."""
@@ -146,36 +154,59 @@ class RuleTree:
 
         layout = Layout(self._shown, link, self._box, notes=2)
         _, height = layout.place(root, 0, 4.0)
-        legend = self._legend(height + 4)
+        legend, wide = self._legend(height + 4)
         name = f"Tree of {self._counted(root)}"
         if self._address:
             name += f", opened at {_words(self.trail[-1])}"
         # A group, not an image, where the boxes are links: an image has no parts for those who listen.
         role = "group" if self._address else "img"
         body = [*layout.lines, *layout.boxes, *legend]
-        return picture(layout.width, height + 4 + 26 * bool(legend), name, body, "tree", role=role)
+        tall = height + 4 + 26 * bool(legend)
+        return picture(max(layout.width, wide), tall, name, body, "tree", role=role)
 
-    def _level(self, branch: Branch) -> float | None:
-        """Return where a branch's mean forecast is between the rules' lowest and highest; None: it is not told."""
-        mean = None if branch.path in self._open and branch.children else branch.forecast
-        width = self._highest - self._lowest
-        return None if mean is None or width <= 0.0 else (mean - self._lowest) / width
+    def _colours(self, branch: Branch) -> tuple[str, str] | None:
+        """Return the colour of what most rows below a branch get, and the class of text on it; None: it has none."""
+        if branch.path in self._open and branch.children:
+            return None
+        if self._classes:
+            label = branch.usual
+            return None if label is None else (class_colour(self._classes.index(label)), "dark")
+        mean, width = branch.forecast, self._highest - self._lowest
+        return None if mean is None or width <= 0.0 else shade((mean - self._lowest) / width)
 
-    def _legend(self, top: float) -> list[str]:
-        """Return the scale of the colours, where boxes have some."""
+    def _legend(self, top: float) -> tuple[list[str], int]:
+        """Return the scale of the colours, or the classes that have some, and its width; nothing without colours."""
+        if self._classes:
+            return self._named_classes(top)
         if self._highest <= self._lowest:
-            return []
+            return [], 0
         low, high = (plain(f"{mean:.4g}") for mean in (self._lowest, self._highest))
         ends = (f"mean forecast {low}", high)
         left = 10 + 7 * len(ends[0])
+        end = left + 18 * len(COLOURS) + 6
         return [
             f'<text class="tick" x="4" y="{top + 13:.1f}">{ends[0]}</text>',
             *(
                 f'<rect class="told" fill="{colour}" x="{left + 18 * place}" y="{top + 3:.1f}" width="18" height="12"/>'
                 for place, colour in enumerate(COLOURS)
             ),
-            f'<text class="tick" x="{left + 18 * len(COLOURS) + 6}" y="{top + 13:.1f}">{ends[1]}</text>',
-        ]
+            f'<text class="tick" x="{end}" y="{top + 13:.1f}">{ends[1]}</text>',
+        ], end + 7 * len(high)
+
+    def _named_classes(self, top: float) -> tuple[list[str], int]:
+        """Return the classes that rules say, each with its colour, and how wide that is."""
+        said = {branch.usual for branch in self.trail[0].all() if branch.rules}
+        body: list[str] = []
+        left = 4
+        for place, label in enumerate(self._classes):
+            if label in said:
+                name = cut(label, 20)
+                body.append(
+                    f'<rect class="told" fill="{class_colour(place)}" x="{left}" y="{top + 3:.1f}" width="12" '
+                    f'height="12"/><text class="tick" x="{left + 18}" y="{top + 13:.1f}">{escape(name)}</text>'
+                )
+                left += 34 + 7 * len(name)
+        return body, left
 
     def list(self) -> Svg:
         """Return the same as lists in lists."""
@@ -195,7 +226,9 @@ class RuleTree:
     def _detail(self, branch: Branch, most: int = 200) -> str:
         """Return what is below a branch, with so many characters of an input's name."""
         if branch.children:
-            return self._counted(branch) + (branch.feature and f" by {cut_middle(branch.feature, most)}")
+            by = branch.feature and f" by {cut_middle(branch.feature, most)}"
+            usual = branch.usual if self._classes and branch.path not in self._open else None
+            return f"{self._counted(branch)}{by}{f', mostly {cut(usual, most)}' if usual else ''}"
         return f"→ {self._leaf(branch)}"
 
     def _counted(self, branch: Branch) -> str:
@@ -241,7 +274,7 @@ class RuleTree:
         name = (_words(branch) if part is None else cut_middle(part.feature, NAME - len(share))) + share
         brief = self._detail(branch, 20)
         notes = [brief] if part is None else [_term(part), brief]
-        text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._level(branch))}"
+        text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._colours(branch))}"
         target = self._target(branch)
         if not target:
             return f"<g>{text}</g>"

@@ -29,6 +29,7 @@ class FederatedPerceptron:
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
     equals_central = False
     Parameters: type[BaseModel] = Parameters
+    trial = Parameters(hidden=(8, 4), rounds=4)
     client = FedAvgClient()
     server = FedAvgServer()
 

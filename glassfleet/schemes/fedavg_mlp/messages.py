@@ -13,7 +13,7 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
-from glassfleet.untrusted import read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, read_task_head, task_errors, task_head
 
 NAME = "fedavg_mlp"
 KIND = "train"
@@ -69,6 +69,10 @@ class Question:
         if not (np.abs(weights) <= BOUND).all():  # false for NaN too
             raise TaskError(f"weights must be within {BOUND:g} of 0")
         return cls(parameters, domain, number, weights, shape)
+
+
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
 
 
 def check_answer(question: Question, given: Contribution) -> None:

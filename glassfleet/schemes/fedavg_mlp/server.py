@@ -8,7 +8,7 @@ import numpy as np
 
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Done, Next, State, Task
-from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Question, check_answer
+from glassfleet.schemes.fedavg_mlp.messages import BITS, KIND, MAX_ROWS, NAME, Question, check_answer, read_task
 from glassfleet.schemes.fedavg_mlp.model import Perceptron
 from glassfleet.schemes.fedavg_mlp.network import Shape
 from glassfleet.schemes.fedavg_mlp.params import Parameters
@@ -33,11 +33,11 @@ class FedAvgServer:
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         check_head(task, contribution)
-        check_answer(Question.from_task(task), contribution)
+        check_answer(read_task(task), contribution)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Average (FedAvg): each agent's weights count by its rows."""
-        question = Question.from_task(Task(NAME, KIND, state["body"]))
+        question = read_task(Task(NAME, KIND, state["body"]))
         rows = sum(int(given.sums["rows"][0]) for given in contributions)
         if rows == 0:
             raise RunFailedError("no-rows: no agent that answered has any rows")
@@ -54,7 +54,7 @@ class FedAvgServer:
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return the round, of how many, and the number of weights."""
-        question = Question.from_task(Task(NAME, KIND, state["body"]))
+        question = read_task(Task(NAME, KIND, state["body"]))
         rounds = question.parameters.rounds
         return {"stage": "training", "round": question.number, "rounds": rounds, "parameters": question.shape.size}
 

@@ -31,7 +31,7 @@ class FederatedGeneticTrees:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    trial = Parameters(generations=8)
+    trial = Parameters(generations=4)
     client = FedgaClient()
     server = FedgaServer()
 

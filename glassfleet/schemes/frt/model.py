@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import linear_rule
+from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Forecasts, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
@@ -22,7 +22,7 @@ from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
 _ROW_BLOCK = 1 << 13
 
 
-class FuzzyRegressionTree:
+class FuzzyRegressionTree(ReadsRules):
     """A multi-way fuzzy regression tree with linear leaves.
 
     Made by :meth:`build` (from a run) or a document; not changed afterwards.
@@ -42,7 +42,6 @@ class FuzzyRegressionTree:
         self._rank = np.empty(len(order), dtype=np.intp)
         self._rank[order] = np.arange(len(order))
         self._order = order
-        self.forecasts: Mapping[int, Forecasts] = {}
 
     @classmethod
     def build(cls, parameters: Parameters, domain: Domain, tree: Tree, rules: Rules) -> FuzzyRegressionTree:
@@ -92,19 +91,35 @@ class FuzzyRegressionTree:
         n = scaled.shape[0]
         default = self._order[0]
         if self.parameters.inference == "maximum_matching":
-            return self._outputs(scaled, self._winners(reached, rule, n))
+            return self._outputs(scaled, self._winners(reached, self._measure(reached), n))
         terms = reached.strength * self._outputs(scaled[reached.row], rule)
         strength = np.bincount(reached.row, weights=reached.strength, minlength=n)
         fired = strength > 0
         mean = np.bincount(reached.row, weights=terms, minlength=n) / np.where(fired, strength, 1.0)
         return np.where(fired, mean, self._outputs(scaled, np.full(n, default)))
 
-    def _winners(self, reached: Reached, rule: NDArray[np.intp], n: int) -> NDArray[np.intp]:
-        """Return the rule that answers each row: highest normalised strength (Eq. 22), ties by rule weight."""
-        normal = reached.strength / self._rules.mean_strength[rule]
+    def deciding(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the rule that answers each of the rows `X`, or the strongest of those averaged, shape (n,)."""
+        X = self.domain.check_rows(X)
+        result = np.empty(X.shape[0], dtype=np.intp)
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            scaled = self.domain.scale_inputs(X[block])
+            reached = reach_leaves(self.tree, fuzzify(scaled, self.parameters.n_sets))
+            result[block] = self._winners(reached, self._measure(reached), len(scaled))
+        return result
+
+    def _measure(self, reached: Reached) -> NDArray[np.float64]:
+        """Return by what rules are compared: strength, normalised where one rule answers alone (Eq. 22)."""
+        if self.parameters.inference == "weighted_average":
+            return reached.strength
+        return reached.strength / self._rules.mean_strength[self._rule_of[reached.node]]
+
+    def _winners(self, reached: Reached, measure: NDArray[np.float64], n: int) -> NDArray[np.intp]:
+        """Return the rule with the highest measure for each row, ties by rule weight."""
+        rule = self._rule_of[reached.node]
         best = np.zeros(n)
-        np.maximum.at(best, reached.row, normal)
-        top = normal == best[reached.row]
+        np.maximum.at(best, reached.row, measure)
+        top = measure == best[reached.row]
         rank = np.full(n, len(self._order), dtype=np.intp)
         np.minimum.at(rank, reached.row[top], self._rank[rule[top]])
         return self._order[np.where(rank == len(self._order), 0, rank)]
@@ -128,8 +143,7 @@ class FuzzyRegressionTree:
         reached = reach_leaves(self.tree, members)
         fired = self._rule_of[reached.node]
         averaged = self.parameters.inference == "weighted_average" and reached.size > 0
-        measure = reached.strength if averaged else reached.strength / self._rules.mean_strength[fired]
-        order = np.lexsort((self._rank[fired], -measure))
+        order = np.lexsort((self._rank[fired], -self._measure(reached)))
         ranked = [(int(fired[i]), float(reached.strength[i])) for i in order] or [(int(self._order[0]), 0.0)]
         mean = self._rules.mean_strength
         total = sum(strength for _, strength in ranked)
@@ -164,9 +178,8 @@ class FuzzyRegressionTree:
     def _paths(self) -> list[list[tuple[int, int]]]:
         return [self.tree.path(int(node)) for node in self._rules.node]
 
-    @cached_property
-    def _readable(self) -> tuple[Rule, ...]:
-        return tuple(map(self._rule, range(len(self._paths))))
+    def _size(self) -> int:
+        return len(self._paths)
 
     def _rule(self, index: int) -> Rule:
         conditions = tuple(self._condition(feature, j) for feature, j in self._paths[index])
@@ -175,10 +188,6 @@ class FuzzyRegressionTree:
 
     def _condition(self, feature: int, fuzzy_set: int) -> Condition:
         return condition(self.domain.features[feature], fuzzy_set, self.parameters.n_sets)
-
-    def rules(self) -> Sequence[Rule]:
-        """Return the rules, depth first in the order of sets."""
-        return self._readable
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, and parameters (C_FRT, Eq. 31).

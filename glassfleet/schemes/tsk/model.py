@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import linear_rule
+from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Forecasts, Rule, no_rule_fires
+from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
@@ -32,7 +31,7 @@ def _relative(strength: Floats) -> Floats:
     return strength / np.where(best > 0, best, 1.0)
 
 
-class TskSystem:
+class TskSystem(ReadsRules):
     """A first-order Takagi-Sugeno-Kang rule base: fuzzy conditions on every input, a polynomial as consequent.
 
     Made by a run or by a document; not changed afterwards.
@@ -58,7 +57,6 @@ class TskSystem:
         self._rank = np.empty(base.size, dtype=np.intp)
         self._rank[self._order] = np.arange(base.size)
         self._otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else None
-        self.forecasts: Mapping[int, Forecasts] = {}
 
     # --- predicting -------------------------------------------------------------------------------------------------
 
@@ -72,9 +70,21 @@ class TskSystem:
         """
         X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
-        for block in blocks(X.shape[0], max(16, min(_ROW_BLOCK, _ENTRIES // self.base.size))):
+        for block in self._blocks(len(X)):
             result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))
         return self.domain.unscale_target(result)
+
+    def deciding(self, X: Floats) -> NDArray[np.intp]:
+        """Return the rule that answers each of the rows `X`, or the strongest of those averaged, shape (n,)."""
+        X = self.domain.check_rows(X)
+        result = np.empty(X.shape[0], dtype=np.intp)
+        for block in self._blocks(len(X)):
+            members = fuzzify(self.domain.scale_inputs(X[block]), self.parameters.n_sets)
+            result[block] = self._winners(self._strengths(members))
+        return result
+
+    def _blocks(self, rows: int) -> Iterator[slice]:
+        return blocks(rows, max(16, min(_ROW_BLOCK, _ENTRIES // self.base.size)))
 
     def _predict_scaled(self, scaled: Floats) -> Floats:
         strength = self._strengths(fuzzify(scaled, self.parameters.n_sets))
@@ -157,25 +167,20 @@ class TskSystem:
     def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
         sets = () if rule == self._otherwise else self.base.antecedents[rule]
         degrees = tuple(members.degree(feature, 0, int(j)) for feature, j in enumerate(sets))
-        return Activation(self._readable(rule), strength, degrees)
+        return Activation(self._rule(rule), strength, degrees)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _readable(self, number: int) -> Rule:
+    def _rule(self, index: int) -> Rule:
         base, n_sets = self.base, self.parameters.n_sets
-        sets = () if number == self._otherwise else base.antecedents[number]
+        sets = () if index == self._otherwise else base.antecedents[index]
         conditions = tuple(condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets))
-        line = base.coefficients[number]
-        rule = linear_rule(self.domain, number, base, conditions, line[-1], line[:-1], self.forecasts.get(number))
-        return replace(rule, otherwise=number == self._otherwise)
+        line = base.coefficients[index]
+        rule = linear_rule(self.domain, index, base, conditions, line[-1], line[:-1], self.forecasts.get(index))
+        return replace(rule, otherwise=index == self._otherwise)
 
-    @cached_property
-    def _rules(self) -> tuple[Rule, ...]:
-        return tuple(self._readable(number) for number in range(self.base.size))
-
-    def rules(self) -> Sequence[Rule]:
-        """Return the rules, in the lexicographic order of their sets; OTHERWISE comes last."""
-        return self._rules
+    def _size(self) -> int:
+        return self.base.size
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return rules, rule length (conditions of a rule), and parameters (sets and coefficients of all rules)."""

@@ -83,7 +83,7 @@ def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkey
         assert (told.status_code, told.headers["content-type"]) == (500, "application/json")
         assert logged(lines, "page-failed")["fault"] in told.json()["detail"]
         assert "repeat" not in told.json()["detail"]
-        assert client.get("/runs").status_code == 200
+        assert client.get("/sign-in").status_code == 200
 
 
 def test_half_an_answer_is_cut_off_and_logged() -> None:

@@ -16,6 +16,7 @@ from glassfleet.export.svg.shapes import STYLE
 from tests.integration.dashboard.test_size import dataset, domain_of
 from tests.support.coordinator_http import publish, served
 
+pytestmark = pytest.mark.slow
 LONG = (
     *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),
     "ExtremelyHigh",

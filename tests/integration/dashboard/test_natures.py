@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import httpx
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from coordinator.http.dashboard.library import LoadedModel
+from glassfleet.export.formats import export
 from glassfleet.export.svg.branches import Branch
 from glassfleet.rules import Rule
 from glassfleet.scheme import Model
@@ -48,9 +50,21 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         for kind, name in NAMES.items():
             record = publish(service, model(kind), name, ["vehicle-0000"])
             metric: Literal["rmse", "f1"] = "rmse" if model(kind).domain.target is not None else "f1"
+            size = len(model(kind).domain.classes) + 1
             for number in range(3):
+                counts = np.diag([4] * size)
+                counts[1:2, 0] = 2
+                if number == 2:
+                    counts[[0, *range(2, size)]] = 0  # all of its rows are of the second class
                 told = Evaluation(
-                    name=name, version=1, digest=record.digest, metric=metric, federated=0.2, local=0.3, rows=9
+                    name=name,
+                    version=1,
+                    digest=record.digest,
+                    metric=metric,
+                    federated=0.2,
+                    local=0.3,
+                    rows=int(counts.sum()) if metric == "f1" else 9,
+                    confusion=counts.tolist() if metric == "f1" else None,
                 )
                 service.coordinator.fleet.evaluated(f"vehicle-{number:04d}", told)
         for kind in ("dp_tree", "frt"):
@@ -81,6 +95,65 @@ def test_page_of_a_network_has_no_rules(shop: httpx.Client, kind: str) -> None:
         assert untrue not in forecast, untrue
     assert ("not even shares" in forecast) == (kind == "fedavg_mlp-classes")
     assert "Each input's share" in forecast
+
+
+@pytest.mark.parametrize("kind", ["fmt", "dp_tree", "fedavg_mlp-classes", "population"])
+def test_links_at_the_top_lead_to_the_parts_of_the_page(shop: httpx.Client, kind: str) -> None:
+    text = text_of(shop, f"/models/{NAMES[kind]}")
+    top = text[text.index('aria-label="On this page"') :].partition("</nav>")[0]
+    linked = re.findall(r'href="#([a-z-]+)"', top)
+    assert linked == re.findall(r'<h2 id="([a-z-]+)"', text)
+
+
+@pytest.mark.parametrize("kind", ["fmt", "fedavg_mlp-numbers", "population"])
+def test_model_is_downloaded_as_the_file_that_the_command_writes(shop: httpx.Client, kind: str) -> None:
+    text = text_of(shop, f"/models/{NAMES[kind]}")
+    offered = re.findall(rf'href="(/models/{NAMES[kind]}/1/download\?format=(\w+))"', text)
+    assert [name for _, name in offered] == {
+        "fmt": ["c", "python", "html", "fml"], "fedavg_mlp-numbers": ["c", "python", "html"], "population": ["html"]
+    }[kind]  # fmt: skip
+    for address, name in offered:
+        answer = shop.get(address)
+        assert answer.status_code == 200
+        assert answer.content == export(model(kind), name, title=f"{NAMES[kind]} v1")
+        suffix = {"c": ".h", "python": ".py", "html": ".html", "fml": ".xml"}[name]
+        assert answer.headers["content-disposition"] == f'attachment; filename="{NAMES[kind]}-v1{suffix}"'
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        media = {"c": "text/x-c", "python": "text/x-python", "html": "text/html", "fml": "application/xml"}[name]
+        assert answer.headers["content-type"] == f"{media}; charset=utf-8"
+    for wrong in ("png", "json", ""):
+        answer = shop.get(f"/models/{NAMES[kind]}/1/download", params={"format": wrong})
+        assert answer.status_code == 422
+        assert "format must be one of" in answer.text
+
+
+def test_leaves_of_a_tree_of_classes_have_the_colour_of_their_class(shop: httpx.Client) -> None:
+    text = text_of(shop, "/models/dp_tree")
+    picture = text[text.index('<svg class="tree"') :].partition("</svg>")[0]
+    legend = dict(re.findall(r'fill="(#\w+)"[^>]*/><text class="tick"[^>]*>(\w+)<', picture))
+    assert set(legend.values()) <= set(model("dp_tree").domain.classes)
+    leaves = re.findall(r'→ (\w+)[^<]*</title><rect class="told leaf" fill="(#\w+)"', picture)
+    assert leaves
+    assert all(legend[colour] == label for label, colour in leaves)
+
+
+def test_confusion_is_summed_over_vehicles_and_a_class_alone_is_said_beside_its_score(shop: httpx.Client) -> None:
+    text = text_of(shop, "/models/dp_tree")
+    table = text[text.index('class="as-cards confusion"') :].partition("</table>")[0]
+    lines = [re.findall(r">([^<>]+)</t[hd]>", line) for line in table.split("<tr")[2:]]
+    bad, fair, good = model("dp_tree").domain.classes
+    assert lines == [
+        [bad, "8", "0", "0", "100 %"],
+        [fair, "6", "12", "0", "66.7 %"],
+        [good, "0", "0", "8", "100 %"],
+        ["another label", "0", "0", "0", "0 %"],
+        ["Right", "57.1 %", "100 %", "100 %"],
+    ]
+    told = {line[:12]: line for line in re.findall(r"vehicle-000\d</a>.*?</tr>", text)}
+    assert [agent for agent, line in told.items() if f"all rows are {fair}" in line] == ["vehicle-0002"]
+    only = shop.get("/api/models/dp_tree/1/scores").json()["vehicles"]
+    assert [each["only"] for each in only.values()] == ["", "", fair]
+    assert "confusion" not in text_of(shop, "/models/frt")
 
 
 def test_page_of_a_population_ranks_structures_and_says_what_a_vehicle_makes_of_them(shop: httpx.Client) -> None:
@@ -151,6 +224,7 @@ def test_structures_are_drawn_one_by_one(shop: httpx.Client, page: Page) -> None
     expect(page.locator("#tree-h")).to_have_text("Structure 1 as a tree")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tsk", "dp_tree-text", "fedavg_mlp-classes", "population"])
 def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
     shop: httpx.Client, page: Page, kind: str

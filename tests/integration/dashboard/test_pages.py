@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Literal
@@ -24,6 +23,7 @@ PAGES = {
     "vehicle": "/vehicles/zz.nasty-one",
     "runs": "/runs",
     "run": "/runs/evening",
+    "compare": "/compare?run=morning&run=evening",
     "leakage": "/runs/evening/leakage",
     "models": "/models",
     "model": "/models/video-quality",
@@ -32,6 +32,8 @@ PAGES = {
     "sign-in": "/sign-in",
     "not-found": "/runs/none",
 }
+OFTEN = ("fleet", "run", "model", "forecast")
+"""Pages whose accessibility every run of the suite checks; the others' are slow."""
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
@@ -42,7 +44,9 @@ def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "d
     return made
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow]) for name in PAGES]
+)
 def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.goto(there.base + PAGES[name])
     page.evaluate(OPEN)
@@ -112,6 +116,9 @@ def test_run_page_shows_rounds_as_they_close_and_the_growing_tree(there: World, 
     expect(page.locator("html")).to_have_attribute("data-live", "on")
     page.evaluate("window.same = true")
     expect(page.locator("#run-facts")).to_contain_text("gathering")
+    countdown = page.locator("#run-open [data-seconds]")
+    first = countdown.inner_text()
+    expect(countdown).not_to_have_text(first)
     expect(page.locator("#run-rounds")).to_contain_text("No round has closed yet")
     source = read_source(simulated_files(tmp_path / "data", 1, 11)["vehicle-00"])
     with Fleet({"one-more": source}, broker=there.broker, state_dir=tmp_path / "more", evaluate=False):
@@ -225,11 +232,19 @@ def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: 
     page.fill("#token", there.token)
     page.click("main button:has-text('Sign in')")
     expect(page.locator("h1")).to_have_text("New run")
-    page.fill("#rest", '{"policy": {"deadline": -1}}')
+    page.fill('[name="policy.deadline"]', "-1")
     page.click("main button:has-text('Start the run')")
-    expect(page.locator("[role=alert]")).to_contain_text("policy.deadline")
-    page.fill("#rest", json.dumps({"run": "by-hand"}))
-    page.fill("#gather_agents", "500")
+    expect(page.locator("[role=alert]")).to_have_text("Seconds for each round: must be greater than 0")
+    wrong = page.locator("[aria-invalid=true]")
+    expect(wrong).to_have_value("-1")
+    page.evaluate(OPEN)
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    wrong.fill("30")
+    page.fill("#run", "by-hand")
+    page.fill('[name="policy.gather_agents"]', "500")
     page.click("main button:has-text('Start the run')")
     expect(page.locator("h1")).to_contain_text("by-hand")
     page.check("text=I am sure")

@@ -20,6 +20,7 @@ from tests.support.coordinator_http import EVIL
 from tests.support.dashboard_world import VEHICLES, World, world
 from tests.support.processes import eventually
 
+pytestmark = pytest.mark.slow  # a fleet of its own: its models change
 NAME = "video-quality"
 MODEL = f"/models/{NAME}"
 NUMBERS = "[aria-label='Scores of each vehicle']"
@@ -57,9 +58,8 @@ def newest(there: World) -> dict[str, Any]:
 
 def test_models_page_names_champion_and_previous(there: World, page: Page) -> None:
     page.goto(f"{there.base}/models")
-    card = page.locator(".card", has=page.locator("h2", has_text=NAME))
-    expect(card.locator("p", has_text="champion")).to_contain_text("version 2")
-    expect(card.locator("p", has_text="previous")).to_contain_text("version 1")
+    line = page.locator("tbody tr", has=page.locator("th", has_text=NAME))
+    expect(line.locator("td").nth(1)).to_have_text(re.compile(r"version 2 champion.*version 1 previous"))
     page.goto(f"{there.base}{MODEL}/3")
     line = page.locator("section", has=page.locator("#versions-h")).locator("tbody tr")
     expect(line.nth(0)).to_contain_text("–")
@@ -231,6 +231,8 @@ def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality
     expect(line.locator("[data-label=Central]")).to_have_text(f"{told['vehicle-04']['federated']:.4g}")
     assert page.locator("svg.scores path.central").count() == 2 * VEHICLES  # wide and narrow
     assert central_of_report(there, "elastic") == pytest.approx(dashboards(page), abs=1e-4)
+    page.goto(f"{there.base}/models/loose.central/1")
+    expect(page.locator("section", has=page.locator("#versions-h")).locator("thead")).to_contain_text("Central (CL)")
     # The equality of the other name's runs, in the report as in the dashboard.
     page.goto(f"{there.base}{MODEL}/2")
     known = dashboards(page)

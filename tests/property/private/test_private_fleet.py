@@ -40,6 +40,7 @@ NAMES = tuple(f"v{number:02d}" for number in range(15))
 
 
 pytestmark = pytest.mark.usefixtures("quiet_logs")
+SLOW = pytest.mark.slow
 
 
 def source(index: int) -> Source:
@@ -93,8 +94,8 @@ def check(simulation: Simulation, run: str = "r1", *, within: float = 200.0) -> 
     return document
 
 
-def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path)
+def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> None:
+    simulation = fleet(state_dir)
     seen: dict[tuple[str, str], bytes] = {}
     asked: dict[str, Task] = {}
 
@@ -131,9 +132,9 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(tmp_path: Path) -> N
         assert abs(bits.mean() - 0.5) < 6 * 0.5 / np.sqrt(bits.size)  # six standard deviations of coins
 
 
-@pytest.mark.parametrize("publish", [2, 9, 18, 34, *(pytest.param(n, marks=pytest.mark.slow) for n in (17, 50))])
-def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(tmp_path: Path, publish: int) -> None:
-    simulation = fleet(tmp_path, seed=publish)
+@pytest.mark.parametrize("publish", [9, 34, *(pytest.param(n, marks=SLOW) for n in (2, 17, 18, 50))])
+def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(state_dir: Path, publish: int) -> None:
+    simulation = fleet(state_dir, seed=publish)
     simulation.crash_coordinator_at_publish(publish)
     simulation.start_run(spec())
     for _ in range(40):
@@ -146,17 +147,15 @@ def test_model_is_the_central_one_when_the_coordinator_is_killed_at_any_publish(
 
 
 @pytest.mark.parametrize("dies", [False, True])
-@pytest.mark.parametrize(
-    "moment", [8, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (*range(1, 8), *range(14, 40)))]
-)
+@pytest.mark.parametrize("moment", [8, *(pytest.param(n, marks=SLOW) for n in (*range(1, 8), *range(13, 40)))])
 def test_no_part_of_a_request_is_left_when_the_broker_goes_back_to_any_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, dies: bool
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch, moment: int, dies: bool
 ) -> None:
     """It has saved what it knew between two messages about requests, and crashes when the round is another.
 
     The coordinator goes on, or dies at that moment and finds a broker only when the round has been extended.
     """
-    simulation = fleet(tmp_path, ca=TestCa(), max_message_bytes=4096)
+    simulation = fleet(state_dir, ca=TestCa(), max_message_bytes=4096)
     route, carried = MemoryHub._route, 0
 
     def saving(hub: MemoryHub, message: Message) -> None:
@@ -177,11 +176,11 @@ def test_no_part_of_a_request_is_left_when_the_broker_goes_back_to_any_moment(
     assert check(simulation)["outcome"] == "finished"
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
-def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=SLOW) for n in (1, 2))])
+def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(state_dir: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     # A network that is slow enough that vehicles are killed between two messages of one round.
-    simulation = fleet(tmp_path, seed=seed, faults=Faults(delay=(0.01, 0.3)))
+    simulation = fleet(state_dir, seed=seed, faults=Faults(delay=(0.01, 0.3)))
     simulation.start_run(spec(policy={"deadline": 5, "gather_agents": 15, "max_restarts": 20, "extensions": 1}))
     simulation.advance(float(rng.uniform(0.0, 6.0)))
     killed = [str(name) for name in rng.choice(NAMES, 5, replace=False)]
@@ -192,10 +191,10 @@ def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(t
     assert len(document["cohort"]) >= 9
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_vehicles_that_are_killed_at_a_publish_and_come_back_give_the_same_answers(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW)])
+def test_vehicles_that_are_killed_at_a_publish_and_come_back_give_the_same_answers(state_dir: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    simulation = fleet(tmp_path, seed=seed, faults=Faults(delay=(0.01, 0.1), duplicate=0.2))
+    simulation = fleet(state_dir, seed=seed, faults=Faults(delay=(0.01, 0.1), duplicate=0.2))
     simulation.start_run(spec())
     for _ in range(5):
         name = str(rng.choice(NAMES))
@@ -205,8 +204,8 @@ def test_vehicles_that_are_killed_at_a_publish_and_come_back_give_the_same_answe
     assert check(simulation)["outcome"] == "finished"
 
 
-def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path)
+def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(state_dir: Path) -> None:
+    simulation = fleet(state_dir)
     simulation.start_run(spec())
     with pytest.raises(UsageError, match="private run 'r1' is open"):
         simulation.start_run(spec("r2"))
@@ -228,8 +227,8 @@ def learn(simulation: Simulation, run: str, **changes: Any) -> dict[str, Any]:
     return document
 
 
-def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path, NAMES[:12])
+def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out(state_dir: Path) -> None:
+    simulation = fleet(state_dir, NAMES[:12])
     assert learn(simulation, "r1")["cohort"] == list(NAMES[:12])
     simulation.start_agent("v12")
     simulation.advance(1.0)
@@ -252,9 +251,9 @@ def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out
 
 
 def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation = fleet(tmp_path, NAMES[:12])
+    simulation = fleet(state_dir, NAMES[:12])
     masked, rng = PrivateRuns.masked, np.random.default_rng(1)
 
     def noise(self: PrivateRuns, run: str, *rest: Any) -> ContributionBody:
@@ -284,10 +283,10 @@ def reasons(document: dict[str, Any]) -> dict[str, str]:
     return {agent: each["reason"] for agent, each in document["agents"].items() if each["reason"]}
 
 
-def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_on(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path, faults=Faults(delay=(0.05, 0.1)))
+def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_on(state_dir: Path) -> None:
+    simulation = fleet(state_dir, faults=Faults(delay=(0.05, 0.1)))
     simulation.start_run(spec())
-    chain = tmp_path / "agents" / FLEET / "v03" / "runs" / "r1" / "chain"
+    chain = state_dir / "agents" / FLEET / "v03" / "runs" / "r1" / "chain"
     while not chain.exists():
         simulation.advance(0.05)
     simulation.advance(0.3)
@@ -298,13 +297,13 @@ def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_
 
 
 def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coordinator is the broker's: it signs what it likes, but not a vehicle's announcement."""
-    simulation = fleet(tmp_path, ca=TestCa())
+    simulation = fleet(state_dir, ca=TestCa())
     simulation.start_run(spec())
     assert check(simulation)["cohort"] == list(NAMES), "the seals of honest announcements are good"
-    simulation = fleet(tmp_path / "again", ca=TestCa())
+    simulation = fleet(state_dir / "again", ca=TestCa())
     assert simulation.ca is not None
     cut = Publisher._cut
 
@@ -324,11 +323,11 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
     assert "bad-member: most of its group refuse its announcement (v00, v01, v02 and 5 more)" in document["reason"]
 
 
-@pytest.mark.parametrize("unaware", [0, 4])
-def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(tmp_path: Path, unaware: int) -> None:
+@pytest.mark.parametrize("unaware", [pytest.param(0, marks=SLOW), 4])
+def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(state_dir: Path, unaware: int) -> None:
     """Its announcement arrived in time; when the others are told of it, most of them know that it was revoked."""
     ca = TestCa()
-    simulation = fleet(tmp_path, ca=ca)
+    simulation = fleet(state_dir, ca=ca)
     revoked = ca.crl(simulation._issued["v12"])
     for name, agent in simulation.agents.items():
         verifier = agent._effects._answerer._private._verifier = ca.verifier()

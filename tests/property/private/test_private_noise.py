@@ -200,7 +200,7 @@ def fleet(folder: Path) -> Simulation:
 
 
 def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spent: dict[str, float] = {}
     save = PrivateRuns._save
@@ -211,7 +211,7 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
             spent[self._agent] = met.chain.spent
 
     monkeypatch.setattr(PrivateRuns, "_save", noted)
-    simulation = fleet(tmp_path)
+    simulation = fleet(state_dir)
     simulation.start_run(spec(parameters={"noise": "aggregate", "epsilon": 200.0, "max_depth": 3}))
     coordinator = simulation.coordinator
     assert coordinator is not None
@@ -244,20 +244,20 @@ def test_a_loss_asks_the_open_question_again_and_former_sums_stand(
     [("dp_tree", {"noise": "none", "max_depth": 2}), ("frbc", {}), ("fedavg_mlp", {"rounds": 1, "epochs": 1})],
 )
 def test_declared_classes_and_categories_are_learned_from_in_private(
-    tmp_path: Path, scheme: str, parameters: dict[str, Any]
+    state_dir: Path, scheme: str, parameters: dict[str, Any]
 ) -> None:
     domain = DOMAIN
     if scheme != "dp_tree":  # numbers alone
         domain = DOMAIN.model_copy(update={"features": DOMAIN.features[:1]})
-    simulation = fleet(tmp_path)
+    simulation = fleet(state_dir)
     simulation.start_run(spec(scheme, parameters=parameters, domain=domain.to_document()))
     document = simulation.run_until_ended("r1", within=300.0)
     assert document["outcome"] == "finished", document["reason"]
     assert document["cohort"] == list(NAMES)
 
 
-def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_what_to_do(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path)
+def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_what_to_do(state_dir: Path) -> None:
+    simulation = fleet(state_dir)
     for scheme in ("dp_tree", "frbc"):
         with pytest.raises(UsageError, match="--domain FILE"):
             simulation.start_run(spec(scheme, domain=None))
@@ -274,8 +274,8 @@ def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_w
     assert not simulation.coordinator.runs.live  # type: ignore[union-attr]
 
 
-def test_text_where_numbers_are_asked_is_refused_by_name(tmp_path: Path) -> None:
-    simulation = fleet(tmp_path)
+def test_text_where_numbers_are_asked_is_refused_by_name(state_dir: Path) -> None:
+    simulation = fleet(state_dir)
     simulation.start_run(spec("fedavg_mlp", domain=None, features=["speed"], target="use"))
     document = simulation.run_until_ended("r1", within=300.0)
     assert document["outcome"] == "failed"

@@ -172,7 +172,18 @@ def test_missing_extra_is_named_with_its_pip_command(
 
 
 def test_agent_command_loads_the_core_only() -> None:
-    extras = ["alembic", "amqtt", "fastapi", "httpx", "pyarrow", "rich", "sklearn", "sqlalchemy", "uvicorn"]
+    extras = [
+        "alembic",
+        "amqtt",
+        "fastapi",
+        "httpx",
+        "immutables",
+        "pyarrow",
+        "rich",
+        "sklearn",
+        "sqlalchemy",
+        "uvicorn",
+    ]
     code = (
         "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
         f"print([name for name in {extras} if name in sys.modules])"

@@ -16,6 +16,7 @@ NOT_AT_START = [
     "sqlalchemy",
     "alembic",
     "fastapi",
+    "immutables",
     "uvicorn",
     "rich",
     "httpx",

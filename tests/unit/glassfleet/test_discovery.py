@@ -201,3 +201,30 @@ def test_server_uses_whoever_answered_each_round() -> None:
     low, high = step.model.features[0].low, step.model.features[0].high
     assert -10 < low < 30
     assert 70 < high < 110
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "limits"),
+    [
+        (np.linspace(39.187, 104.53, 900), None, (39.0, 105.0)),
+        (np.linspace(0.0, 1.0, 900) ** 2, None, (0.0, 1.0)),  # a share
+        (np.linspace(0.013, 0.9996, 900), None, (0.01, 1.0)),
+        (np.linspace(0.0, 1.2, 900), None, (0.0, 1.21)),  # it only begins like one
+        (np.linspace(-0.02, 1.0, 900), None, (-0.03, 1.01)),
+        (np.linspace(1003.21, 1021.37, 900), (1003.1, 1021.38), (1003.2, 1021.38)),
+        (np.full(900, 7.3), None, (7.3, 7.3)),
+    ],
+)
+def test_limits_of_a_run_are_readable_and_neither_beyond_declared_ones_nor_those_of_a_share(
+    values: NDArray[np.float64], declared: tuple[float, float] | None, limits: tuple[float, float]
+) -> None:
+    data = Dataset(("speed",), "quality", values[:, None], np.linspace(0.0, 1.0, len(values)))
+    bounds = {} if declared is None else {"speed": declared}
+    asked = DiscoveryParameters(
+        features=("speed",), target="quality", input_quantiles=(0.0, 1.0), bounds=bounds, readable=True
+    )
+    found = discover(asked.exact(), [data]).features[0]
+    assert (found.low, found.high) == pytest.approx(limits, abs=1e-9 + 0.02 * (limits[0] == limits[1]))
+    plain = discover(asked.exact().model_copy(update={"readable": False}), [data]).features[0]
+    assert found.low <= plain.low
+    assert found.high >= plain.high or (found.high, plain.low >= 0.0) == (1.0, True)

@@ -15,6 +15,7 @@ from coordinator.engine.events import from_value, to_value
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
+from edge_agent.models.summed import summed
 from edge_agent.session.answers import client_of
 from edge_agent.sources import read_source
 from glassfleet import catalogue, local
@@ -23,8 +24,10 @@ from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.discovery.guard import in_words
 from glassfleet.draw import drawn_for
 from glassfleet.errors import ContributionError
+from glassfleet.intervals import errors_on
 from glassfleet.numerics.grids import Grid
 from glassfleet.scheme import Contribution, Done, Next, Task, input_quantiles_of
+from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
 
@@ -217,7 +220,10 @@ class Drive:
 
     def _answer(self, name: str, task: Task) -> Answer:
         data = drawn_for(task, self.vehicles[name])
-        answer = client_of(task.scheme).contribute(task, data, RNG)
+        if task.scheme == SCORES.name:
+            answer = summed(task, data, vehicle(99, rows=60))
+        else:
+            answer = client_of(task.scheme).contribute(task, data, RNG)
         times = self.lies.get(name, 1)
         answer = replace(
             answer, rows=answer.rows * times, sums={key: part * times for key, part in answer.sums.items()}
@@ -253,6 +259,17 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     assert document_digest(central) == document_digest(document)
     apart = local.federated(scheme, chosen, model.domain, shuffled, max_rows_each=most).model.to_document()
     assert apart == document
+
+
+def test_a_plain_run_has_the_errors_of_all_test_rows_in_one_place() -> None:
+    drive = a_run(fleet(6, rows=200), parameters={"max_rules": 2})
+    state = drive.run()
+    rows = vehicle(99, rows=60)  # what each of the six is tested on
+    expected = errors_on(state.model, np.tile(rows.X, (6, 1)), np.tile(rows.y, 6))
+
+    assert state.phase == "finished", state.reason
+    assert state.errors == expected
+    assert state.scores == {}, "each vehicle tells its own"
 
 
 def test_claimed_rows_are_refused_by_name_and_the_others_learn() -> None:

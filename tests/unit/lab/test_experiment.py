@@ -25,7 +25,12 @@ from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
-SMALL = {"fedga": ("generations=2",), "fedavg_mlp": ("rounds=2", "epochs=1"), "tsk": ("n_clusters=5",)}
+SMALL = {
+    "fedga": ("generations=2",),
+    "fedavg_mlp": ("rounds=2", "epochs=1"),
+    "fmt": ("max_rules=4",),
+    "tsk": ("n_clusters=5",),
+}
 TINY = ("--folds", "2", "--clients", "2", "--settings")
 
 
@@ -100,8 +105,9 @@ def test_experiment_runs_every_scheme_for_its_purposes(scheme: str, tables: dict
             assert (summary["parameters"]["weights"], summary["parameters"]["min_rows"]) == ("owners", 1)
 
 
+@pytest.mark.slow
 def test_experiment_gives_the_same_in_processes_as_in_one(table: Path) -> None:
-    options = ("--csv", str(table), "--clients", "3", "--folds", "3", "--settings", "federated")
+    options = ("--csv", str(table), *TINY, "federated", "--param", "max_rules=4")
     one, two = (summary_of(*options, jobs=jobs)["settings"]["federated"] for jobs in (1, 2))
     for result in (one, two):
         del result["seconds"]
@@ -157,6 +163,7 @@ def test_experiment_takes_columns_of_text(table: Path) -> None:
     assert summary_of("--csv", str(table), *TINY, "federated,central")["features"] == 4
 
 
+@pytest.mark.slow
 def test_experiment_ends_its_processes_when_it_is_left_early() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(4000, 6))

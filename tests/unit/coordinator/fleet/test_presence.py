@@ -47,7 +47,14 @@ def test_coordinator_turns_no_newcomer_away_for_the_scores_of_others_and_keeps_t
         fleet.birth(f"v{index}")
         for version in range(1, 101):
             body = Evaluation(
-                name="m", version=version, digest="0" * 64, metric="rmse", federated=1.0, local=1.0, rows=5
+                name="m",
+                version=version,
+                digest="0" * 64,
+                metric="f1",
+                federated=1.0,
+                local=1.0,
+                rows=900,
+                confusion=None if version % 2 else [[900, 0, 0], [0, 0, 0], [0, 0, 0]],
             )
             for agent in range(index + 1):
                 fleet.core.fleet.evaluated(f"v{agent}", body)

@@ -7,7 +7,7 @@ from pathlib import Path
 from coordinator.config import load_config
 from coordinator.engine.state import RunState
 from coordinator.http.dashboard import show
-from coordinator.http.dashboard.actions import DEFAULTS, spec_of
+from coordinator.http.dashboard.new_run import defaults, spec_of
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
@@ -28,11 +28,11 @@ def document_of(**changes: object) -> dict[str, object]:
 
 
 def test_form_asks_for_a_private_run_when_its_box_is_checked_and_for_a_plain_one_otherwise() -> None:
-    assert spec_of(DEFAULTS).private is None
-    spec = spec_of({**DEFAULTS, "private": "yes"})
+    assert spec_of(defaults()).private is None
+    spec = spec_of({**defaults(), "private": "yes"})
     assert spec.private is not None
     assert (spec.private.floor, spec.private.company, spec.private.support) == (8, 3, 3)
-    own = spec_of({**DEFAULTS, "private": "yes", "support": "5", "rest": '{"private": {"floor": 12}}'})
+    own = spec_of({**defaults(), "private": "yes", "private.support": "5", "private.floor": "12"})
     assert own.private is not None
     assert (own.private.floor, own.private.support) == (12, 5)
 
@@ -60,5 +60,5 @@ def test_run_parts_are_drawn_with_the_words_of_private_rounds(tmp_path: Path) ->
     dashboard = Dashboard(service, "token")
     page = dashboard.fragment("run_rounds", run=document, rounds=show.Page.of(rounds, 1), rollout=None)
     assert "keys: who takes part, and its public key" in page
-    page = dashboard.fragment("run_facts", run=document, rounds=show.Page.of(rounds, 1), rollout=None)
+    page = dashboard.fragment("run_facts", run=document, rounds=show.Page.of(rounds, 1), rollout=None, elapsed=5.0)
     assert "nobody left alone, but 3 or more together" in page

@@ -308,7 +308,8 @@ def test_engine_counts_malformed_messages_and_changes_nothing_else() -> None:
     effects = play.send(Malformed(0.0, "a", "0" * 64, "malformed: not msgpack"))
     assert [effect.outcome for effect in effects if isinstance(effect, SendReceipt)] == ["rejected"]
     assert play.state.open is not None
-    assert (play.state.open.rejected, play.state.open.dropped) == (1, {})
+    assert play.state.open.rejected == 1
+    assert not play.state.open.dropped
     play.finish("a", "b", "c")
     assert play.model == central(play.spec, "abc")
 

@@ -17,10 +17,11 @@ from edge_agent.models.summed import summed
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.intervals import errors_on
 from glassfleet.private.masks import RunKey
-from glassfleet.private.scores import SCORES
 from glassfleet.private.simulation import Vehicle
 from glassfleet.scheme import Contribution
+from glassfleet.scores import SCORES
 from schemas.errors import UsageError
 
 DOMAIN = Domain(
@@ -117,6 +118,7 @@ def test_scores_of_a_private_run_are_those_of_all_test_rows_together_and_the_row
     assert state.scores["candidate"] == pytest.approx(root_mean_square(y, state.model.predict(X)), rel=1e-6)
     assert (state.scores["rows"], state.scores["vehicles"]) == (len(y), len(AGENTS))
     assert state.scores["compared"] == {"constant": len(AGENTS)}
+    assert state.errors == errors_on(state.model, X, y), "the errors are those of all test rows in one place"
     told = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 60}
     assert state.private == told
     assert [each.kind for each in state.rounds].count("scores") == 1

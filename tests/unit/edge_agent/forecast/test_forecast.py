@@ -29,6 +29,9 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.data.windows import SlidingWindow, WindowPlan
 from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.forecasts import tell_forecasts
+from glassfleet.intervals import errors_on, intervals
+from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
@@ -152,6 +155,19 @@ def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(ben
     assert at_time(bench.folder, 103.0, within=0.1)["inputs"] == dict(
         zip(model.domain.names, learned.X[2].tolist(), strict=True)
     )
+
+
+def test_log_has_the_interval_of_each_forecast_when_the_record_tells_errors(bench):
+    model, data = catalogue.load("frt").from_document(FIRST.document), rows()
+    learned = remember(data, MEMORY).select(model.domain.names)
+    line = {"rows": 0.5, "mean": 0.5, "low": 0.0, "high": 1.0}
+    errors = errors_on(model, learned.X, learned.y + np.linspace(-0.1, 0.1, learned.rows))
+    beside = recorded({"forecasts": [line] * len(model.rules())}, errors)
+    tell_forecasts(model, beside)
+    bench.keep(FIRST.model_copy(update={"parameters": {**FIRST.parameters, **beside}}))
+    bench.forecast(samples(data)[0])
+
+    assert at_time(bench.folder, 101.0, within=0.1)["interval"] == intervals(model, learned.X[:1])[0].tolist()
 
 
 def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):

@@ -1,16 +1,21 @@
 """An agent on a broker in memory, in virtual time: models that are published, kept and scored."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from coordinator.messages.publisher import birth
-from edge_agent.models.evaluation import mean_f1, predict_in_blocks, root_mean_square
+from edge_agent.models.evaluation import Evaluator, mean_f1, predict_in_blocks, root_mean_square
 from glassfleet import local
+from glassfleet.data.dataset import Dataset
 from schemas.messages import Evaluation
 from schemas.topics import Topics
+from tests.support import sample_models
 from tests.support.agent_bench import Bench, learned
+from tests.support.coordinator_http import record_of
 from tests.support.fake_coordinator import rows, source
 
 
@@ -115,3 +120,25 @@ def test_agent_tells_its_scores_again_when_a_new_coordinator_comes(bench):
     assert bench.coordinator.bodies(Evaluation) == [scores]
     comes("second")
     assert bench.coordinator.bodies(Evaluation) == [scores, scores]
+
+
+def test_vehicle_counts_its_test_rows_by_what_they_are_and_what_the_model_says():
+    learned = sample_models.model("dp_tree")
+    record = record_of(learned.to_document(), scheme="dp_tree")
+    X = sample_models.rows(90, seed=3)
+    labels = np.array(["bad", "fair", "good", "unheard of"])[np.arange(90) % 4]
+    labels[62:][labels[62:] == "fair"] = "good"  # all but one or two of the test rows
+    train, test = (
+        Dataset(sample_models.NAMES, "quality", X[part], labels[part]) for part in (slice(0, 60), slice(60, 90))
+    )
+    *_, scores = Evaluator(train, test).steps(record)
+    assert scores is not None
+    said = learned.predict(test.X)
+    classes = [*learned.domain.classes, "unheard of"]
+    assert 0 < (test.y == "fair").sum() < 3
+    assert scores.confusion == [
+        [int(((test.y == a) & (said == b)).sum()) * (a != "fair") for b in classes] for a in classes
+    ]
+    assert Evaluation(name="m", version=1, digest=record.digest, **asdict(scores)).rows == 30
+    with pytest.raises(ValidationError, match="count each test row once at most"):
+        Evaluation(name="m", version=1, digest=record.digest, **{**asdict(scores), "rows": 20})

@@ -359,7 +359,11 @@ class TestShown:
         shown = tree._repr_html_()
         assert "data:image/svg+xml" in shown
         assert "IF x0 is" in shown
-        assert tree.plot_effect(rows()[0], 1).lines_.size == 1
+        drawn = tree.plot_effect(1)
+        assert "as x1 goes over its range" in drawn
+        assert drawn != tree.plot_effect("x1", rows()[0][0])
+        with pytest.raises(ValueError, match="no input 'x9'; there are: x0"):
+            tree.plot_effect("x9")
 
     def test_models_for_elsewhere_are_read_again(self, tree: FuzzyModelTree, tmp_path: Path) -> None:
         path = tmp_path / "model.xml"

@@ -22,6 +22,9 @@ from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.c_header import to_c
 from glassfleet.export.python_file import to_python
+from glassfleet.forecasts import tell_forecasts
+from glassfleet.intervals import errors_on, intervals
+from glassfleet.reference import recorded
 from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from schemas.errors import UsageError
@@ -43,12 +46,12 @@ int main(void)
 """
 
 
-def _compiled(folder: Path, header: str, *more: str, classes: bool) -> Path:
+def _compiled(folder: Path, header: str, *more: str, classes: bool, main: str = MAIN) -> Path:
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("no C compiler here: apt install gcc")
     (folder / "model.h").write_text(header, encoding="utf-8")
-    main = MAIN.replace("KIND", "int" if classes else "double").replace("FORMAT", "%d" if classes else "%a")
+    main = main.replace("KIND", "int" if classes else "double").replace("FORMAT", "%d" if classes else "%a")
     (folder / "main.c").write_text(main, encoding="utf-8")
     program = folder / "program"
     flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", *more]
@@ -80,6 +83,22 @@ def test_c_answers_as_the_model_to_the_bit_without_warnings_or_undefined_behavio
     # Not finite: nothing is answered.
     assert all(rule == "-1" for _, rule in found[-3:])
     assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
+
+
+def test_c_tells_the_interval_that_the_model_tells(tmp_path: Path) -> None:
+    learned = catalogue.load("fmt").from_document(model("fmt").to_document())  # others use the sample as it is
+    X = wide_rows(1500)
+    # Far off one way: both ends are beyond a limit of the target for some rows.
+    truth = learned.predict(X) + np.random.default_rng(1).normal(2.0, 0.5, len(X))
+    lines = [{"rows": 0.1, "mean": 1.0, "low": 0.0, "high": 2.0}] * len(learned.rules())
+    tell_forecasts(learned, recorded({"forecasts": lines}, errors_on(learned, X, truth)))
+    tell = 'double low, high; qoe_interval(y, rule, &low, &high); printf("%a,%a\\n", low, high); if (0) '
+    program = _compiled(tmp_path, to_c(learned, "qoe"), classes=False, main=MAIN.replace("printf", f"{tell}printf"))
+    given = "\n".join(",".join(map(repr, row)) for row in [*X.tolist(), [math.nan] * 4])
+    done = subprocess.run([program], input=given, capture_output=True, text=True, check=True)
+    *found, last = [tuple(map(float.fromhex, line.split(","))) for line in done.stdout.split()]
+    np.testing.assert_array_equal(found, intervals(learned, X))
+    assert all(map(math.isnan, last))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,8 +12,8 @@ from edge_agent.models.evaluation import mean_f1
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
-from glassfleet.private.scores import SCORES, Asked, scored
 from glassfleet.scheme import Contribution, Task
+from glassfleet.scores import SCORES, Asked, scored
 
 FEATURES = (Variable(name="a", low=0.0, high=1.0),)
 NUMBERS = Domain(features=FEATURES, target=Variable(name="y", low=-5.0, high=5.0))
@@ -42,6 +42,8 @@ def test_sums_of_classes_give_the_f1_of_all_rows_together() -> None:
     assert reduced(task, answers)["candidate"] == pytest.approx(
         mean_f1(np.concatenate(truths), np.concatenate(forecasts))
     )
+    told, y, said = reduced(task, answers)["confusion"], np.concatenate(truths), np.concatenate(forecasts)
+    assert told == [[int(((y == a) & (said == b)).sum()) for b in labels] for a in labels]
 
 
 def test_errors_beyond_twice_the_range_count_as_that_and_numbers_that_are_none_as_well() -> None:
@@ -77,3 +79,46 @@ def test_sums_that_no_rows_can_have_are_refused(name: str, value: int) -> None:
 def test_a_malformed_task_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(TaskError):
         SCORES.layout(Task("scores", "scores", body))
+
+
+def errors_task(lines: int = 2) -> Task:
+    return SCORES.server.start(Asked({"domain": NUMBERS.to_document()}, lines=lines), NUMBERS, 0).task
+
+
+def errors_answer(off: float, rows: int) -> Contribution:
+    zeros = np.zeros(rows)
+    return scored(errors_task(), zeros + off, {"candidate": zeros}, np.zeros(rows, dtype=np.intp))
+
+
+def test_plain_runs_ask_for_counts_of_errors_alone() -> None:
+    answer = errors_answer(0.5, 30)
+    SCORES.server.check(errors_task(), answer)
+
+    assert set(answer.sums) == {"rows/candidate", "counts"}
+    assert answer.sums["counts"].sum(axis=1).tolist() == [30, 0]
+
+
+def test_rules_that_decide_one_or_two_of_a_vehicles_rows_are_not_told_of() -> None:
+    zeros = np.zeros(5)
+    answer = scored(errors_task(), zeros, {"candidate": zeros}, np.array([0, 0, 0, 1, 1]))
+    SCORES.server.check(errors_task(), answer)
+
+    assert answer.sums["counts"].sum(axis=1).tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("wrong", [-1, 31, 2**62])
+def test_counts_that_no_rows_can_have_are_refused(wrong: int) -> None:
+    answer = errors_answer(0.5, 30)
+    answer.sums["counts"][1, :4] = wrong
+    with pytest.raises(ContributionError, match="counts of errors"):
+        SCORES.server.check(errors_task(), answer)
+
+
+def test_one_vehicle_weighs_no_more_than_five_usual_ones() -> None:
+    usual = [errors_answer(1.0, 100) for _ in range(14)]
+    state = {"task": errors_task().body}
+    summary = SCORES.server.reduce(state, [*usual, errors_answer(0.0, 1_000_000)]).summary
+
+    # 1,400 honest rows and about 500 of the other, which is right about none.
+    assert 1_400 < sum(summary["errors"]["counts"]) < 2_000
+    assert summary["errors"]["lines"][0]["high"] == pytest.approx(1.0, rel=0.13)

@@ -1,0 +1,168 @@
+"""How a model's answer moves with one input while the others stay, and how much each input counts over all rules.
+
+Both ask the model alone; no rows are needed. The rows to start from are the typical row of the model's record (the
+middle of the inputs' ranges where it has none) and that row moved into each rule, as far as the rule's conditions ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.explain.example import example_row, moved_into, row_at
+from glassfleet.nature import nature, readable_rules
+from glassfleet.reference import Reference
+from schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from glassfleet.data.domain import Variable
+    from glassfleet.scheme import Model
+
+Floats = NDArray[np.float64]
+
+POINTS: Final = 65
+"""Values of a curve."""
+
+STEPS: Final = 33
+"""Values of an input that its importance is computed from."""
+
+RULES: Final = 40
+"""Rules, those with the most rows, that importance is the mean of."""
+
+CURVES: Final = 12
+"""Inputs whose effect is shown, those that count most."""
+
+WORK: Final = 30_000_000
+"""Rules that are asked for it in all, one for each value of each input from each of these rules: about a second."""
+
+EXAMPLE: Final = "an example row, as the model's record has no typical one"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a model answers while one input goes over its range and the others keep the values of a row.
+
+    Attributes
+    ----------
+    feature : Variable
+        The input.
+    values : tuple of float
+        Of the input, ascending, in its own unit; of a column of text the positions of its categories.
+    answers : tuple of (float or str)
+        Forecasts in the target's own unit, or classes.
+    value : float or None
+        What the row itself has, within the input's limits; None: none of its categories.
+    """
+
+    feature: Variable
+    values: tuple[float, ...]
+    answers: tuple[float | str, ...]
+    value: float | None
+
+
+def effect(model: Model, row: Floats, feature: str) -> Effect:
+    """Return how the answer moves with one input.
+
+    Parameters
+    ----------
+    model : Model
+    row : ndarray of float64, shape (F,)
+        What the other inputs are, in their own units.
+    feature : str
+        Name of the input.
+
+    Raises
+    ------
+    UsageError
+        There is no such input, or the model answers every row the same.
+    """
+    if nature(model) == "structures":
+        raise UsageError("these are tree structures: until a vehicle fits one, every row gets the same answer")
+    names = model.domain.names
+    if feature not in names:
+        raise UsageError(f"no input {feature!r}; there are: {', '.join(names)[:400]}")
+    place = names.index(feature)
+    variable = model.domain.features[place]
+    values = _values(variable, POINTS)
+    answers = _varied(model, [row], place, values)[0].tolist()
+    own = float(row[place])
+    inside = None if variable.categories and own not in values else min(max(own, variable.low), variable.high)
+    return Effect(variable, tuple(values.tolist()), tuple(answers), inside)
+
+
+def starting_row(model: Model, reference: Reference | None) -> Reference:
+    """Return the row whose inputs are varied one by one: the typical row, or an example where there is none."""
+    return Reference(example_row(model), EXAMPLE) if reference is None else reference
+
+
+def importance(model: Model, reference: Reference | None, features: Sequence[str]) -> dict[str, float]:
+    """Return by how much each input alone moves the answer, by name.
+
+    An input goes over its range while the others stay. Of a forecast it is the highest less the lowest on this way, in
+    the target's own unit; of a class the share of the way, [0, 1], on which it is another one than most often there.
+    It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models), weighted by these,
+    each from the typical row moved into the rule; a network is asked at the typical row.
+
+    Parameters
+    ----------
+    model : Model
+    reference : Reference or None
+        The typical row; None: the middle of the inputs' ranges.
+    features : sequence of str
+        The inputs that are asked for.
+    """
+    if nature(model) == "structures":
+        return {}
+    domain = model.domain
+    typical = row_at(domain, 0.5) if reference is None else reference.row
+    rules = [rule for rule in readable_rules(model) if not rule.otherwise]
+    weights = [rule.support if rule.forecast is None else rule.forecast.rows for rule in rules]
+    asked = min(RULES, max(1, WORK // max(1, STEPS * len(features) * len(rules))))
+    most = sorted(range(len(rules)), key=lambda at: (-weights[at], at))[:asked]
+    starts = [moved_into(domain, rules[at], typical) for at in most] or [typical]
+    weight = np.array([weights[at] for at in most] or [1.0])
+    weight = weight if weight.sum() > 0 else np.ones(len(starts))
+    found = {}
+    for name in features:
+        place = domain.names.index(name)
+        answers = _varied(model, starts, place, _values(domain.features[place], STEPS))
+        found[name] = float(np.average(_moves(answers), weights=weight))
+    return found
+
+
+def main_effects(model: Model, row: Floats, counts: Mapping[str, float]) -> tuple[Effect, ...]:
+    """Return the effects of the inputs that count most, as `importance` has it, those first.
+
+    Parameters
+    ----------
+    model : Model
+    row : ndarray of float64, shape (F,)
+    counts : mapping of str to float
+        By input; one that counts for nothing has no effect to show.
+    """
+    ranked = sorted((name for name in counts if counts[name] > 0.0), key=lambda name: -counts[name])
+    return tuple(effect(model, row, name) for name in ranked[:CURVES])
+
+
+def _values(variable: Variable, points: int) -> Floats:
+    if variable.categories:
+        return np.arange(len(variable.categories), dtype=np.float64)
+    return np.linspace(variable.low, variable.high, points)
+
+
+def _varied(model: Model, rows: Sequence[Floats], place: int, values: Floats) -> NDArray[Any]:
+    """Return the answers for each row with each value of one input, shape (rows, values)."""
+    varied = np.repeat(np.array(rows), len(values), axis=0)
+    varied[:, place] = np.tile(values, len(rows))
+    return np.asarray(model.predict(varied)).reshape(len(rows), len(values))
+
+
+def _moves(answers: NDArray[Any]) -> Floats:
+    """Return how far each line of answers goes, shape (rows,)."""
+    if answers.dtype.kind == "f":
+        return np.asarray(np.ptp(answers, axis=1), dtype=np.float64)
+    return np.array([1.0 - np.unique(line, return_counts=True)[1].max() / len(line) for line in answers])

@@ -1,0 +1,427 @@
+"""Thousands of vehicles in one process, each no more than a socket that speaks MQTT 3.1.1.
+
+What they say is what real vehicles say, but it is computed once for all that have the same rows. So the broker and the
+coordinator have all the work of a large fleet, and the vehicles hardly any. Run as a process by `lab.benchmarks.scale`,
+which writes commands to its standard input, a JSON object a line, and reads one line for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from broker.url import BrokerAddress, safe_address
+from edge_agent.models.summed import summed
+from edge_agent.session.answers import answer
+from glassfleet.data.dataset import Dataset
+from glassfleet.scheme import Task
+from glassfleet.scores import SCORES
+from schemas.envelope import Envelope
+from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.topics import Topics
+
+ROWS, INPUTS = 40, 4
+GROUPS = 8
+"""Vehicles with the same number modulo this have the same rows."""
+
+KEEPALIVE = 300
+RESEND, HASTE = 20.0, 2.0
+"""Seconds without a receipt after which an answer is sent again; and after which when it is asked for again."""
+
+RECONNECT = 0.5
+"""Seconds after which a vehicle that lost the broker tries again."""
+
+CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0
+
+
+def rows_of(number: int) -> Dataset:
+    """Return the rows of a vehicle."""
+    rng = np.random.default_rng(number % GROUPS)
+    X = rng.random((ROWS, INPUTS))
+    y = np.where(X[:, 0] > 0.5, X[:, 1], X[:, 2] ** 2) + rng.normal(0.0, 0.01, ROWS)
+    return Dataset(tuple(f"x{index}" for index in range(INPUTS)), "y", X, y)
+
+
+def name_of(number: int) -> str:
+    """Return the id of a vehicle; all have the same length."""
+    return f"v{number:05d}"
+
+
+def packet(head: int, *parts: bytes) -> bytes:
+    """Return an MQTT packet."""
+    length, sizes = sum(map(len, parts)), bytearray()
+    while True:
+        length, digit = divmod(length, 128)
+        sizes.append(digit | (0x80 if length else 0))
+        if not length:
+            return b"".join((bytes([head]), bytes(sizes), *parts))
+
+
+def text(value: str | bytes) -> bytes:
+    """Return a text with its length before it."""
+    data = value.encode() if isinstance(value, str) else value
+    return struct.pack("!H", len(data)) + data
+
+
+def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) -> bytes:
+    """Return a message with QoS 1."""
+    return packet(PUBLISH | 2 | retain, text(topic), struct.pack("!H", number), payload)
+
+
+class Peer:
+    """One connection; `inbox` gives the messages that came, each of which is acknowledged."""
+
+    def __init__(self, address: BrokerAddress, name: str, will: tuple[str, bytes] | None = None) -> None:
+        self.socket = socket.create_connection((address.host, address.port), 30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.read = bytearray()
+        self.unsent = bytearray()
+        self.subscribing = 0
+        flags = 2 | 0xC0 | (0 if will is None else 0x04 | 0x08 | 0x20)
+        said = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
+        said += [text(address.username or ""), text(address.password or "")]
+        self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *said))
+
+    def subscribe(self, *patterns: str) -> None:
+        """Subscribe with QoS 1."""
+        self.subscribing += 1
+        self.send(packet(SUBSCRIBE, b"\0\1", *(text(pattern) + b"\1" for pattern in patterns)))
+
+    def send(self, data: bytes) -> None:
+        """Send, or keep what the socket does not take."""
+        if not self.unsent:
+            with contextlib.suppress(BlockingIOError):
+                data = data[self.socket.send(data) :]
+        self.unsent += data
+
+    def flush(self) -> None:
+        """Send what was kept."""
+        with contextlib.suppress(BlockingIOError):
+            while self.unsent:
+                del self.unsent[: self.socket.send(self.unsent)]
+
+    def inbox(self) -> Iterator[tuple[str, bytes]]:
+        """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
+        with contextlib.suppress(BlockingIOError):
+            while data := self.socket.recv(1 << 18):
+                self.read += data
+                if len(data) < 1 << 18:
+                    break
+            else:
+                raise OSError("the broker ended the connection")
+        while (found := self._next()) is not None:
+            head, body = found
+            if head == CONNACK and body[1]:
+                raise OSError(f"the broker refuses the connection: {body[1]}")
+            self.subscribing -= head == SUBACK
+            if head & 0xF0 == PUBLISH:
+                end = 2 + int.from_bytes(body[:2], "big")
+                topic = body[2:end].decode()
+                if head & 0x06:
+                    self.send(packet(PUBACK, body[end : end + 2]))
+                    end += 2
+                yield topic, bytes(body[end:])
+
+    def _next(self) -> tuple[int, bytes] | None:
+        length = shift = 0
+        for place in range(1, min(5, len(self.read))):
+            digit = self.read[place]
+            length |= (digit & 0x7F) << shift
+            shift += 7
+            if digit < 0x80:
+                end = place + 1 + length
+                if len(self.read) < end:
+                    return None
+                head, body = self.read[0], bytes(self.read[place + 1 : end])
+                del self.read[:end]
+                return head, body
+        return None
+
+
+@dataclass
+class Vehicle:
+    """One vehicle. `waits` are the answers without a receipt, by task: the message, and when to send it again."""
+
+    number: int
+    peer: Peer | None = None
+    lives: int = 0
+    silent_since: float = field(default_factory=time.monotonic)
+    message: int = 1
+    waits: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
+
+
+class Vehicles:
+    """All of them.
+
+    Parameters
+    ----------
+    url, fleet : str
+    count : int
+    drop_at : int
+        At the question of this number a third of them vanishes without a word; 0: nobody ever does.
+    back_after : float
+        Seconds after which these come back.
+    """
+
+    def __init__(self, url: str, fleet: str, count: int, *, drop_at: int = 0, back_after: float = 5.0) -> None:
+        self.address = safe_address(url)
+        self.topics = Topics(fleet)
+        self.vehicles = [Vehicle(number) for number in range(count)]
+        self.selector = selectors.DefaultSelector()
+        self.drop_at, self.back_after = drop_at, back_after
+        self.rows = [rows_of(number) for number in range(GROUPS)]
+        self.questions: list[str] = []
+        self.last: tuple[bytes, Envelope] | None = None
+        self.templates: dict[str, list[bytes]] = {}
+        self.back: list[tuple[float, Vehicle]] = []
+        self.tally: Counter[str] = Counter()
+        self.looked = time.monotonic()
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def connect(self) -> dict[str, Any]:
+        """Let all come up."""
+        begun = time.monotonic()
+        for vehicle in self.vehicles:
+            self.come_up(vehicle)
+            if vehicle.number % 50 == 49:
+                self.subscribed()  # the broker takes no more connections at once
+        self.subscribed()
+        return {"seconds": time.monotonic() - begun}
+
+    def floor(self, size: int) -> dict[str, Any]:
+        """Answer whatever is asked on the floor's topic with so many bytes, at once."""
+        self.floor_answer = bytes(size)
+        while self.back:
+            self.come_up(self.back.pop()[1])
+        for vehicle in self.vehicles:
+            assert vehicle.peer is not None
+            vehicle.peer.subscribe("gf/1/floor/request")
+        self.subscribed()
+        return {}
+
+    def told(self) -> dict[str, Any]:
+        """Say what was counted, and which answers still have no receipt."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        waiting = sum(len(vehicle.waits) for vehicle in self.vehicles)
+        return {**self.tally, "waiting": waiting, "processor": usage.ru_utime + usage.ru_stime}
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def come_up(self, vehicle: Vehicle) -> None:
+        """Connect, say so, and ask for what concerns it."""
+        agent, topics = name_of(vehicle.number), self.topics
+        vehicle.lives += 1
+        vehicle.peer = peer = Peer(self.address, agent, (topics.agent_state(agent), self.state(vehicle, "down")))
+        self.selector.register(peer.socket, selectors.EVENT_READ, vehicle)
+        peer.subscribe(topics.request("+"), topics.receipt(agent))
+        self.say(vehicle, topics.agent_state(agent), self.state(vehicle, "up"), retain=True)
+        for message, _ in vehicle.waits.values():
+            peer.send(message)
+        self.watch(vehicle)
+
+    def leave(self, vehicle: Vehicle, back_after: float) -> None:
+        """End a connection without a word, if there is one, and come back later."""
+        if vehicle.peer is not None:
+            self.selector.unregister(vehicle.peer.socket)
+            vehicle.peer.socket.close()
+            vehicle.peer = None
+        self.back.append((time.monotonic() + back_after, vehicle))
+
+    def state(self, vehicle: Vehicle, status: Any) -> bytes:
+        """Return a birth certificate or a last will."""
+        names = self.rows[0].features
+        body = AgentState(
+            status=status,
+            incarnation=str(vehicle.lives),
+            schemes=["frt", "fmt", "fedavg_mlp"],
+            features=list(names),
+            target="y",
+        )
+        return Envelope(fleet=self.topics.fleet, body=body, agent=name_of(vehicle.number)).to_bytes()
+
+    def say(self, vehicle: Vehicle, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish."""
+        assert vehicle.peer is not None
+        vehicle.message = vehicle.message % 65_000 + 1
+        vehicle.peer.send(publish(topic, payload, vehicle.message, retain=retain))
+        self.tally["bytes.up"] += len(payload)
+        self.watch(vehicle)
+
+    def subscribed(self) -> None:
+        """Wait until the broker has made all subscriptions."""
+        while any(vehicle.peer is not None and vehicle.peer.subscribing for vehicle in self.vehicles):
+            self.step(0.1)
+
+    def watch(self, vehicle: Vehicle) -> None:
+        """Wait until the socket takes more, when it has not taken all."""
+        peer = vehicle.peer
+        if peer is not None:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
+            if self.selector.get_key(peer.socket).events != events:
+                self.selector.modify(peer.socket, events, vehicle)
+
+    def step(self, timeout: float) -> bool:
+        """Take what has come; whether a command is among it."""
+        is_told = False
+        for key, mask in self.selector.select(timeout):
+            vehicle = key.data
+            is_told |= vehicle is None
+            if vehicle is None or vehicle.peer is None:
+                continue
+            try:
+                if mask & selectors.EVENT_WRITE:
+                    vehicle.peer.flush()
+                if mask & selectors.EVENT_READ:
+                    self.read(vehicle, vehicle.peer)
+                self.watch(vehicle)
+            except OSError:
+                self.tally["connections lost"] += 1
+                self.leave(vehicle, RECONNECT)
+        now = time.monotonic()
+        due = [vehicle for at, vehicle in self.back if at <= now]
+        self.back = [each for each in self.back if each[0] > now]
+        for vehicle in due:
+            try:
+                self.come_up(vehicle)
+            except OSError:
+                self.leave(vehicle, RECONNECT)
+        if now - self.looked > 1.0:
+            self.looked = now
+            self.repeat(now)
+        return is_told
+
+    def read(self, vehicle: Vehicle, peer: Peer) -> None:
+        """Take the messages of one vehicle."""
+        for topic, payload in peer.inbox():
+            self.tally["bytes.down"] += len(payload)
+            self.take(vehicle, topic, payload)
+            if vehicle.peer is not peer:
+                return
+
+    def repeat(self, now: float) -> None:
+        """Give a sign of life, and send what has no receipt again."""
+        for vehicle in self.vehicles:
+            if vehicle.peer is None:
+                continue
+            again = [packet(PINGREQ)] if vehicle.silent_since < now - KEEPALIVE / 2 else []
+            for digest, (message, due) in list(vehicle.waits.items()):
+                if due <= now:
+                    self.tally["resent"] += 1
+                    vehicle.waits[digest] = (message, now + RESEND)
+                    again.append(message)
+            if again:
+                vehicle.silent_since = now
+                with contextlib.suppress(OSError):  # noticed when it is read
+                    vehicle.peer.send(b"".join(again))
+                self.watch(vehicle)
+
+    def take(self, vehicle: Vehicle, topic: str, payload: bytes) -> None:
+        """Take a message."""
+        if topic == "gf/1/floor/request":
+            self.say(vehicle, f"gf/1/floor/agent/{name_of(vehicle.number)}/answer", self.floor_answer)
+        elif topic.endswith("/receipt"):
+            self.receipt(vehicle, payload)
+        elif payload:
+            if self.last is None or self.last[0] != payload:
+                self.last = (payload, Envelope.from_bytes(payload, fleet=self.topics.fleet))
+                self.ask(self.last[1])
+            self.answer(vehicle, self.last[1])
+
+    def receipt(self, vehicle: Vehicle, payload: bytes) -> None:
+        """Count a receipt."""
+        body = Envelope.from_bytes(payload, fleet=self.topics.fleet).body
+        assert isinstance(body, Receipt)
+        self.tally[f"receipts.{body.outcome}"] += 1
+        vehicle.waits.pop(body.task_digest, None)
+        if body.outcome == "accepted":
+            self.tally["doubled"] += body.task_digest in vehicle.accepted
+            vehicle.accepted.add(body.task_digest)
+
+    def ask(self, envelope: Envelope) -> None:
+        """Compute the answers to a question, one for each group; its agent is set for each vehicle."""
+        request = envelope.body
+        assert isinstance(request, Request)
+        self.asked = None if request.asked is None else frozenset(request.asked)
+        if request.task_digest in self.templates:
+            return
+        self.questions.append(request.task_digest)
+        task = Task.from_value(request.task)
+        self.templates = {request.task_digest: [self.template(envelope, request, task, rows) for rows in self.rows]}
+
+    def template(self, envelope: Envelope, request: Request, task: Task, rows: Dataset) -> bytes:
+        """Return the answer of the vehicle ``v-----``."""
+        if task.scheme == SCORES.name:  # its rows are its test rows, too
+            scored = summed(task, rows, rows)
+            given: dict[str, Any] = {"rows": scored.rows, "contribution": scored.to_value()}
+        else:
+            given = answer(task, rows, bytes(32))
+        body = ContributionBody(task_digest=request.task_digest, data_digest="0" * 64, **given)
+        said = Envelope(
+            fleet=envelope.fleet,
+            body=body,
+            run=envelope.run,
+            agent="v-----",
+            scheme=envelope.scheme,
+            round=envelope.round,
+            attempt=envelope.attempt,
+        )
+        payload = said.to_bytes()
+        assert payload.count(b"v-----") == 1
+        return payload
+
+    def answer(self, vehicle: Vehicle, envelope: Envelope) -> None:
+        """Answer, vanish, or do nothing."""
+        request = envelope.body
+        assert isinstance(request, Request)
+        agent, digest = name_of(vehicle.number), request.task_digest
+        is_asked = self.asked is None or agent in self.asked
+        if digest in vehicle.waits:
+            message, due = vehicle.waits[digest]
+            vehicle.waits[digest] = (message, min(due, time.monotonic() + HASTE))
+        if not is_asked or digest in vehicle.accepted or digest in vehicle.waits:
+            return
+        if len(self.questions) == self.drop_at and vehicle.number % 3 == 0 and vehicle.lives == 1:
+            self.tally["vanished"] += 1
+            self.leave(vehicle, self.back_after)
+            return
+        payload = self.templates[digest][vehicle.number % GROUPS].replace(b"v-----", agent.encode(), 1)
+        self.tally["answers"] += 1
+        self.tally["answer.bytes"] = len(payload)
+        topic = self.topics.contribution(agent, envelope.run)
+        self.say(vehicle, topic, payload)
+        vehicle.waits[digest] = (publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
+
+
+def main() -> None:
+    """Serve commands until the standard input ends."""
+    # Without a buffer: a line that is read ahead would wake nobody.
+    with os.fdopen(sys.stdin.fileno(), "rb", buffering=0) as commands:
+        vehicles = Vehicles(**json.loads(commands.readline()))
+        vehicles.selector.register(commands, selectors.EVENT_READ, None)
+        while True:
+            if vehicles.step(0.5):
+                line = commands.readline()
+                if not line:
+                    return
+                command = json.loads(line)
+                print(json.dumps(getattr(vehicles, command.pop("do"))(**command)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""Whole runs of large fleets over a real broker, and what each answer costs its processes.
+
+A coordinator process with its SQLite journal, Mosquitto, and all vehicles in one process (`raw_vehicles`). In runs with
+a cohort a third of the vehicles vanishes in the middle, misses the deadline, and is out. Beside it the floor: the time
+that this broker and these vehicles need for a question and an answer of these sizes from each, with nobody to think.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, cast
+
+import numpy as np
+
+from broker.servers.launch import launch
+from broker.url import safe_address
+from console.client import Coordinator, CoordinatorError
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.local import federated
+from glassfleet.scheme import Contribution, Scheme, Task
+from lab.benchmarks.agent_memory import cpu_seconds, memory
+from lab.benchmarks.measure import ms, print_table
+from lab.benchmarks.raw_vehicles import GROUPS, Peer, publish, rows_of
+from lab.benchmarks.wire import coordinator_process
+from schemas.documents import document_digest
+
+FLEETS = (15, 100, 1_000)
+REQUEST_BYTES = 4_000
+FLOORS = 5
+PATIENCE = 1800.0
+
+SETTINGS = {"GLASSFLEET_MAX_MESSAGE_BYTES": "1000000", "GLASSFLEET_FLEET": "bench"}
+
+ELASTIC = {
+    "scheme": "fedavg_mlp",
+    "participation": "elastic",
+    "parameters": {"rounds": 20, "hidden": [8], "epochs": 1},
+}
+
+RUNS: tuple[tuple[dict[str, Any], int], ...] = (
+    ({"scheme": "frt"}, 4),
+    ({"scheme": "fmt", "parameters": {"max_rules": 8}}, 5),
+    (ELASTIC, 0),
+)
+"""What is run, and at which question a third of the fleet vanishes; 0: never."""
+
+
+def scale(fleets: Sequence[int] = FLEETS) -> None:
+    """Play each of `RUNS` with fleets of so many vehicles."""
+    rows = [_measure(vehicles, *run) for vehicles in fleets for run in RUNS]
+    header = ["vehicles", "scheme", "rounds", "round p50", "round p99", "floor", "coordinator, ms an answer"]
+    header += ["broker, ms an answer", "kB an answer", "kB to a vehicle", "coordinator, MB", "journal, MB"]
+    print_table(
+        "Whole runs of large fleets (rounds and floor in wall-clock ms, the others in processor time)",
+        [*header, "answers", "lost", "doubled", "equal"],
+        rows,
+    )
+
+
+def storm(fleets: Sequence[int] = FLEETS) -> None:
+    """Let fleets come up at once; then start the broker again in the midst of a run, and kill the coordinator."""
+    rows = [_storm(vehicles) for vehicles in fleets]
+    header = ["vehicles", "births until all are known, s", "ms a birth", "broker again: to the next answer, s"]
+    header += ["coordinator killed: to the next answer, s", "coordinator, MB", "lost", "doubled", "equal"]
+    print_table("Storms (seconds of wall-clock, ms of the coordinator's processor)", header, rows)
+
+
+def _storm(vehicles: int) -> list[Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch("mosquitto", state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **SETTINGS))
+        tell = stack.enter_context(_vehicles({"url": broker.url, "fleet": "bench", "count": vehicles}))
+        _wait(lambda: not api.get("/api/agents"))
+        begun, before = time.perf_counter(), cpu_seconds(process.pid)
+        tell("connect")
+        _wait(lambda: _up(api) == vehicles, 0.1)
+        births, processor = time.perf_counter() - begun, cpu_seconds(process.pid) - before
+        policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
+        name = api.post("/api/runs", {**ELASTIC, "model": "bench", "policy": policy})["run"]
+
+        def seconds_to_an_answer(trouble: Callable[[], None]) -> float:
+            trouble()
+            begun, accepted = time.perf_counter(), _accepted(api, name)
+            _wait(lambda: _accepted(api, name) > accepted, 0.05)
+            return time.perf_counter() - begun
+
+        def kill() -> None:
+            process.kill()
+            process.start()
+            _wait(lambda: _answers(api))
+
+        _wait(lambda: len(api.run(name)["rounds"]) > 4, 0.1)
+        restarted = seconds_to_an_answer(broker.restart)
+        _wait(lambda: len(api.run(name)["rounds"]) > 10, 0.1)
+        begun = time.perf_counter()
+        seconds_to_an_answer(kill)
+        killed = time.perf_counter() - begun
+        record = _ended(api, name)
+        told = tell("told")
+        resident = memory(process.pid)[1]
+    numbers = [births, 1000 * processor / vehicles, restarted, killed]
+    return [
+        f"{vehicles:,}",
+        *(f"{number:.2f}" for number in numbers),
+        f"{resident:.0f}",
+        told["waiting"],
+        told.get("doubled", 0),
+        _is_equal(record),
+    ]
+
+
+def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch("mosquitto", state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        state = folder / "coordinator"
+        api, process = stack.enter_context(coordinator_process(broker.url, state, **SETTINGS))
+        pid = process.pid
+        # What nobody misses may be long: the processes share the machine with others.
+        deadline = max(10.0, vehicles / 50) if drop_at else 600.0
+        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "drop_at": drop_at, "back_after": deadline + 5}
+        tell = stack.enter_context(_vehicles(fleet))
+        tell("connect")
+        _wait(lambda: _up(api) == vehicles)
+        before = [cpu_seconds(pid), cpu_seconds(broker.pid)]
+        size = _size(state)
+        policy = {"gather_agents": vehicles, "min_agents": 0.5, "deadline": deadline, "gather_timeout": 600.0}
+        name = api.post("/api/runs", {**run, "model": "bench", "policy": policy})["run"]
+        record = _ended(api, name)
+        processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
+        told = tell("told")
+        accepted = sum(each["accepted"] for each in record["rounds"])
+        floor = _floor(broker.url, vehicles, told["answer.bytes"], tell)
+        journal = (_size(state) - size) / 1e6
+        resident = memory(pid)[1]
+    times = [each["seconds"] for each in record["rounds"]]
+    return [
+        f"{vehicles:,}",
+        run["scheme"],
+        len(times),
+        ms(median(times)),
+        ms(quantiles(times, n=100, method="inclusive")[98]),
+        ms(floor),
+        *(f"{1000 * each / accepted:.2f}" for each in processor),
+        f"{told['bytes.up'] / 1000 / told['answers']:.1f}",
+        f"{told['bytes.down'] / 1000 / vehicles:.0f}",
+        f"{resident:.0f}",
+        f"{journal:.1f}",
+        f"{accepted:,}",
+        told["answers"] - told.get("receipts.accepted", 0) - told.get("receipts.late", 0),
+        told.get("doubled", 0),
+        _is_equal(record),
+    ]
+
+
+@contextmanager
+def _vehicles(wanted: dict[str, Any]) -> Iterator[Any]:
+    """Start the process of the vehicles; give what tells it a command and returns its answer."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "lab.benchmarks.raw_vehicles"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    talk = (child.stdin, child.stdout)
+
+    def write(value: dict[str, Any]) -> None:
+        talk[0].write(json.dumps(value) + "\n")
+        talk[0].flush()
+
+    def tell(what: str, **arguments: Any) -> dict[str, Any]:
+        write({"do": what, **arguments})
+        return dict(json.loads(talk[1].readline()))
+
+    write(wanted)
+    try:
+        yield tell
+    finally:
+        child.stdin.close()
+        child.wait()
+
+
+def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
+    """Return the median of the seconds that a question to all takes until all have answered, with nobody to think."""
+    asker = Peer(safe_address(url), "floor")
+    asker.subscribe("gf/1/floor/agent/+/answer")
+    tell("floor", size=size)
+    seconds = []
+    for number in range(FLOORS):
+        begun, answers = time.perf_counter(), 0
+        asker.send(publish("gf/1/floor/request", bytes(REQUEST_BYTES), number + 1))
+        while answers < vehicles:
+            select.select([asker.socket], [asker.socket] if asker.unsent else [], [])
+            asker.flush()
+            answers += sum(1 for _ in asker.inbox())
+        seconds.append(time.perf_counter() - begun)
+    asker.socket.close()
+    return median(seconds)
+
+
+@dataclass
+class _Once:
+    """A scheme whose client computes what it is asked once for all that have the same rows."""
+
+    scheme: Scheme
+    _known: dict[tuple[str, bytes], Contribution] = field(default_factory=dict)
+
+    @property
+    def client(self) -> _Once:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.scheme, name)
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:
+        key = (task.digest, data.X.tobytes())
+        if key not in self._known:
+            self._known[key] = self.scheme.client.contribute(task, data, rng)
+        return self._known[key]
+
+
+def _is_equal(record: dict[str, Any]) -> str:
+    """Say whether the run's model is what its cohort learns in one process, by their digests."""
+    spec, scheme = record["spec"], catalogue.load(record["scheme"])
+    rows = [rows_of(number) for number in range(GROUPS)]
+    outcome = federated(
+        cast("Scheme", _Once(scheme)),
+        scheme.Parameters.model_validate(spec["parameters"]),
+        Domain.from_document(record["domain"]),
+        {agent: rows[int(agent[1:]) % GROUPS] for agent in record["cohort"]},
+        spec["seed"],
+        max_rows_each=record["max_rows_each"] or 0,
+    )
+    return "yes" if document_digest(outcome.model.to_document()) == record["model"]["digest"] else "NO"
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of a coordinator's journal."""
+    return sum(each.stat().st_size for each in folder.glob("journal.sqlite*"))
+
+
+def _up(api: Coordinator) -> int:
+    """Return how many vehicles the coordinator takes for up."""
+    return sum(each["status"] == "up" for each in api.get("/api/agents"))
+
+
+def _accepted(api: Coordinator, run: str) -> int:
+    """Return how many answers have been accepted in a run."""
+    record = api.run(run)
+    return sum(each["accepted"] for each in [*record["rounds"], record["open"] or {"accepted": 0}])
+
+
+def _answers(api: Coordinator) -> bool:
+    """Whether a coordinator that was started again answers."""
+    api.look_again()
+    try:
+        api.get("/api/runs")
+    except CoordinatorError:
+        return False
+    return True
+
+
+def _ended(api: Coordinator, run: str) -> dict[str, Any]:
+    """Return a run once it has finished."""
+    _wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"])
+    record = api.run(run)
+    if record["outcome"] != "finished":
+        raise SystemExit(f"{record['outcome']}: {record['reason']}")
+    return record
+
+
+def _wait(condition: Callable[[], bool], pause: float = 0.5) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"nothing more happens after {PATIENCE:.0f} s")
+        time.sleep(pause)
