@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from broker.servers.mosquitto import find_mosquitto
@@ -37,6 +39,9 @@ _PROGRAMS = {
     "postgresql": (find_postgresql, "postgresql"),
 }
 """Marks that need a program: how it is found, and its Debian package."""
+
+_TEARDOWN_SECONDS = 180
+"""What a test may take to put everything away."""
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -85,6 +90,34 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark, (find, package) in _PROGRAMS.items():
         if item.get_closest_marker(mark) is not None and find() is None:
             pytest.skip(f"{package} is not installed: apt install {package}")
+
+
+def _end_after(seconds: float, item: pytest.Item) -> None:
+    """End this process of tests, with the stacks of its threads, unless that is taken back or put off in time."""
+    stderr = item.config.stash[fault_handler_stderr_fd_key]  # which no capture takes
+    faulthandler.dump_traceback_later(seconds, exit=True, file=stderr)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End what pytest-timeout cannot: its alarm never comes while a library in C does not return."""
+    mark = item.get_closest_marker("timeout")
+    limit = float(item.config.getini("timeout") if mark is None else mark.args[0])
+    _end_after(limit + _TEARDOWN_SECONDS, item)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """End what waits for ever while it puts a failed test away: such a test has no time limit any more.
+
+    pytest-timeout leaves it to who may want to look at it. For a browser that hangs, say, the whole suite would wait.
+    """
+    _end_after(_TEARDOWN_SECONDS, item)
+    return (yield)
 
 
 @pytest.fixture(scope="session")
