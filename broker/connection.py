@@ -22,6 +22,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from broker.buffered import BufferedClient, BufferedSocket
 from broker.port import CLOSE_WAIT, MAX_INFLIGHT, VERDICT_TRIES, Link, Message
 from broker.tls import PROBABLY_PLAIN, ask_why, client_context, fault_of, tls_words
 from broker.url import BrokerAddress
@@ -84,9 +85,9 @@ class Connection:
         self._selector: selectors.BaseSelector | None = None
         self._client = self._make_client()
 
-    def _make_client(self) -> paho.Client:
+    def _make_client(self) -> BufferedClient:
         link, five = self._link, self.protocol == "5"
-        client = paho.Client(
+        client = BufferedClient(
             CallbackAPIVersion.VERSION2,
             client_id=link.client_id,
             # MQTT 5 has clean_start at connect instead.
@@ -129,7 +130,7 @@ class Connection:
             self.step(min(0.1, max(0.0, deadline - time.monotonic())))
         if self._answer is None and self._address.tls:
             self.drop()
-            self._raise_verdict(fault_of(sock))
+            self._raise_verdict(fault_of(sock.socket))
         if self._answer is None:
             why = "did not answer" if self.lost is None else "closed the connection"
             self.drop()
@@ -139,7 +140,7 @@ class Connection:
             self.drop()
             raise ConnectError(*self._refusal(self._answer, place))
 
-    def _dial(self, place: str) -> socket.socket:
+    def _dial(self, place: str) -> BufferedSocket:
         """Open TCP (and TLS) and send CONNECT."""
         host, port = self._address.host, self._address.port
         try:
@@ -158,7 +159,7 @@ class Connection:
             raise ConnectError("silent", f"{place} closed the connection at once (a TLS port needs mqtts://)")
         with contextlib.suppress(OSError):
             # Without it each small answer waits up to 40 ms for the peer's delayed acknowledgement.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
     def _raise_verdict(self, verdict: ssl.SSLError | None) -> None:
@@ -198,9 +199,8 @@ class Connection:
     def _not_tls(self, what: str) -> ConnectError:
         return ConnectError("tls", f"TLS with {self._address.place}: {what}: {PROBABLY_PLAIN}")
 
-    def _socket(self) -> socket.socket | None:
-        # paho promises less than it gives: over TCP it is always a real socket.
-        return cast("socket.socket | None", self._client.socket())
+    def _socket(self) -> BufferedSocket | None:
+        return cast("BufferedSocket | None", self._client.socket())
 
     def _start_options(self) -> dict[str, Any]:
         if self.protocol != "5":
@@ -227,22 +227,32 @@ class Connection:
         if sock is None or self._selector is None:
             self.lost = self.lost or "connection closed"
             return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._client.want_write() else 0)
-        self._selector.modify(sock, events)
-        if wake is not None and wake not in self._selector.get_map():
-            self._selector.register(wake, selectors.EVENT_READ)
-        # TLS may hold decrypted bytes that the selector cannot see.
-        buffered = isinstance(sock, ssl.SSLSocket) and sock.pending() > 0
-        ready = {key.fileobj: mask for key, mask in self._selector.select(0 if buffered else timeout)}
-        mask = ready.get(sock, 0)
-        if mask & selectors.EVENT_READ or buffered:
-            self._check(self._client.loop_read())
-        if mask & selectors.EVENT_WRITE and self._socket() is not None:
-            self._check(self._client.loop_write())
+        self._flush(sock)
+        if self.lost is None:
+            self._selector.modify(sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if sock.has_unsent else 0))
+            if wake is not None and wake not in self._selector.get_map():
+                self._selector.register(wake, selectors.EVENT_READ)
+            ready = {key.fileobj: mask for key, mask in self._selector.select(0 if sock.has_unread else timeout)}
+            if ready.get(sock, 0) & selectors.EVENT_READ or sock.has_unread:
+                self._read(sock)
         if self._socket() is not None:
             self._check(self._client.loop_misc())
         if self._socket() is None:
             self.lost = self.lost or "connection closed"
+
+    def _read(self, sock: BufferedSocket) -> None:
+        """Take what has arrived; paho takes a packet at a time."""
+        self._check(self._client.loop_read())
+        while sock.has_unread and self._socket() is not None:
+            self._check(self._client.loop_read())
+
+    def _flush(self, sock: BufferedSocket) -> None:
+        try:
+            sock.flush()
+        except OSError as fault:
+            # What the broker said before it closed the connection can still be read.
+            self._read(sock)
+            self.lost = self.lost or f"connection lost: {fault.strerror or fault}"
 
     def _check(self, code: MQTTErrorCode) -> None:
         if code > MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -274,7 +284,7 @@ class Connection:
         sock = self._socket()
         if sock is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                sock.socket.shutdown(socket.SHUT_RDWR)
 
     def drop(self) -> None:
         """Close the socket without a word: to the broker it looks as if the process had died."""
@@ -285,7 +295,7 @@ class Connection:
         if sock is not None:
             self._client.on_disconnect = None
             with contextlib.suppress(OSError):
-                sock.close()
+                sock.socket.close()
 
     def _connected(
         self, _client: Any, _data: Any, _flags: Any, reason: ReasonCode, properties: Properties | None

@@ -11,7 +11,7 @@ from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.state import Round, RunState, Stored, holds, inserted
+from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
@@ -70,12 +70,14 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         store={**state.store, current.digest: answers},
         frozen=_frozen(state, event),
         silent=state.silent - {event.agent} if event.agent in state.silent else state.silent,
-        open=replace(
+        open=changed(
             current,
-            asked=inserted(current.asked, event.agent),
-            dropped=dropped.update(too_many),
-            size=current.size + event.size,
-            rows=rows,
+            {
+                "asked": inserted(current.asked, event.agent),
+                "dropped": dropped.update(too_many) if too_many else dropped,
+                "size": current.size + event.size,
+                "rows": rows,
+            },
         ),
     )
     draft.receipt(event.agent, event.task_digest, "accepted")

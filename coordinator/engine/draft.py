@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Protocol
 
 from coordinator.engine import asking
 from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
-from coordinator.engine.state import RoundSummary, RunState
+from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
 from glassfleet.private.groups import Terms
 from glassfleet.scheme import Server
@@ -59,7 +58,7 @@ class Draft:
 
     def update(self, **changes: Any) -> None:
         """Replace fields of the state; it changes now."""
-        self.state = replace(self.state, at=self.at, **changes)
+        self.state = changed(self.state, {"at": self.at, **changes})
 
     def move(self, cause: str, detail: str = "") -> None:
         """Change the phase as the table says, with all that belongs to an end; `detail` is for the reason of one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from immutables import Map
 
@@ -32,6 +32,7 @@ Phase = Literal[
     "failed",
     "cancelled",
 ]
+T = TypeVar("T")
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
 
@@ -101,6 +102,21 @@ Store = Mapping[str, Mapping[str, Stored]]
 
 CountedRows = Mapping[tuple[int, int, str], tuple[Task, Contribution]]
 """By group, number of its edition and task digest: a question of `SUPPORT`, and the sum of the answers."""
+
+
+def changed(value: T, changes: Mapping[str, Any]) -> T:
+    """Return a copy of a frozen value with other fields; most messages of a vehicle change two values of a run.
+
+    ``dataclasses.replace`` sets each field anew, past the guard that freezes it: seven times the time.
+    """
+    copy = object.__new__(type(value))
+    fields = vars(copy)
+    fields.update(vars(value))
+    known = len(fields)
+    fields.update(changes)
+    if len(fields) != known:
+        raise TypeError(f"{type(value).__name__} has no field {', '.join(changes.keys() - vars(value).keys())}")
+    return copy
 
 
 def holds(agents: tuple[str, ...], agent: str) -> bool:
