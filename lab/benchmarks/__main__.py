@@ -1,6 +1,6 @@
 """``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
 
-``scale`` and ``storm`` take ``--vehicles N ...``: fleets of so many, one after the other.
+``scale`` and ``storm`` take ``--vehicles N ...``: fleets of so many, one after the other; ``scale --signed`` signs.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks")
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
     parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help="scale, storm: fleets of so many")
+    parser.add_argument("--signed", action="store_true", help="scale: all sign what they say")
     options = parser.parse_args(words)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
@@ -46,7 +47,8 @@ def main(words: list[str]) -> None:
     for name in options.names or BENCHMARKS:
         module, _, function = BENCHMARKS[name].partition(":")
         arguments = [options.vehicles] if name in {"scale", "storm"} and options.vehicles else []
-        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments)
+        how = {"signed": True} if name == "scale" and options.signed else {}
+        getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments, **how)
 
 
 if __name__ == "__main__":

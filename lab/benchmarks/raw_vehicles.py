@@ -13,16 +13,19 @@ import os
 import resource
 import selectors
 import socket
+import ssl
 import struct
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from broker.tls import client_context, load_identity, tls_of
 from broker.url import BrokerAddress, safe_address
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
@@ -32,6 +35,7 @@ from glassfleet.scores import SCORES
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
+from schemas.trust.signing import Signer
 
 ROWS, INPUTS = 40, 4
 GROUPS = 8
@@ -43,6 +47,8 @@ RESEND, HASTE = 20.0, 2.0
 
 RECONNECT = 0.5
 """Seconds after which a vehicle that lost the broker tries again."""
+
+LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0
 
@@ -58,6 +64,12 @@ def rows_of(number: int) -> Dataset:
 def name_of(number: int) -> str:
     """Return the id of a vehicle; all have the same length."""
     return f"v{number:05d}"
+
+
+def signer_of(folder: Path) -> Signer:
+    """Return what signs with an identity."""
+    identity = load_identity(folder)
+    return Signer(identity.key, identity.certificate)
 
 
 def packet(head: int, *parts: bytes) -> bytes:
@@ -84,16 +96,25 @@ def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) ->
 class Peer:
     """One connection; `inbox` gives the messages that came, each of which is acknowledged."""
 
-    def __init__(self, address: BrokerAddress, name: str, will: tuple[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        address: BrokerAddress,
+        name: str,
+        will: tuple[str, bytes] | None = None,
+        identity: Path | None = None,
+    ) -> None:
         self.socket = socket.create_connection((address.host, address.port), 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if identity is not None:
+            self.socket = client_context(tls_of(identity)).wrap_socket(self.socket, server_hostname=address.host)
         self.socket.setblocking(False)
         self.read = bytearray()
         self.unsent = bytearray()
         self.subscribing = 0
-        flags = 2 | 0xC0 | (0 if will is None else 0x04 | 0x08 | 0x20)
+        flags = 2 | (0xC0 if identity is None else 0) | (0 if will is None else 0x04 | 0x08 | 0x20)
         said = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
-        said += [text(address.username or ""), text(address.password or "")]
+        if identity is None:
+            said += [text(address.username or ""), text(address.password or "")]
         self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *said))
 
     def subscribe(self, *patterns: str) -> None:
@@ -104,22 +125,22 @@ class Peer:
     def send(self, data: bytes) -> None:
         """Send, or keep what the socket does not take."""
         if not self.unsent:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(*LATER):
                 data = data[self.socket.send(data) :]
         self.unsent += data
 
     def flush(self) -> None:
         """Send what was kept."""
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(*LATER):
             while self.unsent:
                 del self.unsent[: self.socket.send(self.unsent)]
 
     def inbox(self) -> Iterator[tuple[str, bytes]]:
         """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(*LATER):
             while data := self.socket.recv(1 << 18):
                 self.read += data
-                if len(data) < 1 << 18:
+                if len(data) < 1 << 18 and not isinstance(self.socket, ssl.SSLSocket):
                     break
             else:
                 raise OSError("the broker ended the connection")
@@ -176,12 +197,18 @@ class Vehicles:
         At the question of this number a third of them vanishes without a word; 0: nobody ever does.
     back_after : float
         Seconds after which these come back.
+    identities : str
+        Folder of their identities; empty: they do not sign.
     """
 
-    def __init__(self, url: str, fleet: str, count: int, *, drop_at: int = 0, back_after: float = 5.0) -> None:
+    def __init__(
+        self, url: str, fleet: str, count: int, *, drop_at: int = 0, back_after: float = 5.0, identities: str = ""
+    ) -> None:
         self.address = safe_address(url)
         self.topics = Topics(fleet)
         self.vehicles = [Vehicle(number) for number in range(count)]
+        self.identities = Path(identities)
+        self.signers = [signer_of(self.identities / name_of(number)) for number in range(count) if identities]
         self.selector = selectors.DefaultSelector()
         self.drop_at, self.back_after = drop_at, back_after
         self.rows = [rows_of(number) for number in range(GROUPS)]
@@ -227,7 +254,9 @@ class Vehicles:
         """Connect, say so, and ask for what concerns it."""
         agent, topics = name_of(vehicle.number), self.topics
         vehicle.lives += 1
-        vehicle.peer = peer = Peer(self.address, agent, (topics.agent_state(agent), self.state(vehicle, "down")))
+        identity = self.identities / agent if self.signers else None
+        will = (topics.agent_state(agent), self.state(vehicle, "down"))
+        vehicle.peer = peer = Peer(self.address, agent, will, identity)
         self.selector.register(peer.socket, selectors.EVENT_READ, vehicle)
         peer.subscribe(topics.request("+"), topics.receipt(agent))
         self.say(vehicle, topics.agent_state(agent), self.state(vehicle, "up"), retain=True)
@@ -253,7 +282,14 @@ class Vehicles:
             features=list(names),
             target="y",
         )
-        return Envelope(fleet=self.topics.fleet, body=body, agent=name_of(vehicle.number)).to_bytes()
+        topic = self.topics.agent_state(name_of(vehicle.number))
+        return self.sealed(
+            vehicle, topic, Envelope(fleet=self.topics.fleet, body=body, agent=name_of(vehicle.number)).to_bytes()
+        )
+
+    def sealed(self, vehicle: Vehicle, topic: str, payload: bytes) -> bytes:
+        """Return a message as it is sent, with the vehicle's seal if they sign."""
+        return self.signers[vehicle.number].seal(topic, payload) if self.signers else payload
 
     def say(self, vehicle: Vehicle, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Publish."""
@@ -401,9 +437,10 @@ class Vehicles:
             self.leave(vehicle, self.back_after)
             return
         payload = self.templates[digest][vehicle.number % GROUPS].replace(b"v-----", agent.encode(), 1)
+        topic = self.topics.contribution(agent, envelope.run)
+        payload = self.sealed(vehicle, topic, payload)
         self.tally["answers"] += 1
         self.tally["answer.bytes"] = len(payload)
-        topic = self.topics.contribution(agent, envelope.run)
         self.say(vehicle, topic, payload)
         vehicle.waits[digest] = (publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
 

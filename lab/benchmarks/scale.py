@@ -33,8 +33,9 @@ from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Scheme, Task
 from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import ms, print_table
-from lab.benchmarks.raw_vehicles import GROUPS, Peer, publish, rows_of
+from lab.benchmarks.raw_vehicles import GROUPS, Peer, name_of, publish, rows_of
 from lab.benchmarks.wire import coordinator_process
+from lab.demo.secure import secure_broker
 from schemas.documents import document_digest
 
 FLEETS = (15, 100, 1_000)
@@ -58,9 +59,9 @@ RUNS: tuple[tuple[dict[str, Any], int], ...] = (
 """What is run, and at which question a third of the fleet vanishes; 0: never."""
 
 
-def scale(fleets: Sequence[int] = FLEETS) -> None:
-    """Play each of `RUNS` with fleets of so many vehicles."""
-    rows = [_measure(vehicles, *run) for vehicles in fleets for run in RUNS]
+def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
+    """Play each of `RUNS` with fleets of so many vehicles, which sign what they say or do not."""
+    rows = [_measure(vehicles, *run, signed=signed) for vehicles in fleets for run in RUNS]
     header = ["vehicles", "scheme", "rounds", "round p50", "round p99", "floor", "coordinator, ms an answer"]
     header += ["broker, ms an answer", "kB an answer", "kB to a vehicle", "coordinator, MB", "journal, MB"]
     print_table(
@@ -124,17 +125,18 @@ def _storm(vehicles: int) -> list[Any]:
     ]
 
 
-def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
+def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) -> list[Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker = launch("mosquitto", state_dir=folder / "broker")
+        broker, settings, identities = _broker(folder, vehicles, signed=signed)
         stack.callback(broker.stop)
         state = folder / "coordinator"
-        api, process = stack.enter_context(coordinator_process(broker.url, state, **SETTINGS))
+        api, process = stack.enter_context(coordinator_process(broker.url, state, **settings))
         pid = process.pid
         # What nobody misses may be long: the processes share the machine with others.
         deadline = max(10.0, vehicles / 50) if drop_at else 600.0
         fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "drop_at": drop_at, "back_after": deadline + 5}
+        fleet["identities"] = str(identities)
         tell = stack.enter_context(_vehicles(fleet))
         tell("connect")
         _wait(lambda: _up(api) == vehicles)
@@ -146,7 +148,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
         told = tell("told")
         accepted = sum(each["accepted"] for each in record["rounds"])
-        floor = _floor(broker.url, vehicles, told["answer.bytes"], tell)
+        floor = None if signed else _floor(broker.url, vehicles, told["answer.bytes"], tell)  # no vehicle's topic
         journal = (_size(state) - size) / 1e6
         resident = memory(pid)[1]
     times = [each["seconds"] for each in record["rounds"]]
@@ -156,7 +158,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
         len(times),
         ms(median(times)),
         ms(quantiles(times, n=100, method="inclusive")[98]),
-        ms(floor),
+        "-" if floor is None else ms(floor),
         *(f"{1000 * each / accepted:.2f}" for each in processor),
         f"{told['bytes.up'] / 1000 / told['answers']:.1f}",
         f"{told['bytes.down'] / 1000 / vehicles:.0f}",
@@ -167,6 +169,14 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
         told.get("doubled", 0),
         _is_equal(record),
     ]
+
+
+def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str, str], str | Path]:
+    """Start Mosquitto; return it, the coordinator's settings, and the folder of the vehicles' identities."""
+    if not signed:
+        return launch("mosquitto", state_dir=folder / "broker"), SETTINGS, ""
+    broker, identities = secure_broker(folder, "bench", "cloud", [name_of(number) for number in range(vehicles)])
+    return broker, {**SETTINGS, "GLASSFLEET_IDENTITY": str(identities / "cloud")}, identities
 
 
 @contextmanager
