@@ -165,7 +165,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         f"{resident:.0f}",
         f"{journal:.1f}",
         f"{accepted:,}",
-        told["answers"] - told.get("receipts.accepted", 0) - told.get("receipts.late", 0),
+        told["waiting"],
         told.get("doubled", 0),
         _is_equal(record),
     ]
