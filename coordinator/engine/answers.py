@@ -9,9 +9,10 @@ from immutables import Map
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
-from coordinator.engine.draft import Draft, standing
+from coordinator.engine.draft import Draft
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.state import Round, RunState, Stored, holds, inserted
+from coordinator.engine.ids import holds, inserted
+from coordinator.engine.state import Round, RunState, Stored
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
@@ -105,10 +106,8 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
     state, most = draft.state, draft.state.levels[-1].task.max_rows_each
-    if event.agent in state.spec.without:
-        return "left-out"
-    if current.limited and not current.asks(event.agent):
-        return "not-asked"
+    if (outsider := _outsider(state, current, event.agent)) != "":
+        return outsider
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
     rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
@@ -117,6 +116,15 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     # An agent that answered before the limit was found draws its rows now.
     same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
     return "" if same else "data-changed"
+
+
+def _outsider(state: RunState, current: Round, agent: str) -> str:
+    """Return why an agent has no say in the open round; "": it has. `OUTSIDE` for the rest of the run, or now."""
+    if agent in state.spec.without:
+        return "left-out"
+    if not current.limited or current.asks(agent):
+        return ""
+    return "not-asked" if state.asks_members else "others-asked"
 
 
 def turn_away(draft: Draft, agent: str, digest: str, outcome: Outcome, reason: str) -> None:
@@ -147,8 +155,8 @@ def refused(draft: Draft, event: Refused) -> None:
     if state.is_ended or current is None or event.task_digest != current.digest or answered:
         turn_away(draft, event.agent, event.task_digest, "late", "the round no longer waits for this agent")
         return
-    if event.agent in state.spec.without or (current.limited and not current.asks(event.agent)):
-        turn_away(draft, event.agent, event.task_digest, "rejected", "not-asked")
+    if (outsider := _outsider(state, current, event.agent)) != "":
+        turn_away(draft, event.agent, event.task_digest, "rejected", outsider)
         return
     _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
     draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")
@@ -200,5 +208,3 @@ def heard(draft: Draft, agent: str) -> None:
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
     draft.update(open=replace(current, asked=inserted(current.asked, agent)))
-    if state.spec.without:
-        draft.effects += standing(draft.state)  # it asks by name

@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.scheme import Task
 from glassfleet.scores import SCORES
 from schemas.envelope import Envelope
-from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.messages import OUTSIDE, AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
 
 ROWS, INPUTS = 40, 4
@@ -154,7 +154,11 @@ class Peer:
 
 @dataclass
 class Vehicle:
-    """One vehicle. `waits` are the answers without a receipt, by task: the message, and when to send it again."""
+    """One vehicle.
+
+    `waits` are the answers without a receipt, by task: the message, and when to send it again; `is_outside`: the run
+    asks it no more.
+    """
 
     number: int
     peer: Peer | None = None
@@ -163,6 +167,7 @@ class Vehicle:
     message: int = 1
     waits: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
+    is_outside: bool = False
 
 
 class Vehicles:
@@ -347,7 +352,9 @@ class Vehicles:
         """Count a receipt."""
         body = Envelope.from_bytes(payload, fleet=self.topics.fleet).body
         assert isinstance(body, Receipt)
-        self.tally[f"receipts.{body.outcome}"] += 1
+        is_outside = body.reason in OUTSIDE
+        vehicle.is_outside |= is_outside
+        self.tally["receipts.outside" if is_outside else f"receipts.{body.outcome}"] += 1
         vehicle.waits.pop(body.task_digest, None)
         if body.outcome == "accepted":
             self.tally["doubled"] += body.task_digest in vehicle.accepted
@@ -357,7 +364,11 @@ class Vehicles:
         """Compute the answers to a question, one for each group; its agent is set for each vehicle."""
         request = envelope.body
         assert isinstance(request, Request)
-        self.asked = None if request.asked is None else frozenset(request.asked)
+        self.asked: Callable[[str], bool] = lambda _: True
+        if request.asked is not None:
+            self.asked = frozenset(request.asked).__contains__
+        elif request.sample is not None:
+            self.asked = request.sample.asks
         if request.task_digest in self.templates:
             return
         self.questions.append(request.task_digest)
@@ -390,7 +401,7 @@ class Vehicles:
         request = envelope.body
         assert isinstance(request, Request)
         agent, digest = name_of(vehicle.number), request.task_digest
-        is_asked = self.asked is None or agent in self.asked
+        is_asked = not vehicle.is_outside and self.asked(agent)
         if digest in vehicle.waits:
             message, due = vehicle.waits[digest]
             vehicle.waits[digest] = (message, min(due, time.monotonic() + HASTE))

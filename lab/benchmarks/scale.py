@@ -163,7 +163,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int) -> list[Any]:
         f"{resident:.0f}",
         f"{journal:.1f}",
         f"{accepted:,}",
-        told["answers"] - told.get("receipts.accepted", 0) - told.get("receipts.late", 0),
+        told["answers"] - sum(told.get(f"receipts.{what}", 0) for what in ("accepted", "late", "outside")),
         told.get("doubled", 0),
         _is_equal(record),
     ]
