@@ -35,8 +35,9 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     if state.is_ended:
         return "late", f"the run has {state.phase}"
     if current is None or event.task_digest != current.digest:
-        known = any(event.task_digest == summary.task_digest for summary in state.rounds)
-        return ("late", "the round is closed") if known else ("rejected", "unknown-task")
+        if not any(event.task_digest == summary.task_digest for summary in state.rounds):
+            return "rejected", "unknown-task"
+        return "late", _outside(state, event.agent) or "the round is closed"
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
@@ -106,8 +107,10 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
     state, most = draft.state, draft.state.levels[-1].task.max_rows_each
-    if (outsider := _outsider(state, current, event.agent)) != "":
-        return outsider
+    if outside := _outside(state, event.agent):
+        return outside
+    if current.limited and not current.asks(event.agent):
+        return "others-asked"
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
     rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
@@ -118,13 +121,12 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     return "" if same else "data-changed"
 
 
-def _outsider(state: RunState, current: Round, agent: str) -> str:
-    """Return why an agent has no say in the open round; "": it has. `OUTSIDE` for the rest of the run, or now."""
+def _outside(state: RunState, agent: str) -> str:
+    """Return why a run asks an agent nothing more, one of `OUTSIDE`; "": it does, or may."""
     if agent in state.spec.without:
         return "left-out"
-    if not current.limited or current.asks(agent):
-        return ""
-    return "not-asked" if state.asks_members else "others-asked"
+    is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
+    return "not-asked" if is_outside else ""
 
 
 def turn_away(draft: Draft, agent: str, digest: str, outcome: Outcome, reason: str) -> None:
@@ -153,10 +155,11 @@ def refused(draft: Draft, event: Refused) -> None:
     state, current = draft.state, draft.state.open
     answered = event.agent in state.store.get(event.task_digest, {})
     if state.is_ended or current is None or event.task_digest != current.digest or answered:
-        turn_away(draft, event.agent, event.task_digest, "late", "the round no longer waits for this agent")
+        why = _outside(state, event.agent) or "the round no longer waits for this agent"
+        turn_away(draft, event.agent, event.task_digest, "late", why)
         return
-    if (outsider := _outsider(state, current, event.agent)) != "":
-        turn_away(draft, event.agent, event.task_digest, "rejected", outsider)
+    if event.agent in state.spec.without or (current.limited and not current.asks(event.agent)):
+        turn_away(draft, event.agent, event.task_digest, "rejected", _outside(state, event.agent) or "others-asked")
         return
     _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
     draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")
