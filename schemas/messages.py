@@ -116,8 +116,8 @@ class Sample(Body):
 class Request(Body):
     """The open round of a run: all that an agent needs to answer.
 
-    Its size does not depend on how many are asked. Once a cohort is fixed, the request names nobody: whoever is no
-    member is told so (`OUTSIDE`) when it answers.
+    Its size does not depend on how many are asked. Of a fixed cohort it names nobody: whoever is no member is told so
+    (`OUTSIDE`) when it answers.
 
     Attributes
     ----------
@@ -128,9 +128,11 @@ class Request(Body):
     remaining : float
         Seconds left when this was sent. Informative: only the coordinator decides what is late.
     asked : list of str or None
-        Who is asked, where they are few; None: every agent that can, and of a fixed cohort its members.
+        Who is asked, where some are, and few; None: every agent that can, and of a fixed cohort its members.
     sample : Sample or None
-        Who is asked, where they are many and not all.
+        Who is asked, where these are many and not all.
+    without : list of str or None
+        Who is not asked, whatever the others are.
     private : list of PrivateGroup or None
         In a private run: in which groups it is answered. None: it is not answered under masks.
     """
@@ -146,6 +148,7 @@ class Request(Body):
     )
     # As `private`.
     sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
+    without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
 
 
 class ContributionBody(Body):

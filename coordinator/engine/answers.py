@@ -9,9 +9,10 @@ from immutables import Map
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
-from coordinator.engine.draft import Draft
+from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
 from coordinator.engine.ids import holds, inserted
+from coordinator.engine.request import MOST_NAMED
 from coordinator.engine.state import Round, RunState, Stored
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
@@ -35,9 +36,8 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     if state.is_ended:
         return "late", f"the run has {state.phase}"
     if current is None or event.task_digest != current.digest:
-        if not any(event.task_digest == summary.task_digest for summary in state.rounds):
-            return "rejected", "unknown-task"
-        return "late", _outside(state, event.agent) or "the round is closed"
+        known = any(event.task_digest == summary.task_digest for summary in state.rounds)
+        return _too_late(state, event.agent) if known else ("rejected", "unknown-task")
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
@@ -119,6 +119,10 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     # An agent that answered before the limit was found draws its rows now.
     same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
     return "" if same else "data-changed"
+
+
+def _too_late(state: RunState, agent: str) -> tuple[Outcome, str]:
+    return "late", _outside(state, agent) or "the round is closed"
 
 
 def _outside(state: RunState, agent: str) -> str:
@@ -210,4 +214,7 @@ def heard(draft: Draft, agent: str) -> None:
     current = state.open
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    draft.update(open=replace(current, asked=inserted(current.asked, agent)))
+    asked = inserted(current.asked, agent)
+    draft.update(open=replace(current, asked=asked))
+    if state.spec.without and len(asked) <= MOST_NAMED:
+        draft.effects += standing(draft.state)  # it asks by name

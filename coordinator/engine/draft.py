@@ -170,6 +170,10 @@ def _request(state: RunState) -> OpenRound:
     current, level = state.open, state.levels[-1]
     assert current is not None
     is_sample = current.limited and not state.is_fixed
+    asked = current.asked if current.limited else None
+    if state.spec.without and asked is None:
+        # "Every agent that can" would ask those too that the run leaves out.
+        asked = asking.able(state)
     return OpenRound(
         state.run,
         current.kind,
@@ -177,11 +181,12 @@ def _request(state: RunState) -> OpenRound:
         current.attempt,
         level.task,
         level.digest,
-        current.asked if current.limited else None,
+        asked,
         current.closes_at,
         state.spec.policy.deadline,
         sum(state.attempts.values()),
         groups_of(state),
         is_fixed=state.asks_members,
         salt=asking.salt(state, current.number) if is_sample else "",
+        without=tuple(state.spec.without),
     )

@@ -58,6 +58,8 @@ class OpenRound:
         Whether these are the members of a fixed cohort: nobody else is asked again in this run.
     salt : str
         What they were drawn by, if they are a sample.
+    without : tuple of str
+        Who is never asked.
     closes_at : float
         Deadline on the coordinator's time line; the request carries the seconds that remain.
     deadline : float
@@ -81,6 +83,7 @@ class OpenRound:
     groups: tuple[Group, ...] = ()
     is_fixed: bool = False
     salt: str = ""
+    without: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -8,7 +8,7 @@ from schemas.messages import PrivateGroup, Request, Sample
 from schemas.trial import place_in_sample
 
 MOST_NAMED = 64
-"""Most vehicles of a sample that a request asks by name; vehicles of former software understand nothing else."""
+"""Most vehicles that a request asks by name, where some are asked. Those of former software understand nothing else."""
 
 
 def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
@@ -21,11 +21,13 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
     remaining : float
         Seconds until the deadline.
     """
-    asked = None if effect.is_fixed else effect.asked
-    sample = None
-    if asked is not None and effect.salt and len(asked) > MOST_NAMED:
-        sample = Sample(salt=effect.salt, last=max(place_in_sample(effect.salt, agent) for agent in asked))
+    asked, sample, without = effect.asked, None, None
+    if effect.is_fixed and not effect.without:
         asked = None
+    elif asked is not None and len(asked) > MOST_NAMED and (effect.salt or effect.without):
+        if effect.salt:
+            sample = Sample(salt=effect.salt, last=max(place_in_sample(effect.salt, agent) for agent in asked))
+        without, asked = list(effect.without) or None, None
     request = Request(
         task=effect.task.to_value(),
         task_digest=effect.task_digest,
@@ -43,6 +45,7 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
         ]
         or None,
         sample=sample,
+        without=without,
     )
     return Envelope(
         fleet=fleet,

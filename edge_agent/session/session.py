@@ -303,7 +303,7 @@ def _is_asked(state: SessionState, event: RequestSeen) -> bool:
     request = event.request
     if request.asked is not None:
         return state.agent in request.asked
-    if request.sample is not None and not request.sample.asks(state.agent):
+    if state.agent in (request.without or ()) or (request.sample and not request.sample.asks(state.agent)):
         return False
     jobs = state.runs.get(event.run, {}).values()
     return not any(job.phase == "ended" and job.reason in OUTSIDE for job in jobs)

@@ -387,15 +387,13 @@ def test_engine_refuses_rows_beyond_the_limit_by_name_and_does_not_wait() -> Non
     assert play.task.max_rows_each == 4, "each task of the run says so"
 
 
-def test_engine_waits_for_nobody_who_is_left_out_and_refuses_what_it_says() -> None:
+def test_engine_never_asks_who_is_left_out_and_refuses_what_it_says() -> None:
     play = Play(toy_spec(without=["c"]))
-    assert play.state.open is not None
-    assert play.state.open.asked == ("a", "b")
+    assert play.requests[0].asked == ("a", "b")
     assert play.outcomes("c") == ["rejected left-out"]
     play.send(Refused(play.at, "c", play.task.digest, "no"))
     play.up("d")
-    assert play.state.open.asked == ("a", "b", "d")
-    assert len(play.requests) == 1, "who comes up needs no request of its own"
+    assert play.requests[-1].asked == ("a", "b", "d"), "who comes up is asked by name"
     play.finish("a", "b", "d")
     assert play.state.cohort == ("a", "b", "d")
     assert all("c" not in summary.dropped_agents for summary in play.state.rounds)

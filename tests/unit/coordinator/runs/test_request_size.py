@@ -58,13 +58,29 @@ def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
     assert sum(each.request_bytes for each in rounds) == sum(map(size_of, large.requests)), "and it is recorded"
 
 
-@pytest.mark.parametrize("policy", [{}, {"sample": 5}])
-@pytest.mark.parametrize("participation", ["cohort", "elastic"])
-def test_vehicles_of_former_software_can_read_every_request_unless_the_sample_is_large(
-    participation: str, policy: dict[str, Any]
+@pytest.mark.parametrize(
+    ("vehicles", "spec"),
+    [
+        (130, {}),
+        (130, {"participation": "elastic"}),
+        (130, {"participation": "elastic", "policy": {"sample": 20}}),
+        (40, {"without": ["v00001"]}),
+    ],
+)
+def test_vehicles_of_former_software_can_read_every_request_unless_many_but_not_all_are_asked(
+    vehicles: int, spec: dict[str, Any]
 ) -> None:
-    play = played(40, {"participation": participation, "policy": policy})
+    play = played(vehicles, spec)
     assert all(set(body_of(request).model_dump()) <= FORMER_FIELDS for request in play.requests)
+
+
+@pytest.mark.parametrize("vehicles", [20, 200])
+def test_request_never_asks_who_is_left_out(vehicles: int) -> None:
+    play = played(vehicles, {"without": ["v00001"], "policy": {"sample": 0.8}})
+    assert len(play.requests) > 3
+    for request in map(body_of, play.requests):
+        assert "v00001" not in (request.asked or ())
+        assert request.asked is not None or request.without == ["v00001"]
 
 
 @pytest.mark.parametrize("seed", range(4))

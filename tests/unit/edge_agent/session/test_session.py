@@ -33,10 +33,8 @@ def fresh(**changes: Any) -> Any:
     return SessionState(**{"agent": "v1", "schemes": frozenset({"frt", "domain"}), "timing": Timing(), **changes})
 
 
-def seen(
-    digest: Any = A, *, sent: Any = 1.0, asked: Any = None, sample: Any = None, scheme: Any = "frt", run: Any = "r1"
-) -> Any:
-    request = Request(task={}, task_digest=digest, remaining=1.0, asked=asked, sample=sample)
+def seen(digest: Any = A, *, sent: Any = 1.0, scheme: Any = "frt", run: Any = "r1", **whom: Any) -> Any:
+    request = Request(task={}, task_digest=digest, remaining=1.0, **whom)
     return RequestSeen(run, request, scheme, sent)
 
 
@@ -172,13 +170,15 @@ def test_session_is_silent_in_a_run_that_does_not_ask_it_and_in_no_other(reason,
     assert Compute in kinds(play(state, seen(C, sent=3.0, run="r2"))[1])
 
 
-def test_session_answers_a_sample_that_it_is_in_and_no_other():
+def test_session_answers_a_sample_that_it_is_in_and_nothing_that_leaves_it_out():
     answered = {
         salt: kinds(play(fresh(), Connected(), seen(sample=Sample(salt=salt, last="7" + "f" * 63)))[1]) == [Compute]
         for salt in map(str, range(64))
     }
     assert all(Sample(salt=salt, last="7" + "f" * 63).asks("v1") is asked for salt, asked in answered.items())
     assert 16 < sum(answered.values()) < 48, "half of all, by the salt"
+    assert play(fresh(), Connected(), seen(without=["v2", "v1"])) == play(fresh(), Connected())
+    assert kinds(play(fresh(), Connected(), seen(without=["v2"]))[1]) == [Compute]
 
 
 def test_session_forgets_all_of_a_run_when_its_request_is_cleared():
