@@ -114,6 +114,7 @@ def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_
     sim.advance(1)
     sim.start_run(spec(parameters={**EXACT, "max_depth": 4}))
     sim.advance(1.5)
+    assert sim.coordinator is not None
     assert sim.coordinator.runs.live["r1"].phase == "learning"
     sim.start_agent("v0")
     sim.advance(1)
@@ -125,8 +126,10 @@ def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_
     sim.start_agent("v0")
     assert sim.run_until_ended("r1", within=60)["outcome"] == "finished"
     assert sim.agents["v0"].counts["answers"] <= 1
-    assert sim.record("model").cohort == ["v1", "v2", "v3", "v4"]
-    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
+    record = sim.record("model")
+    assert record is not None
+    assert record.cohort == ["v1", "v2", "v3", "v4"]
+    assert record.digest == central_digest(record, SOURCES)
 
 
 def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snapshot_is_gone(state_dir):

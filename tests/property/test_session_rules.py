@@ -76,7 +76,7 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
     online = False
     stored = set()  # the outbox, as the shell keeps it
     ended = set()
-    outside = set()
+    outside: set[str] = set()
     asked_here = defaultdict(set)
     for event in history:
         match event:

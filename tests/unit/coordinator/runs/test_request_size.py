@@ -128,6 +128,6 @@ def test_private_request_tells_everything_each_time_in_a_group_with_a_vehicle_of
     stage.finish(*agents)
     stage.check_end()
     for request in stage.requests[1:]:
-        [group] = body_of(request).private or ()
+        [group] = body_of(request).private or []
         assert len(group.members) == len(group.founders) == 10
         assert set(body_of(request).model_dump()) <= FORMER_FIELDS

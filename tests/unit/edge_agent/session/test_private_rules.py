@@ -314,7 +314,7 @@ def test_refusal_names_the_member_and_nothing_else_and_another_group_is_met_afte
 
 def test_a_request_that_tells_nothing_again_is_answered_from_what_the_vehicle_keeps(victim: Victim) -> None:
     def short(request: Request, **changes: Any) -> Request:
-        [group] = request.private or ()
+        [group] = request.private or []
         return request.model_copy(update={"private": [group.model_copy(update={"founders": [], **changes})]})
 
     terms = terms_of()
