@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from schemas.codec import Value
 from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
+from schemas.trial import place_in_sample
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
@@ -19,6 +20,9 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 Outcome = Literal["accepted", "duplicate", "late", "rejected", "unknown-run"]
 """What became of a contribution. Every outcome ends the send."""
+
+OUTSIDE = frozenset({"not-asked", "left-out"})
+"""Reasons of rejected answers that hold for the rest of the run: it asks this agent nothing more."""
 
 
 class Body(BaseModel):
@@ -89,8 +93,31 @@ class PrivateGroup(Body):
     founders: list[bytes]
 
 
+class Sample(Body):
+    """Who is asked of many, said in few bytes however many they are.
+
+    Attributes
+    ----------
+    salt : str
+        Of the round: every round asks others.
+    last : str
+        An agent is asked when its place (`schemas.trial.place_in_sample`) is this or before it.
+    """
+
+    kind: ClassVar[str] = "sample"
+    salt: Name
+    last: Digest
+
+    def asks(self, agent: str) -> bool:
+        """Whether an agent is asked."""
+        return place_in_sample(self.salt, agent) <= self.last
+
+
 class Request(Body):
     """The open round of a run: all that an agent needs to answer.
+
+    Its size does not depend on how many are asked. Of a fixed cohort it names nobody: whoever is no member is told so
+    (`OUTSIDE`) when it answers.
 
     Attributes
     ----------
@@ -101,7 +128,11 @@ class Request(Body):
     remaining : float
         Seconds left when this was sent. Informative: only the coordinator decides what is late.
     asked : list of str or None
-        Who is asked; None: every agent that can.
+        Who is asked, where some are, and few; None: every agent that can, and of a fixed cohort its members.
+    sample : Sample or None
+        Who is asked, where these are many and not all.
+    without : list of str or None
+        Who is not asked, whatever the others are.
     private : list of PrivateGroup or None
         In a private run: in which groups it is answered. None: it is not answered under masks.
     """
@@ -115,6 +146,9 @@ class Request(Body):
     private: Annotated[list[PrivateGroup], Field(min_length=1, max_length=4096)] | None = Field(
         default=None, exclude_if=lambda groups: groups is None
     )
+    # As `private`.
+    sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
+    without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
 
 
 class ContributionBody(Body):

@@ -1,4 +1,4 @@
-"""Which vehicles try a candidate: a seeded hash of the agent's id, so that a share of any fleet fits in one number."""
+"""Which vehicles take part where some do: a seeded hash of the agent's id, so that a share of any fleet is short."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ ALL = 2**32
 def place(salt: str, agent: str) -> int:
     """Return an agent's place in a rollout, 0 to 2^32 - 1: the first 32 bits of SHA-256 over salt, NUL, agent id."""
     return int.from_bytes(hashlib.sha256(salt.encode() + b"\x00" + agent.encode()).digest()[:4], "big")
+
+
+def place_in_sample(salt: str, agent: str) -> str:
+    """Return an agent's place in the sample of a round: SHA-256 (hex) over salt, slash, agent id."""
+    return hashlib.sha256(f"{salt}/{agent}".encode()).hexdigest()
 
 
 def threshold(salt: str, agents: Collection[str], share: float) -> int:

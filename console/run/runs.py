@@ -26,6 +26,7 @@ from console.sections import Sectioned
 from console.tables import printable
 from glassfleet.schemes import DEFAULT
 from schemas.errors import RunFailedError
+from schemas.rounds import bytes_each
 
 if TYPE_CHECKING:
     from console.client import Coordinator
@@ -234,6 +235,8 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
     for line in (status.get("progress") or {}).get("lines", []):
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
+    to_each, from_each = bytes_each(status.get("rounds") or [])
+    click.echo(f"  bytes: each vehicle got {to_each:,} in requests and sent {from_each:,} in answers")
     for line in private_lines(status):
         click.echo(line)
     _tell_notes(status)

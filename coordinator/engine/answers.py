@@ -11,7 +11,9 @@ from coordinator.engine import asking, learning, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
+from coordinator.engine.ids import holds, inserted
+from coordinator.engine.request import MOST_NAMED
+from coordinator.engine.state import Round, RunState, Stored, changed
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
@@ -35,7 +37,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         return "late", f"the run has {state.phase}"
     if current is None or event.task_digest != current.digest:
         known = any(event.task_digest == summary.task_digest for summary in state.rounds)
-        return ("late", "the round is closed") if known else ("rejected", "unknown-task")
+        return _too_late(state, event.agent) if known else ("rejected", "unknown-task")
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
@@ -107,10 +109,10 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
     state, most = draft.state, draft.state.levels[-1].task.max_rows_each
-    if event.agent in state.spec.without:
-        return "left-out"
+    if outside := _outside(state, event.agent):
+        return outside
     if current.limited and not current.asks(event.agent):
-        return "not-asked"
+        return "others-asked"
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
     rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
@@ -119,6 +121,18 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     # An agent that answered before the limit was found draws its rows now.
     same = (min(rows, most) if most else rows, digest) == (event.rows, event.data_digest)
     return "" if same else "data-changed"
+
+
+def _too_late(state: RunState, agent: str) -> tuple[Outcome, str]:
+    return "late", _outside(state, agent) or "the round is closed"
+
+
+def _outside(state: RunState, agent: str) -> str:
+    """Return why a run asks an agent nothing more, one of `OUTSIDE`; "": it does, or may."""
+    if agent in state.spec.without:
+        return "left-out"
+    is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
+    return "not-asked" if is_outside else ""
 
 
 def turn_away(draft: Draft, agent: str, digest: str, outcome: Outcome, reason: str) -> None:
@@ -147,10 +161,11 @@ def refused(draft: Draft, event: Refused) -> None:
     state, current = draft.state, draft.state.open
     answered = event.agent in state.store.get(event.task_digest, {})
     if state.is_ended or current is None or event.task_digest != current.digest or answered:
-        turn_away(draft, event.agent, event.task_digest, "late", "the round no longer waits for this agent")
+        why = _outside(state, event.agent) or "the round no longer waits for this agent"
+        turn_away(draft, event.agent, event.task_digest, "late", why)
         return
     if event.agent in state.spec.without or (current.limited and not current.asks(event.agent)):
-        turn_away(draft, event.agent, event.task_digest, "rejected", "not-asked")
+        turn_away(draft, event.agent, event.task_digest, "rejected", _outside(state, event.agent) or "others-asked")
         return
     _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
     draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")
@@ -201,6 +216,7 @@ def heard(draft: Draft, agent: str) -> None:
     current = state.open
     if current is None or current.limited or current.asks(agent) or not asking.is_able(state, agent):
         return
-    draft.update(open=replace(current, asked=inserted(current.asked, agent)))
-    if state.spec.without:
+    asked = inserted(current.asked, agent)
+    draft.update(open=replace(current, asked=asked))
+    if state.spec.without and len(asked) <= MOST_NAMED:
         draft.effects += standing(draft.state)  # it asks by name

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from coordinator.engine import learning
 from coordinator.engine.state import Offer, Round, RunState
 from coordinator.specification.run import PrivatePolicy
 from glassfleet.data.lags import recalled_names
+from schemas.trial import place_in_sample
 
 REFUSED = "refused: "
 """What the reason of a drop begins with when the agent said itself that it cannot answer."""
@@ -157,10 +158,15 @@ def _more(number: int, what: str = "") -> str:
     return f" and {number - _NAMED} more{what}" if number > _NAMED else ""
 
 
+def salt(state: RunState, number: int) -> str:
+    """Return what the sample of a round is drawn by."""
+    return f"{state.spec.seed}/{state.run}/{number}"
+
+
 def sample(agents: tuple[str, ...], number: float | None, salt: str) -> tuple[str, ...]:
     """Choose agents by the order of their salted hashes: even, and the same whenever it is computed again."""
     assert number is not None
-    ranked = sorted(agents, key=lambda agent: hashlib.sha256(f"{salt}/{agent}".encode()).digest())
+    ranked = sorted(agents, key=partial(place_in_sample, salt))
     return tuple(sorted(ranked[: learning.share(number, len(agents))]))
 
 

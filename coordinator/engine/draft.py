@@ -16,7 +16,11 @@ from schemas.messages import Outcome
 
 
 class Conduct(Protocol):
-    """What a step needs to know of the run's scheme."""
+    """What a step needs to know of the run's fleet and scheme."""
+
+    @property
+    def fleet(self) -> str:
+        """Name of the fleet."""
 
     def server(self, state: RunState) -> tuple[Server, Any]:
         """Return the server half of a state's phase, and its parameters."""
@@ -50,6 +54,7 @@ class Draft:
         self.server = conduct.server
         self.collecting = conduct.collecting
         self.terms = conduct.terms
+        self.fleet = conduct.fleet
         self.effects: list[Effect] = []
 
     def result(self) -> tuple[RunState, tuple[Effect, ...]]:
@@ -115,11 +120,19 @@ class Draft:
             self.at - current.opened_at,
             current.size,
             current.opened_at,
+            request_bytes=current.request_bytes,
         )
         silent = (state.silent - set(accepted)) | {agent for agent, why in dropped.items() if why == "deadline"}
-        self.update(open=None, rounds=(*state.rounds, summary), silent=silent)
+        self.update(open=None, rounds=(*state.rounds, summary), silent=silent, met=_met(state, accepted))
         self.effects.append(RoundClosed(state.run, summary))
         return accepted
+
+
+def _met(state: RunState, accepted: Iterable[str]) -> frozenset[bytes]:
+    """Return `RunState.met` once a round is closed: a vehicle keeps roster and edition before it answers."""
+    known = state.remembering.intersection(accepted)
+    met = [each for each in state.asked_editions if known.issuperset(each.members)]
+    return state.met.union(each.digest for each in met).union(each.roster.digest for each in met)
 
 
 def standing(state: RunState) -> tuple[Effect, ...]:
@@ -141,7 +154,12 @@ def standing(state: RunState) -> tuple[Effect, ...]:
 def groups_of(state: RunState) -> tuple[Group, ...]:
     """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
     return tuple(
-        Group(edition, question, tuple(state.sealed[each.agent] for each in edition.roster.founders))
+        Group(
+            edition,
+            question,
+            () if edition.digest in state.met else edition.members,
+            () if edition.roster.digest in state.met else tuple(state.sealed[each] for each in edition.roster.by_id),
+        )
         for edition, question in zip(state.asked_editions, state.levels[-1].questions, strict=False)
     )
 
@@ -150,6 +168,7 @@ def _request(state: RunState) -> OpenRound:
     """Return the effect that opens the open round (again)."""
     current, level = state.open, state.levels[-1]
     assert current is not None
+    is_sample = current.limited and not state.is_fixed
     asked = current.asked if current.limited else None
     if state.spec.without and asked is None:
         # "Every agent that can" would ask those too that the run leaves out.
@@ -166,4 +185,7 @@ def _request(state: RunState) -> OpenRound:
         state.spec.policy.deadline,
         sum(state.attempts.values()),
         groups_of(state),
+        is_fixed=state.asks_members,
+        salt=asking.salt(state, current.number) if is_sample else "",
+        without=tuple(state.spec.without),
     )

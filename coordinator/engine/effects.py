@@ -26,12 +26,15 @@ class Group:
         Over whom.
     question : str
         Identity of the task in that edition.
+    members : tuple of str
+        Those of the edition; none when each of them has answered in it and keeps what it was told.
     founders : tuple of bytes
-        The founders' announcements as they came, in the order of id.
+        The founders' announcements as they came, in the order of id; none when each member has met them and keeps them.
     """
 
     edition: Edition
     question: str
+    members: tuple[str, ...]
     founders: tuple[bytes, ...]
 
 
@@ -50,7 +53,13 @@ class OpenRound:
     task : Task
     task_digest : str
     asked : tuple of str or None
-        None: every agent that can.
+        Who may answer; None: every agent that can.
+    is_fixed : bool
+        Whether these are the members of a fixed cohort: nobody else is asked again in this run.
+    salt : str
+        What they were drawn by, if they are a sample.
+    without : tuple of str
+        Who is never asked.
     closes_at : float
         Deadline on the coordinator's time line; the request carries the seconds that remain.
     deadline : float
@@ -72,6 +81,9 @@ class OpenRound:
     deadline: float
     ordinal: int
     groups: tuple[Group, ...] = ()
+    is_fixed: bool = False
+    salt: str = ""
+    without: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

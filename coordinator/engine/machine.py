@@ -35,7 +35,8 @@ What happens to an answer, in this order (first match decides):
 | answered by this agent before | differs | rejected, `conflict` |
 | of a closed round, or the run has ended | | late |
 | not of this run | | rejected, `unknown-task` |
-| open | comes from somebody not asked | rejected, `not-asked` |
+| open | comes from no member of the fixed cohort | rejected, `not-asked` |
+| open | comes from somebody not asked now | rejected, `others-asked` |
 | open | comes from somebody whom the run leaves out | rejected, `left-out` |
 | open | claims more rows than the run counts of a vehicle | rejected, `impossible: ...` (dropped) |
 | open | has other rows than the agent's first answer | rejected, `data-changed` (dropped) |

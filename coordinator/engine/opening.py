@@ -7,7 +7,9 @@ from typing import Literal
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
+from coordinator.engine.effects import OpenRound
 from coordinator.engine.learning import SchemeFaultError
+from coordinator.engine.request import envelope_of
 from coordinator.engine.state import Round
 
 
@@ -52,13 +54,13 @@ def open_round(draft: Draft) -> None:
         asked = tuple(agent for agent in able if agent not in state.silent) or able
         limited = kind == "statistics" and policy.sample is not None
         if limited:
-            asked = asking.sample(asked, policy.sample, f"{state.spec.seed}/{state.run}/{level.number}")
+            asked = asking.sample(asked, policy.sample, asking.salt(state, level.number))
     key = f"{kind}/{level.number}"
     attempt = state.attempts.get(key, 0) + 1
     opened = Round(kind, level.number, attempt, level.digest, asked, limited, draft.at, draft.at + policy.deadline)
     given = sum(stored.rows for stored in state.store.get(level.digest, {}).values())
     draft.update(attempts={**state.attempts, key: attempt}, open=replace(opened, rows=given), without_broker=0.0)
-    draft.effects += standing(draft.state)
+    _ask(draft)
 
 
 def extend(draft: Draft, current: Round) -> None:
@@ -78,4 +80,13 @@ def extend(draft: Draft, current: Round) -> None:
             closes_at=draft.at + state.spec.policy.deadline,
         ),
     )
-    draft.effects += standing(draft.state)
+    _ask(draft)
+
+
+def _ask(draft: Draft) -> None:
+    current = draft.state.open
+    assert current is not None
+    effects = standing(draft.state)
+    size = sum(len(envelope_of(each, draft.fleet, 0.0).to_bytes()) for each in effects if isinstance(each, OpenRound))
+    draft.update(open=replace(current, request_bytes=current.request_bytes + size))
+    draft.effects += effects

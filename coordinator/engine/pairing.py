@@ -23,7 +23,7 @@ from glassfleet.scheme import Contribution, Task
 SCHEME, KIND = "private", "keys"
 """What the task is called that asks for keys."""
 
-KEY, FLOOR, FORMER, SEALED = "key", "floor", "former", "message"
+KEY, FLOOR, FORMER, SEALED, REMEMBERS = "key", "floor", "former", "message", "remembers"
 """What an answer says, and the message that it came in, see `with_message`."""
 
 BLAMES = "bad-member: "
@@ -60,6 +60,8 @@ class Paired:
         In which sets of earlier runs the founders are, over rows that they still have.
     awaited : frozenset of str
         Who was in an earlier run and is missing: without them others are left out.
+    remembering : frozenset of str
+        The founders that keep roster and editions, by their own word; those of former software do not say so.
     """
 
     editions: tuple[Edition, ...]
@@ -68,6 +70,7 @@ class Paired:
     left_out: Mapping[str, str]
     held: Held
     awaited: frozenset[str]
+    remembering: frozenset[str]
 
 
 def keys_level(terms: Terms) -> Level:
@@ -136,9 +139,9 @@ def founders(
     lacking = missing(terms, found)
     editions = () if lacking else tuple(roster.first() for roster in rosters)
     sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in found}
-    return Paired(
-        editions, sealed, lacking, left_out, {each.agent: held[each.agent] for each in found}, awaited - set(members)
-    )
+    remembering = frozenset(agent for agent in sealed if _values(answers[agent]).get(REMEMBERS) is True)
+    held = {each.agent: held[each.agent] for each in found}
+    return Paired(editions, sealed, lacking, left_out, held, awaited - set(members), remembering)
 
 
 def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tuple[Edition | None, dict[str, str]]:

@@ -6,13 +6,13 @@ one. They have no order of their own.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from immutables import Map
 
+from coordinator.engine.ids import holds
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
 from glassfleet.private.between import Held
@@ -119,18 +119,6 @@ def changed(value: T, changes: Mapping[str, Any]) -> T:
     return copy
 
 
-def holds(agents: tuple[str, ...], agent: str) -> bool:
-    """Whether an agent is among those in the order of id; many are, and this is looked up at every message."""
-    at = bisect_left(agents, agent)
-    return at < len(agents) and agents[at] == agent
-
-
-def inserted(agents: tuple[str, ...], agent: str) -> tuple[str, ...]:
-    """Return agents in the order of id, with `agent` among them."""
-    at = bisect_left(agents, agent)
-    return agents if holds(agents, agent) else (*agents[:at], agent, *agents[at:])
-
-
 @dataclass(frozen=True)
 class Level:
     """One step of growth: the server half's state and the task that it asks.
@@ -186,6 +174,8 @@ class Round:
         Counters.
     size, rows : int
         Bytes and rows of the accepted answers.
+    request_bytes : int
+        Of what was asked, each time that it was.
     """
 
     kind: Literal["pairing", "domain", "statistics"]
@@ -204,6 +194,7 @@ class Round:
     rejected: int = 0
     size: int = 0
     rows: int = 0
+    request_bytes: int = 0
 
     def asks(self, agent: str) -> bool:
         """Whether an agent is asked."""
@@ -214,8 +205,8 @@ class Round:
 class RoundSummary:
     """A closed round, for the record.
 
-    `seconds` and `opened_at` on the coordinator's time line; `bytes` of accepted answers; `late_agents` answered after
-    it had closed.
+    `seconds` and `opened_at` on the coordinator's time line; `bytes` of accepted answers; `request_bytes` of the
+    request, each time that it was sent, before it is sealed or cut into parts; `late_agents` answered after the end.
     """
 
     number: int
@@ -233,6 +224,7 @@ class RoundSummary:
     bytes: int
     opened_at: float
     late_agents: tuple[str, ...] = ()
+    request_bytes: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the summary as the API shows it."""
@@ -249,6 +241,7 @@ class RoundSummary:
             "dropped": len(self.dropped_agents),
             "seconds": round(self.seconds, 6),
             "bytes": self.bytes,
+            "request_bytes": self.request_bytes,
             "asked_agents": list(self.asked_agents),
             "accepted_agents": list(self.accepted_agents),
             "dropped_agents": dict(sorted(self.dropped_agents.items())),
@@ -298,6 +291,11 @@ class RunState:
         Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
         Private runs: each founder's announcement as it came, with its seal.
+    remembering : frozenset of str
+        Private runs: founders that keep roster and editions; those of former software are told both each time.
+    met : frozenset of bytes
+        Private runs: digests of editions in which all members have answered, all of whom keep what they were told, and
+        of the rosters of these.
     cohort : tuple of str
         Cohort participation: the members, once fixed. Elastic: who has been counted so far.
     founders : int
@@ -353,6 +351,8 @@ class RunState:
     held: Held = field(default_factory=dict)
     counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
+    remembering: frozenset[str] = frozenset()
+    met: frozenset[bytes] = frozenset()
     cohort: tuple[str, ...] = ()
     founders: int = 0
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -383,6 +383,11 @@ class RunState:
         if self.spec.private is not None:
             return self.phase in ("domain", "learning", "checking", "scoring")
         return self.phase in ("learning", "scoring") and self.spec.participation == "cohort"
+
+    @property
+    def asks_members(self) -> bool:
+        """Whether all members are asked; a check of pairs is put to one group of them."""
+        return self.is_fixed and self.phase != "checking"
 
     @property
     def waited_for(self) -> tuple[str, ...]:

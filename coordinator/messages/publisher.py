@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from broker.port import Message, Transport
 from coordinator.engine import OpenRound, SendReceipt
+from coordinator.engine.request import envelope_of
 from schemas.envelope import Envelope
-from schemas.messages import CoordinatorState, PrivateGroup, Receipt, Request
+from schemas.messages import CoordinatorState, Receipt
 from schemas.parts import Retained, clearing, frames_for_request
 from schemas.topics import Topics
 
@@ -88,35 +89,7 @@ class Publisher:
         return retained
 
     def _cut(self, effect: OpenRound, remaining: float) -> Retained:
-        request = Request(
-            task=effect.task.to_value(),
-            task_digest=effect.task_digest,
-            remaining=remaining,
-            asked=None if effect.asked is None else list(effect.asked),
-            private=[
-                PrivateGroup(
-                    group=group.edition.group,
-                    number=group.edition.number,
-                    members=list(group.edition.members),
-                    question=group.question,
-                    founders=list(group.founders),
-                )
-                for group in effect.groups
-            ]
-            or None,
-        )
-        envelope = Envelope(
-            fleet=self.topics.fleet,
-            body=request,
-            run=effect.run,
-            scheme=effect.task.scheme,
-            round=effect.number,
-            attempt=effect.attempt,
-            # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
-            # tells apart what was opened at the same instant.
-            time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
-        )
-        return frames_for_request(envelope, self.topics, self.limit)
+        return frames_for_request(envelope_of(effect, self.topics.fleet, remaining), self.topics, self.limit)
 
     def hold(self) -> None:
         """Keep requests back until `release`: what is retained names parts that only it may know, see `seen`."""

@@ -180,6 +180,7 @@ class PrivateRuns:
         self._key(run)
         values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
         values["former"] = list(joined.overlapping(terms, rows))
+        values["remembers"] = True  # later requests need not repeat what is in the chain
         said = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
@@ -244,10 +245,9 @@ class PrivateRuns:
         met = self._met(run)
         if met is None:
             return None, ()
-        groups = request.private or ()
-        members = next((each.members for each in groups if self._agent in each.members), ())
         floor = max(met.own.floor, met.terms.floor)
-        return {"floor": floor, "company": met.terms.company}, tuple(members)
+        members = () if request.private is None or met.chain is None else met.chain.editions[-1].members
+        return {"floor": floor, "company": met.terms.company}, members
 
     def end(self, run: str) -> None:
         """Note that a run is over; its key and chain go with its rows."""
@@ -288,22 +288,27 @@ class PrivateRuns:
         if met is None:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")
         if self._ledger().open != met.terms:
-            raise PrivacyError("run-over", "this vehicle has ended the run")
+            raise PrivacyError("run-over", "the run ended here, another was joined since, or the ledger is gone")
         if met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-member", "the rows are others than those announced")
-        group = next((each for each in groups if self._agent in each.members), None)
+        group = next((each for each in groups if self._is_mine(each, met.chain)), None)
         if group is None:
             raise PrivacyError("not-member", "this vehicle is in no group")
-        roster = self._roster(run, met.terms, group, verify=met.chain is None)
-        chain, ledger = met.chain, self._ledger()
-        if ledger.open != met.terms:
-            raise PrivacyError("run-over", "this vehicle takes part in another run since, or its ledger is gone")
+        chain = met.chain
         if chain is None:
+            roster = self._roster(run, met.terms, group, verify=True)
             rows = self._all_hashes(run, snapshot)
-            chain = meet(met.own, met.terms, roster, ledger.former(met.terms, rows))
-        else:
-            same_roster(chain, roster)
-        return accept(chain, self._scheme(task), task, group.number, group.members, group.question)
+            chain = meet(met.own, met.terms, roster, self._ledger().former(met.terms, rows))
+        elif group.founders:
+            same_roster(chain, self._roster(run, met.terms, group, verify=False))
+        members = group.members or chain.editions[-1].members
+        return accept(chain, self._scheme(task), task, group.number, members, group.question)
+
+    def _is_mine(self, group: PrivateGroup, chain: Chain | None) -> bool:
+        """Whether a group is this vehicle's: it is named, or nobody is, and it is the one of which it keeps a chain."""
+        if group.members:
+            return self._agent in group.members
+        return chain is not None and chain.roster.group == group.group
 
     def _roster(self, run: str, terms: Terms, group: PrivateGroup, *, verify: bool) -> Roster:
         """Read the founders' announcements; their seals are verified once, when the vehicle first meets them."""

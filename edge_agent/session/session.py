@@ -36,16 +36,18 @@ handled. Five rules explain it:
    parked.
 5. *The run's end ends everything.* A cleared request forgets the run's tasks, and the shell deletes its snapshot.
 
-An agent that is not asked does nothing. One that is asked by name but has not the scheme refuses, so that nobody waits
-for it; one that is asked only as part of "everybody who can" stays silent, because its birth certificate said so
-already. A computation that fails (a column is missing, too many rows) is refused in both cases.
+An agent that is not asked does nothing. A request to all it answers whether it is a member of the cohort or not, which
+the coordinator knows; told ``not-asked``, it is silent until the run ends (or answers once more after a restart). One
+that is asked by name but has not the scheme refuses, so that nobody waits for it; one that is asked only as part of
+"everybody who can" stays silent, because its birth certificate said so already. A computation that fails (a column is
+missing, too many rows) is refused in both cases.
 
 Only the coordinator decides what is late: the agent never drops an answer because of the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -70,6 +72,7 @@ from edge_agent.session.events import (
     Send,
     Tick,
 )
+from schemas.messages import OUTSIDE
 
 RESEND_FACTOR = 2.0
 """Each wait is so many times the one before: a link that comes back in seconds is used soon, a dead one costs less."""
@@ -149,7 +152,7 @@ class Job:
     due : float
         When it is sent next (phase ``sending`` only).
     reason : str
-        Why it was refused.
+        Why it was refused, here or by the coordinator.
     round, attempt : int
         From the request; informative.
     """
@@ -254,7 +257,7 @@ def _connected(state: SessionState) -> tuple[SessionState, tuple[Effect, ...]]:
 
 
 def _request(state: SessionState, event: RequestSeen) -> tuple[SessionState, tuple[Effect, ...]]:
-    run, digest, asked = event.run, event.request.task_digest, event.request.asked
+    run, digest = event.run, event.request.task_digest
     effects: list[Effect] = []
     job = state.runs.get(run, {}).get(digest)
     others = [
@@ -268,11 +271,10 @@ def _request(state: SessionState, event: RequestSeen) -> tuple[SessionState, tup
         if known.sent <= event.sent:
             state = _put(state, run, other, replace(known, phase=_next(known.phase, "superseded")))
             effects.append(Park(run, other))
-    if asked is not None and state.agent not in asked:
+    if not _is_asked(state, event):
         return state, tuple(effects)
-
     unable = event.scheme not in state.schemes
-    if unable and asked is None:
+    if unable and event.request.asked is None:
         return state, tuple(effects)
     before: Phase = job.phase if job is not None else "unseen"
     after = TRANSITIONS.get((before, "unable" if unable else "asked"))
@@ -295,6 +297,16 @@ def _request(state: SessionState, event: RequestSeen) -> tuple[SessionState, tup
     if after == "sending":
         state = _hasten(state, run, digest, job)
     return state, tuple(effects)
+
+
+def _is_asked(state: SessionState, event: RequestSeen) -> bool:
+    request = event.request
+    if request.asked is not None:
+        return state.agent in request.asked
+    if state.agent in (request.without or ()) or (request.sample and not request.sample.asks(state.agent)):
+        return False
+    jobs = state.runs.get(event.run, {}).values()
+    return not any(job.phase == "ended" and job.reason in OUTSIDE for job in jobs)
 
 
 def _computed(state: SessionState, run: str, digest: str) -> tuple[SessionState, tuple[Effect, ...]]:
@@ -321,18 +333,14 @@ def _receipt(state: SessionState, run: str, digest: str, event: ReceiptSeen) -> 
     job = state.runs.get(run, {}).get(digest)
     if job is None or (job.phase, "receipt") not in TRANSITIONS:
         return state, ()
-    job = replace(job, phase=TRANSITIONS[job.phase, "receipt"])
+    job = replace(job, phase=TRANSITIONS[job.phase, "receipt"], reason=event.reason)
     return _put(state, run, digest, job), (Forget(run, digest, event.outcome, event.reason, job.round),)
 
 
 def _restarted(state: SessionState, event: Restarted) -> tuple[SessionState, tuple[Effect, ...]]:
     """Take over what the outbox knows; answers that wait go out at the next `Connected` (or now)."""
-    phases: list[tuple[Phase, Sequence[tuple[str, str]]]] = [
-        ("ended", event.ended),
-        ("parked", event.parked),
-        ("sending", event.pending),
-    ]
-    for phase, pairs in phases:
+    phases: tuple[Phase, ...] = ("ended", "parked", "sending")
+    for phase, pairs in zip(phases, (event.ended, event.parked, event.pending), strict=True):
         for run, digest in pairs:
             # Older than any request: the first one that is seen takes its place, unless it is the same task.
             state = _put(state, run, digest, Job(phase, sent=float("-inf"), due=state.now))

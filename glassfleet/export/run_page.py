@@ -12,7 +12,7 @@ from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
-from schemas.rounds import count, missed
+from schemas.rounds import bytes_each, count, missed
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -170,7 +170,9 @@ def _rounds(status: Mapping[str, Any], *, pictures: bool) -> Section:
     if not rounds:
         return Section("Rounds", ["No round was closed."])
     total = sum(int(item.get("bytes", 0)) for item in rounds)
-    caption = f"{counted(len(rounds), 'rounds')}, {total:,} bytes of accepted answers"
+    to_each, from_each = bytes_each(rounds)
+    each = f"; {to_each:,} bytes of requests to each vehicle, {from_each:,} of answers from it" if to_each else ""
+    caption = f"{counted(len(rounds), 'rounds')}, {total:,} bytes of accepted answers{each}"
     drawn = (
         [Picture(timeline(rounds, legend=True), f"{caption}: what became of the answers, round by round")]
         if pictures

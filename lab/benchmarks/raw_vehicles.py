@@ -12,28 +12,26 @@ import json
 import os
 import resource
 import selectors
-import socket
-import ssl
-import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from broker.tls import client_context, load_identity, tls_of
-from broker.url import BrokerAddress, safe_address
+from broker.tls import load_identity
+from broker.url import safe_address
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
 from glassfleet.data.dataset import Dataset
 from glassfleet.scheme import Task
 from glassfleet.scores import SCORES
+from lab.benchmarks.raw_mqtt import KEEPALIVE, PINGREQ, Peer, packet, publish
 from schemas.envelope import Envelope
-from schemas.messages import AgentState, ContributionBody, Receipt, Request
+from schemas.messages import OUTSIDE, AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
 from schemas.trust.signing import Signer
 
@@ -41,16 +39,11 @@ ROWS, INPUTS = 40, 4
 GROUPS = 8
 """Vehicles with the same number modulo this have the same rows."""
 
-KEEPALIVE = 300
 RESEND, HASTE = 20.0, 2.0
 """Seconds without a receipt after which an answer is sent again; and after which when it is asked for again."""
 
 RECONNECT = 0.5
 """Seconds after which a vehicle that lost the broker tries again."""
-
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0
 
 
 def rows_of(number: int) -> Dataset:
@@ -72,110 +65,13 @@ def signer_of(folder: Path) -> Signer:
     return Signer(identity.key, identity.certificate)
 
 
-def packet(head: int, *parts: bytes) -> bytes:
-    """Return an MQTT packet."""
-    length, sizes = sum(map(len, parts)), bytearray()
-    while True:
-        length, digit = divmod(length, 128)
-        sizes.append(digit | (0x80 if length else 0))
-        if not length:
-            return b"".join((bytes([head]), bytes(sizes), *parts))
-
-
-def text(value: str | bytes) -> bytes:
-    """Return a text with its length before it."""
-    data = value.encode() if isinstance(value, str) else value
-    return struct.pack("!H", len(data)) + data
-
-
-def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) -> bytes:
-    """Return a message with QoS 1."""
-    return packet(PUBLISH | 2 | retain, text(topic), struct.pack("!H", number), payload)
-
-
-class Peer:
-    """One connection; `inbox` gives the messages that came, each of which is acknowledged."""
-
-    def __init__(
-        self,
-        address: BrokerAddress,
-        name: str,
-        will: tuple[str, bytes] | None = None,
-        identity: Path | None = None,
-    ) -> None:
-        self.socket = socket.create_connection((address.host, address.port), 30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if identity is not None:
-            self.socket = client_context(tls_of(identity)).wrap_socket(self.socket, server_hostname=address.host)
-        self.socket.setblocking(False)
-        self.read = bytearray()
-        self.unsent = bytearray()
-        self.subscribing = 0
-        flags = 2 | (0xC0 if identity is None else 0) | (0 if will is None else 0x04 | 0x08 | 0x20)
-        said = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
-        if identity is None:
-            said += [text(address.username or ""), text(address.password or "")]
-        self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *said))
-
-    def subscribe(self, *patterns: str) -> None:
-        """Subscribe with QoS 1."""
-        self.subscribing += 1
-        self.send(packet(SUBSCRIBE, b"\0\1", *(text(pattern) + b"\1" for pattern in patterns)))
-
-    def send(self, data: bytes) -> None:
-        """Send, or keep what the socket does not take."""
-        if not self.unsent:
-            with contextlib.suppress(*LATER):
-                data = data[self.socket.send(data) :]
-        self.unsent += data
-
-    def flush(self) -> None:
-        """Send what was kept."""
-        with contextlib.suppress(*LATER):
-            while self.unsent:
-                del self.unsent[: self.socket.send(self.unsent)]
-
-    def inbox(self) -> Iterator[tuple[str, bytes]]:
-        """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
-        with contextlib.suppress(*LATER):
-            while data := self.socket.recv(1 << 18):
-                self.read += data
-                if len(data) < 1 << 18 and not isinstance(self.socket, ssl.SSLSocket):
-                    break
-            else:
-                raise OSError("the broker ended the connection")
-        while (found := self._next()) is not None:
-            head, body = found
-            if head == CONNACK and body[1]:
-                raise OSError(f"the broker refuses the connection: {body[1]}")
-            self.subscribing -= head == SUBACK
-            if head & 0xF0 == PUBLISH:
-                end = 2 + int.from_bytes(body[:2], "big")
-                topic = body[2:end].decode()
-                if head & 0x06:
-                    self.send(packet(PUBACK, body[end : end + 2]))
-                    end += 2
-                yield topic, bytes(body[end:])
-
-    def _next(self) -> tuple[int, bytes] | None:
-        length = shift = 0
-        for place in range(1, min(5, len(self.read))):
-            digit = self.read[place]
-            length |= (digit & 0x7F) << shift
-            shift += 7
-            if digit < 0x80:
-                end = place + 1 + length
-                if len(self.read) < end:
-                    return None
-                head, body = self.read[0], bytes(self.read[place + 1 : end])
-                del self.read[:end]
-                return head, body
-        return None
-
-
 @dataclass
 class Vehicle:
-    """One vehicle. `waits` are the answers without a receipt, by task: the message, and when to send it again."""
+    """One vehicle.
+
+    `waits` are the answers without a receipt, by task: the message, and when to send it again; `is_outside`: the run
+    asks it no more.
+    """
 
     number: int
     peer: Peer | None = None
@@ -184,6 +80,7 @@ class Vehicle:
     message: int = 1
     waits: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
+    is_outside: bool = False
 
 
 class Vehicles:
@@ -383,6 +280,7 @@ class Vehicles:
         """Count a receipt."""
         body = Envelope.from_bytes(payload, fleet=self.topics.fleet).body
         assert isinstance(body, Receipt)
+        vehicle.is_outside |= body.reason in OUTSIDE
         self.tally[f"receipts.{body.outcome}"] += 1
         vehicle.waits.pop(body.task_digest, None)
         if body.outcome == "accepted":
@@ -393,7 +291,11 @@ class Vehicles:
         """Compute the answers to a question, one for each group; its agent is set for each vehicle."""
         request = envelope.body
         assert isinstance(request, Request)
-        self.asked = None if request.asked is None else frozenset(request.asked)
+        self.asked: Callable[[str], bool] = lambda _: True
+        if request.asked is not None:
+            self.asked = frozenset(request.asked).__contains__
+        elif request.sample is not None:
+            self.asked = request.sample.asks
         if request.task_digest in self.templates:
             return
         self.questions.append(request.task_digest)
@@ -426,7 +328,7 @@ class Vehicles:
         request = envelope.body
         assert isinstance(request, Request)
         agent, digest = name_of(vehicle.number), request.task_digest
-        is_asked = self.asked is None or agent in self.asked
+        is_asked = not vehicle.is_outside and self.asked(agent)
         if digest in vehicle.waits:
             message, due = vehicle.waits[digest]
             vehicle.waits[digest] = (message, min(due, time.monotonic() + HASTE))

@@ -33,7 +33,8 @@ from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Scheme, Task
 from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import ms, print_table
-from lab.benchmarks.raw_vehicles import GROUPS, Peer, name_of, publish, rows_of
+from lab.benchmarks.raw_mqtt import Peer, publish
+from lab.benchmarks.raw_vehicles import GROUPS, name_of, rows_of
 from lab.benchmarks.wire import coordinator_process
 from lab.demo.secure import secure_broker
 from schemas.documents import document_digest

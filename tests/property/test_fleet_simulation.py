@@ -105,6 +105,33 @@ def test_agent_costs_one_deadline_when_it_vanishes_in_the_first_round(state_dir)
     assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
 
 
+def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_silent(state_dir):
+    sim = Simulation(SOURCES, state_dir, settings={name: {"slow": 1.0} for name in SOURCES if name != "v0"})
+    sim.start_coordinator()
+    for name in SOURCES:
+        if name != "v0":
+            sim.start_agent(name)
+    sim.advance(1)
+    sim.start_run(spec(parameters={**EXACT, "max_depth": 4}))
+    sim.advance(1.5)
+    assert sim.coordinator is not None
+    assert sim.coordinator.runs.live["r1"].phase == "learning"
+    sim.start_agent("v0")
+    sim.advance(1)
+    first = sim.agents["v0"]
+    sim.advance(1)
+    assert (first.counts["answers"], first.counts["receipt-rejected"]) == (1, 1), "two requests were seen"
+    assert first.counts["requests"] > 1
+    sim.kill_agent("v0")
+    sim.start_agent("v0")
+    assert sim.run_until_ended("r1", within=60)["outcome"] == "finished"
+    assert sim.agents["v0"].counts["answers"] <= 1
+    record = sim.record("model")
+    assert record is not None
+    assert record.cohort == ["v1", "v2", "v3", "v4"]
+    assert record.digest == central_digest(record, SOURCES)
+
+
 def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snapshot_is_gone(state_dir):
     sim = quiet_fleet(state_dir, v0={"slow": 1.0})
     sim.start_run(spec())

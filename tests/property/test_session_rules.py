@@ -24,7 +24,7 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.session import SessionState, step
-from schemas.messages import Request
+from schemas.messages import OUTSIDE, Request, Sample
 
 RUNS = ["r1", "r2"]
 DIGESTS = [letter * 64 for letter in "abcd"]
@@ -32,8 +32,13 @@ run = st.sampled_from(RUNS)
 digest = st.sampled_from(DIGESTS)
 
 
+ALL, NOBODY = Sample(salt="s", last="f" * 64), Sample(salt="s", last="0" * 64)
+
+
 def request_seen(run: Any, digest: Any, sent: Any, asked: Any, scheme: Any) -> Any:
-    return RequestSeen(run, Request(task={}, task_digest=digest, remaining=0.0, asked=asked), scheme, sent)
+    names, sample = (None, asked) if isinstance(asked, Sample) else (asked, None)
+    request = Request(task={}, task_digest=digest, remaining=0.0, asked=names, sample=sample)
+    return RequestSeen(run, request, scheme, sent)
 
 
 events = st.one_of(
@@ -42,11 +47,14 @@ events = st.one_of(
         run,
         digest,
         st.integers(0, 9).map(float),
-        st.sampled_from([None, ["v1"], ["v2"], []]),
+        st.sampled_from([None, None, ["v1"], ["v2"], [], ALL, NOBODY]),
         st.sampled_from(["frt", "frt", "fedga"]),
     ),
     st.builds(RequestCleared, run),
     st.builds(ReceiptSeen, run, digest, st.sampled_from(["accepted", "duplicate", "late", "rejected", "unknown-run"])),
+    st.builds(
+        ReceiptSeen, run, digest, st.just("rejected"), st.sampled_from(["not-asked", "left-out", "others-asked"])
+    ),
     st.builds(Computed, run, digest),
     st.builds(ComputeFailed, run, digest, st.just("a column is missing")),
     st.just(Connected()),
@@ -68,12 +76,14 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
     online = False
     stored = set()  # the outbox, as the shell keeps it
     ended = set()
+    outside: set[str] = set()
     asked_here = defaultdict(set)
     for event in history:
         match event:
             case Computed() if state.phase(event.run, event.task_digest) == "computing":
                 stored.add((event.run, event.task_digest))
             case Restarted():
+                outside.clear()  # not kept
                 stored |= {*event.pending, *event.parked}
                 ended |= set(event.ended) - set(event.pending) - set(event.parked)
                 ended -= {*event.pending, *event.parked}
@@ -96,6 +106,8 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
                 case Compute():
                     assert isinstance(event, RequestSeen)
                     assert effect.request.asked is None or "v1" in effect.request.asked
+                    assert effect.request.sample != NOBODY
+                    assert effect.run not in outside or effect.request.asked is not None
                     assert (effect.run, effect.request.task_digest) not in ended
                 case Refuse():
                     assert effect.reason
@@ -103,8 +115,10 @@ def test_session_keeps_its_rules_under_any_order_of_events(history, seed):  # no
                 case Forget():
                     assert isinstance(event, ReceiptSeen)
                     ended.add((effect.run, effect.task_digest))
+                    outside |= {effect.run} if effect.reason in OUTSIDE else set()
                     stored.discard((effect.run, effect.task_digest))
                 case EndRun():
+                    outside.discard(effect.run)
                     stored = {key for key in stored if key[0] != effect.run}
                     ended = {key for key in ended if key[0] != effect.run}
                 case Park():

@@ -16,7 +16,7 @@ from glassfleet.data.domain import Domain, pooled_domain
 from glassfleet.scheme import Next, Task
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
-from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request
+from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request, Sample
 from schemas.parts import frames_for_model, frames_for_request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
@@ -124,10 +124,18 @@ class FakeCoordinator:
         """All refusals."""
         return self.bodies(Refusal)
 
-    def request(self, task: Task, *, run: str = "r1", asked: list[str] | None = None, number: int = 1) -> Envelope:
+    def request(
+        self,
+        task: Task,
+        *,
+        run: str = "r1",
+        asked: list[str] | None = None,
+        sample: Sample | None = None,
+        number: int = 1,
+    ) -> Envelope:
         """An envelope that asks `task`; each is newer than the one before."""
         self._time += 1.0
-        body = Request(task=task.to_value(), task_digest=task.digest, remaining=30.0, asked=asked)
+        body = Request(task=task.to_value(), task_digest=task.digest, remaining=30.0, asked=asked, sample=sample)
         return Envelope(
             fleet=self.topics.fleet, body=body, run=run, round=number, attempt=1, scheme=task.scheme, time=self._time
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -93,9 +93,12 @@ class Vehicle:
     agent : str
     former : sequence of Former
         Earlier runs over the rows that it has; it looks at those in which it was.
+    remembers : bool
+        Whether it says that it keeps what it was told; former software does not.
     """
 
-    def __init__(self, agent: str, former: Sequence[Former] = ()) -> None:
+    def __init__(self, agent: str, former: Sequence[Former] = (), *, remembers: bool = True) -> None:
+        self.remembers = remembers
         self.agent = agent
         self.former = [run for run in former if any(agent in members for members in run.editions)]
         self.chain: Chain | None = None
@@ -118,6 +121,7 @@ class Vehicle:
         assert Terms.from_value(task.body).nonce == task.nonce
         values: dict[str, Any] = {"key": self.own.key, "floor": self.own.floor, "message": self.agent.encode()}
         values["former"] = [run.nonce for run in self.former]
+        values |= {"remembers": True} if self.remembers else {}
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
@@ -126,7 +130,11 @@ class Vehicle:
         if group is None:
             return None
         edition, scheme = group.edition, scheme_of(request.task)
-        assert len(group.founders) == len(edition.roster.founders)
+        # Who is not told again has kept it.
+        assert group.members in ((), edition.members)
+        assert group.members or (self.remembers and self.chain is not None and self.chain.editions[-1] == edition)
+        assert len(group.founders) in (0, len(edition.roster.founders))
+        assert group.founders or (self.remembers and self.chain is not None and self.chain.roster == edition.roster)
         if self.chain is None:
             sets = [members for run in self.former for members in run.editions if self.agent in members]
             self.chain = meet(self.own, edition.roster.terms, edition.roster, sets)
@@ -159,15 +167,23 @@ class PrivateStage:
         Who is up.
     former : sequence of Former
         Earlier runs.
+    forgetful : collection of str
+        Vehicles of former software, which keep nothing that a request told.
     spec : any
         Of the run's document.
     """
 
     def __init__(
-        self, agents: list[str], engine: Engine | None = None, *, former: Sequence[Former] = (), **spec: Any
+        self,
+        agents: list[str],
+        engine: Engine | None = None,
+        *,
+        former: Sequence[Former] = (),
+        forgetful: Collection[str] = (),
+        **spec: Any,
     ) -> None:
         self.engine = engine or default_engine()
-        self.vehicles = {agent: Vehicle(agent, former) for agent in agents}
+        self.vehicles = {agent: Vehicle(agent, former, remembers=agent not in forgetful) for agent in agents}
         self.at = 0.0
         document = {
             "run": "r1",

@@ -30,6 +30,7 @@ from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes
 from glassfleet.export.svg.errors import error_bars
 from glassfleet.private.words import protection, question
 from glassfleet.rules import measures_note
+from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Dashboard:
             {
                 "number": text.number,
                 "size": text.size,
+                "bytes_each": bytes_each,
                 "cut": text.cut,
                 "ago": ago,
                 "moment": moment,

@@ -21,6 +21,7 @@ from glassfleet import catalogue
 from glassfleet.export.svg.text import cut, number
 from glassfleet.scores import relative
 from schemas.errors import GlassfleetError, NotFoundError
+from schemas.rounds import bytes_each
 
 
 class Score(NamedTuple):
@@ -301,6 +302,8 @@ def _facts(document: Mapping[str, Any], line: Line) -> Iterator[tuple[str, str]]
     yield "Vehicles in the cohort", number(line.cohort)
     yield "Rounds", number(line.rounds)
     yield "Bytes received", number(sum(row["bytes"] for row in document["rounds"]))
+    to_each, from_each = bytes_each(document["rounds"])
+    yield "Bytes to and from each vehicle", f"{number(to_each or None)} and {number(from_each)}"
 
 
 def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -108,7 +108,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
             assert body.rows == 0
             contribution = Contribution.from_value(body.contribution)
             if contribution.kind == "keys":
-                assert set(contribution.values) == {"key", "floor", "former"}
+                assert set(contribution.values) == {"key", "floor", "former", "remembers"}
                 return
             assert set(contribution.sums) == {"masked"}
             seen[agent, body.task_digest] = contribution.sums["masked"].tobytes()

@@ -32,7 +32,7 @@ def request_of(asked: OpenRound) -> Request:
         PrivateGroup(
             group=each.edition.group,
             number=each.edition.number,
-            members=list(each.edition.members),
+            members=list(each.members),
             question=each.question,
             founders=list(each.founders),
         )

@@ -312,6 +312,28 @@ def test_refusal_names_the_member_and_nothing_else_and_another_group_is_met_afte
         victim.answer(terms, victim.request(terms, founders, first_task(terms)))
 
 
+def test_a_request_that_tells_nothing_again_is_answered_from_what_the_vehicle_keeps(victim: Victim) -> None:
+    def short(request: Request, **changes: Any) -> Request:
+        [group] = request.private or []
+        return request.model_copy(update={"private": [group.model_copy(update={"founders": [], **changes})]})
+
+    terms = terms_of()
+    founders = victim.founders(terms, victim.announce(terms))
+    whole = victim.request(terms, founders, domain_task(terms))
+    for members in ([], (whole.private or [])[0].members):
+        with refused("not-member"):  # it has met nobody
+            victim.answer(terms, short(whole, members=members))
+    said = victim.answer(terms, whole)
+    victim.restart()
+    assert codec.encode(victim.answer(terms, short(whole, members=[])).model_dump()) == codec.encode(said.model_dump())
+    after = victim.request(terms, founders, first_task(terms), members=["v00", *OTHERS[3:]], number=1)
+    with refused("other-edition"):  # who is in it?
+        victim.answer(terms, short(after, members=[]))
+    assert victim.answer(terms, short(after))
+    with refused("not-member"):
+        victim.answer(terms, short(after, members=[], group=1))
+
+
 def test_keys_of_pairs_are_those_of_the_roster_that_is_answered(victim: Victim) -> None:
     """A first roster that came to nothing leaves nothing behind."""
     terms = terms_of()

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from edge_agent.session import session
 from edge_agent.session.events import (
     Compute,
@@ -22,7 +24,7 @@ from edge_agent.session.events import (
     Tick,
 )
 from edge_agent.session.session import SessionState, Timing, step
-from schemas.messages import Request
+from schemas.messages import Request, Sample
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -31,8 +33,8 @@ def fresh(**changes: Any) -> Any:
     return SessionState(**{"agent": "v1", "schemes": frozenset({"frt", "domain"}), "timing": Timing(), **changes})
 
 
-def seen(digest: Any = A, *, sent: Any = 1.0, asked: Any = None, scheme: Any = "frt", run: Any = "r1") -> Any:
-    request = Request(task={}, task_digest=digest, remaining=1.0, asked=asked)
+def seen(digest: Any = A, *, sent: Any = 1.0, scheme: Any = "frt", run: Any = "r1", **whom: Any) -> Any:
+    request = Request(task={}, task_digest=digest, remaining=1.0, **whom)
     return RequestSeen(run, request, scheme, sent)
 
 
@@ -148,6 +150,35 @@ def test_session_answers_both_when_an_older_request_comes_out_of_order():
 def test_session_ignores_an_answer_that_was_superseded_while_it_was_computed():
     _, effects = play(fresh(), Connected(), seen(A), seen(B, sent=2.0), Computed("r1", A))
     assert kinds(effects) == [Compute, Park, Compute]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_outside"),
+    [("not-asked", True), ("left-out", True), ("others-asked", False), ("data-changed", False)],
+)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_session_is_silent_in_a_run_that_does_not_ask_it_and_in_no_other(reason, is_outside, is_late):
+    told = [ReceiptSeen("r1", A, "rejected", reason), seen(B, sent=2.0)]
+    state, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), *(reversed(told) if is_late else told))
+    if is_late:  # the next request came before the receipt
+        assert kinds(effects) == [Compute, Send, Park, Compute, Forget]
+        state, _ = play(state, Computed("r1", B))
+    else:
+        assert kinds(effects) == [Compute, Send, Forget] if is_outside else [Compute, Send, Forget, Compute]
+    assert (Compute in kinds(play(state, seen(C, sent=3.0))[1])) is not is_outside
+    assert Compute in kinds(play(state, seen(C, sent=3.0, asked=["v1"]))[1]), "by name it is asked in any case"
+    assert Compute in kinds(play(state, seen(C, sent=3.0, run="r2"))[1])
+
+
+def test_session_answers_a_sample_that_it_is_in_and_nothing_that_leaves_it_out():
+    answered = {
+        salt: kinds(play(fresh(), Connected(), seen(sample=Sample(salt=salt, last="7" + "f" * 63)))[1]) == [Compute]
+        for salt in map(str, range(64))
+    }
+    assert all(Sample(salt=salt, last="7" + "f" * 63).asks("v1") is asked for salt, asked in answered.items())
+    assert 16 < sum(answered.values()) < 48, "half of all, by the salt"
+    assert play(fresh(), Connected(), seen(without=["v2", "v1"])) == play(fresh(), Connected())
+    assert kinds(play(fresh(), Connected(), seen(without=["v2"]))[1]) == [Compute]
 
 
 def test_session_forgets_all_of_a_run_when_its_request_is_cleared():
