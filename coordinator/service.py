@@ -20,7 +20,9 @@ from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leader_probe import LeaderProbe
+from coordinator.journal.port import Leader
 from coordinator.messages.queue import EventQueue
+from coordinator.standby import about
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
 from schemas.errors import BrokerError, IdentityError
@@ -159,6 +161,8 @@ class Service:
         self.coordinator.outages.lost()  # deadlines of runs that go on do not wait for the first connection
         try:
             self._check_leader()
+            core = self.coordinator
+            core.journal.lead(Leader(core.incarnation, about(self.config, core.software)))
             self._transport.start(
                 Handlers(
                     message=self.queue.put,

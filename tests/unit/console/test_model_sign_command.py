@@ -33,8 +33,9 @@ def cloud(ca: FleetCa, tmp_path: Path) -> Iterator[Cloud]:
     made.register(record_of(), record_of(2, software="a\x1b[2Jb"), record_of(3).to_bytes()[:-9])
     made.start()
     (tmp_path / "state").mkdir()
-    server = ApiServer(made.service(tmp_path / "state"))
-    server.start()
+    service = made.service(tmp_path / "state")
+    server = ApiServer(service.config)
+    server.start(service)
     yield made
     server.stop()
 
