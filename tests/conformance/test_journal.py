@@ -359,20 +359,20 @@ def test_sqlite_journal_names_what_to_do_when_the_file_is_not_a_database(path: P
 
 def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> None:
     journal = SqlJournal(filled(f"sqlite:///{path}"))
-    with journal._engine.connect() as connection:
+    with journal._database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
     limit = f"PRAGMA max_page_count={pages}"
 
     from sqlalchemy import event
 
-    @event.listens_for(journal._engine, "begin")
+    @event.listens_for(journal._database.engine, "begin")
     def _no_room(connection: Any) -> None:
         connection.exec_driver_sql(limit)
 
     big = Entry("r", "answer", 6.0, 0.0, b"x" * 1_000_000)
     with pytest.raises(StorageError, match="no room to write the journal"):
         journal.append([entry("r", 6), big])
-    event.remove(journal._engine, "begin", _no_room)
+    event.remove(journal._database.engine, "begin", _no_room)
     journal.close()
     journal = SqlJournal(f"sqlite:///{path}")
     assert [record.at for record in journal.records("r")] == [1, 2, 3, 4, 5]
@@ -388,7 +388,7 @@ def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
 
 def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
     journal = SqlJournal(f"sqlite:///{path}")
-    with journal._engine.connect() as connection:
+    with journal._database.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
