@@ -179,8 +179,22 @@ def software() -> str:
         return "glassfleet (not installed)"
 
 
-def build(config: CoordinatorConfig, *, transport: Transport | None = None, journal: Journal | None = None) -> Service:
+def build(
+    config: CoordinatorConfig,
+    *,
+    transport: Transport | None = None,
+    journal: Journal | None = None,
+    standby: Standby | None = None,
+) -> Service:
     """Put a service together from its configuration; `transport` and `journal` can be given for tests.
+
+    Parameters
+    ----------
+    config : CoordinatorConfig
+    transport : Transport or None
+    journal : Journal or None
+    standby : Standby or None
+        Waits until no other coordinator has the journal; None: another one is an error.
 
     Raises
     ------
@@ -188,13 +202,12 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
         Journal or state directory cannot be used.
     BrokerError, UsageError
         The broker's address cannot be meant.
+    StoppedError
+        Told to stop while waiting.
     """
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    if journal is None:
-        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
-    metrics = Metrics(time.monotonic)
     refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
     credentials: FolderCredentials | None = None
@@ -202,15 +215,20 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     def count(name: str) -> None:
         coordinator.metrics[name] += 1
 
+    if transport is None:  # before the journal: what cannot be meant is told before a stand-by waits
+        if config.identity is not None:
+            credentials = FolderCredentials(config.identity)
+        refused = RefusalLog(count, _log_refused)
+        look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
+        make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
+        link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
+        transport = signed(link, topics, credentials, refused, PahoTransport)
+    if journal is None:
+        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait, again=standby)
     try:
-        if transport is None:
-            if config.identity is not None:
-                credentials = FolderCredentials(config.identity)
-            refused = RefusalLog(count, _log_refused)
-            look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
-            link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
-            transport = signed(link, topics, credentials, refused, PahoTransport)
+        if standby is not None:
+            standby.leads(journal.leader())
+        metrics = Metrics(time.monotonic)
         coordinator = assemble(
             config.fleet,
             transport,
@@ -270,11 +288,11 @@ def run_coordinator(config: CoordinatorConfig) -> None:
             server = ApiServer(config)
             stack.callback(server.stop)
         try:
-            journal = _stand_by(config, server, program) if config.standby else None
+            service = build(config, standby=_standby(config, server, program) if config.standby else None)
         except StoppedError:
             _log.info("coordinator-down")
             return
-        program.service = service = build(config, journal=journal)
+        program.service = service
         if server is not None:
             server.start(service)
         _log.info("coordinator-up", fleet=config.fleet, state_dir=str(config.state_dir))
@@ -297,20 +315,17 @@ class _Program:
             self.service.stop()
 
 
-def _stand_by(config: CoordinatorConfig, server: ApiServer | None, program: _Program) -> Journal:
-    """Return the journal as soon as no other coordinator has it."""
-    standby = Standby(config, software(), lambda: program.is_stopped)
-    if server is not None:
-        from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
+def _standby(config: CoordinatorConfig, server: ApiServer | None, program: _Program) -> Standby:
+    """Return what waits, and answers meanwhile."""
 
-        loopback_only = not config.http.api_expose
-        server.stand_by(waiting_app(config.fleet, software(), lambda: standby.host, loopback_only=loopback_only))
-    for name in catalogue.names():  # what is loaded now need not be loaded when a run waits
-        catalogue.load(name)
-    journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait, again=standby)
-    try:
-        standby.leads(journal.leader())
-    except BaseException:
-        journal.close()
-        raise
-    return journal
+    def begin() -> None:
+        for name in catalogue.names():  # what is loaded now need not be loaded when a run waits
+            catalogue.load(name)
+        if server is not None:
+            from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
+
+            loopback_only = not config.http.api_expose
+            server.stand_by(waiting_app(config.fleet, software(), lambda: standby.host, loopback_only=loopback_only))
+
+    standby = Standby(config, software(), lambda: program.is_stopped, begin)
+    return standby

@@ -158,6 +158,7 @@ class Service:
         IdentityError
             Another coordinator of this fleet is up, or has taken over.
         """
+        self._look()  # the certificate may have changed while this one stood by
         self.coordinator.outages.lost()  # deadlines of runs that go on do not wait for the first connection
         try:
             self._check_leader()

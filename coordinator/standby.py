@@ -63,6 +63,8 @@ class Standby:
         Name and version.
     is_stopped : callable
         Whether to wait no longer.
+    begin : callable
+        Called when it begins to wait.
 
     Attributes
     ----------
@@ -70,11 +72,14 @@ class Standby:
         Where the coordinator is that leads, as far as is known.
     """
 
-    def __init__(self, config: CoordinatorConfig, software: str, is_stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, config: CoordinatorConfig, software: str, is_stopped: Callable[[], bool], begin: Callable[[], None]
+    ) -> None:
         self.host = ""
         self._config = config
         self._own: dict[str, Any] = about(config, software)["settings"]
         self._is_stopped = is_stopped
+        self._begin = begin
         self._since: float | None = None
         self._look_at = 0.0
         self._away = ""
@@ -93,6 +98,7 @@ class Standby:
         now = time.monotonic()
         if self._since is None:
             self._since = now
+            self._begin()
             _log.info("standing-by")
         if bool(why) != bool(self._away):
             self._away = why
