@@ -60,11 +60,6 @@ def test_run_goes_on_when_the_coordinator_is_killed_and_another_stands_by(
             eventually(lambda: has_ended(other, "r1"))
             run: dict[str, Any] = other.get("/api/runs/r1").json()
             record = other.get("/api/models/model/1").json()
-            # Who comes back stands by, and leaves when it is told to: it has nothing to lose.
-            third = start(tmp_path / "one", "--journal", journal, "--standby")
-            with third.api() as back:
-                eventually(lambda: status(back) == "stand-by")
-            assert third.end()[0] == 0
         assert second.end()[0] == 0
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     assert record["digest"] == central_digest(ModelRecord.model_validate(record))
@@ -88,6 +83,12 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
         _, told = first.process.communicate(timeout=60)
         assert (first.process.returncode, "with it the lock" in told) == (5, True), told
         eventually(lambda: status(other) == "ok")
+        # Started again, it stands by, and leaves when it is told to: it has nothing to lose.
+        third = start(tmp_path / "one", "--journal", postgres.url(database), "--standby")
+        with third.api() as back:
+            assert status(back) == "stand-by"
+        assert third.end()[0] == 0
+        assert status(other) == "ok"
     assert second.end()[0] == 0
 
 
