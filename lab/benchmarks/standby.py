@@ -91,7 +91,7 @@ class _Pair:
             self._processes.add(name, arguments, environment)
             self._apis[name] = Coordinator(None, None, state)
         self._sources = {f"v{number:02d}": _source(number) for number in range(VEHICLES)}
-        self._fleet = Fleet(self._sources, broker=self._broker.url, state_dir=folder / "agents", slow=0.15)
+        self._fleet = Fleet(self._sources, broker=self._broker.url, state_dir=folder / "agents", slow=0.3)
         self._leader, self._other = "one", "two"
 
     def __enter__(self) -> Self:
@@ -129,7 +129,7 @@ class _Pair:
         return taken, going
 
     def _learn(self) -> None:
-        """Wait until a run is between its first and its last answers; start one if there is none."""
+        """Wait until a run has its first or second round behind it, and some before it; start one if there is none."""
         while True:
             try:
                 api = self._apis[self._leader]
@@ -138,7 +138,7 @@ class _Pair:
                 if not going:
                     self._runs += 1
                     api.post("/api/runs", {"run": f"bench-{self._runs}", **SPEC})
-                elif api.run(going[0])["rounds"]:
+                elif 0 < len(api.run(going[0])["rounds"]) < 3:
                     return
             except (CoordinatorError, httpx.HTTPError):
                 pass
