@@ -13,7 +13,7 @@ from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
 from tests.support.cloud import SOURCES, CoordinatorProcess, Start, central_digest, has_ended, spec
 from tests.support.postgres import PostgresServer
-from tests.support.processes import eventually
+from tests.support.processes import eventually, glassfleet
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -87,6 +87,8 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
         third = start(tmp_path / "one", "--journal", postgres.url(database), "--standby")
         with third.api() as back:
             assert status(back) == "stand-by"
+            doctor = glassfleet("doctor", "--coordinator", str(back.base_url), "--state-dir", str(tmp_path / "one"))
+            assert "stands by for the one that leads" in doctor.stdout, doctor.stdout
         assert third.end()[0] == 0
         assert status(other) == "ok"
     assert second.end()[0] == 0

@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
 from coordinator.journal.inspect import rows
-from coordinator.journal.port import Damaged, Decision, overview
+from coordinator.journal.port import Damaged, Decision, Leader, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
 from coordinator.runs.view import run_document
@@ -78,6 +78,18 @@ def test_journal_refuses_a_second_coordinator_until_it_is_closed(opener: Opener)
     journal.close()
     journal.close()
     opener().close()
+
+
+def test_journal_says_who_led_last_also_when_it_is_opened_again(opener: Opener) -> None:
+    journal = opener()
+    assert journal.leader() is None
+    for incarnation in ("first", "second"):
+        journal.lead(Leader(incarnation, {"host": "cloud-1", "settings": {"kept_runs": 3}}))
+    journal.check()
+    journal.close()
+    journal = opener()
+    assert journal.leader() == Leader("second", {"host": "cloud-1", "settings": {"kept_runs": 3}})
+    journal.close()
 
 
 def test_journal_closes_a_run_once_and_keeps_its_document(opener: Opener) -> None:
@@ -384,6 +396,20 @@ def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
     spoil(filled(address), "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StorageError, match="newer version"):
         SqlJournal(address)
+
+
+def test_sqlite_journal_whose_lock_was_removed_is_written_no_more(path: Path) -> None:
+    first = SqlJournal(f"sqlite:///{path}")
+    first.append([entry("r", 1)])
+    path.with_name("journal.sqlite.lock").unlink()
+    second = SqlJournal(f"sqlite:///{path}")
+    second.append([entry("r", 2)])
+    for refused in (first.check, lambda: first.append([entry("r", 3)]), lambda: first.close_run("r", {}, 3.0)):
+        with pytest.raises(StorageError, match=r"the lock of the journal .* is gone"):
+            refused()
+    first.close()
+    assert [each.at for each in second.records("r")] == [1.0, 2.0]
+    second.close()
 
 
 def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
