@@ -25,10 +25,13 @@ class CoordinatorConfig(Settings):
     connection : Connection
         How it speaks with the broker.
     journal : str
-        SQLAlchemy URL; empty: ``sqlite:///{state_dir}/journal.sqlite``. Why: PostgreSQL, for a second coordinator that
-        takes over.
+        SQLAlchemy URL; empty: ``sqlite:///{state_dir}/journal.sqlite``. Why: PostgreSQL, for a coordinator that may
+        move between machines.
     journal_wait : float
         Seconds to wait for another process that holds the journal. Why: a backup that takes longer.
+    standby : bool
+        While another coordinator has the journal, wait, and lead when that one ends, however it ends. Why: a second
+        coordinator that takes over by itself.
     keep_records : bool
         Keep the events of ended runs in the journal; False bounds its size. Why: a small disk.
     kept_runs : int
@@ -55,7 +58,10 @@ class CoordinatorConfig(Settings):
     service: ClassVar = "coordinator"
     shared: ClassVar = None
     top: ClassVar = "strict"
-    first: ClassVar = ("broker", "identity", "journal", "fleet", "state_dir", "api_host", "api_port", "api_expose")
+    first: ClassVar = (
+        *("broker", "identity", "journal", "standby"),
+        *("fleet", "state_dir", "api_host", "api_port", "api_expose"),
+    )
     retired: ClassVar = {
         **RETIRED,
         "bad_seals_burst": "broker.signed.BAD_BURST",
@@ -103,6 +109,7 @@ class CoordinatorConfig(Settings):
     connection: ConnectionSettings = ConnectionSettings()
     journal: str = ""
     journal_wait: Annotated[float, Field(ge=0, le=300)] = 5.0
+    standby: bool = False
     keep_records: bool = True
     kept_runs: Annotated[int, Field(ge=1)] = 10_000
     retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10

@@ -44,16 +44,19 @@ from coordinator.runs.observer import Observer, Observers
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
 from coordinator.service import Service, link_of
+from coordinator.standby import Standby, StoppedError
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
 from coordinator.telemetry.tracing import observers
+from glassfleet import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.private_files import private_folder
 from schemas.topics import Topics
 
-if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography, nor one without an API its framework
+    from coordinator.http.api import ApiServer
     from schemas.trust.signing import Signer, Verifier
 
 _log = structlog.get_logger("coordinator")
@@ -149,7 +152,13 @@ def assemble(
         rebroadcast=rebroadcast,
         arrivals=Arrivals(directory, rebroadcast, clock, metrics),
         presence=Presence(
-            topics, publisher, Election(incarnation or secrets.token_hex(8), wall()), software, clock, metrics
+            topics,
+            publisher,
+            Election(incarnation or secrets.token_hex(8), wall()),
+            software,
+            clock,
+            metrics,
+            journal.check,
         ),
         registry=registry,
         models=models,
@@ -170,8 +179,22 @@ def software() -> str:
         return "glassfleet (not installed)"
 
 
-def build(config: CoordinatorConfig, *, transport: Transport | None = None, journal: Journal | None = None) -> Service:
+def build(
+    config: CoordinatorConfig,
+    *,
+    transport: Transport | None = None,
+    journal: Journal | None = None,
+    standby: Standby | None = None,
+) -> Service:
     """Put a service together from its configuration; `transport` and `journal` can be given for tests.
+
+    Parameters
+    ----------
+    config : CoordinatorConfig
+    transport : Transport or None
+    journal : Journal or None
+    standby : Standby or None
+        Waits until no other coordinator has the journal; None: another one is an error.
 
     Raises
     ------
@@ -179,16 +202,12 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
         Journal or state directory cannot be used.
     BrokerError, UsageError
         The broker's address cannot be meant.
+    StoppedError
+        Told to stop while waiting.
     """
-    try:
-        private_folder(config.state_dir)
-    except OSError as fault:
-        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
+    _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    if journal is None:
-        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait)
-    metrics = Metrics(time.monotonic)
     refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
     credentials: FolderCredentials | None = None
@@ -196,15 +215,20 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     def count(name: str) -> None:
         coordinator.metrics[name] += 1
 
+    if transport is None:  # before the journal: what cannot be meant is told before a stand-by waits
+        if config.identity is not None:
+            credentials = FolderCredentials(config.identity)
+        refused = RefusalLog(count, _log_refused)
+        look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
+        make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
+        link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
+        transport = signed(link, topics, credentials, refused, PahoTransport)
+    if journal is None:
+        journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait, again=standby)
     try:
-        if transport is None:
-            if config.identity is not None:
-                credentials = FolderCredentials(config.identity)
-            refused = RefusalLog(count, _log_refused)
-            look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-            make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
-            link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
-            transport = signed(link, topics, credentials, refused, PahoTransport)
+        if standby is not None:
+            standby.leads(journal.leader())
+        metrics = Metrics(time.monotonic)
         coordinator = assemble(
             config.fleet,
             transport,
@@ -228,6 +252,13 @@ def build(config: CoordinatorConfig, *, transport: Transport | None = None, jour
     return Service(config, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking)
 
 
+def _make_state_folder(config: CoordinatorConfig) -> None:
+    try:
+        private_folder(config.state_dir)
+    except OSError as fault:
+        raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
+
+
 def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
     _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
@@ -244,17 +275,57 @@ def run_coordinator(config: CoordinatorConfig) -> None:
     check_owner(config.identity, "coordinator")
     for note in config.notes:
         _log.warning("retired-setting", note=note)
-    service = build(config)
+    program = _Program()
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, lambda *_: service.stop())
+            before = signal.signal(number, lambda *_: program.stop())
             stack.callback(signal.signal, number, before)
+        server: ApiServer | None = None
         if config.http.api:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
-            server = ApiServer(service)
+            _make_state_folder(config)
+            server = ApiServer(config)
             stack.callback(server.stop)
-            _log.info("api", url=server.start())
+        try:
+            service = build(config, standby=_standby(config, server, program) if config.standby else None)
+        except StoppedError:
+            _log.info("coordinator-down")
+            return
+        program.service = service
+        if server is not None:
+            server.start(service)
         _log.info("coordinator-up", fleet=config.fleet, state_dir=str(config.state_dir))
-        service.serve_forever()
+        if not program.is_stopped:
+            service.serve_forever()
     _log.info("coordinator-down")
+
+
+class _Program:
+    """What a signal ends: first the wait of a stand-by, then the service."""
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+        self.service: Service | None = None
+
+    def stop(self) -> None:
+        """End it soon."""
+        self.is_stopped = True
+        if self.service is not None:
+            self.service.stop()
+
+
+def _standby(config: CoordinatorConfig, server: ApiServer | None, program: _Program) -> Standby:
+    """Return what waits, and answers meanwhile."""
+
+    def begin() -> None:
+        for name in catalogue.names():  # what is loaded now need not be loaded when a run waits
+            catalogue.load(name)
+        if server is not None:
+            from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
+
+            loopback_only = not config.http.api_expose
+            server.stand_by(waiting_app(config.fleet, software(), lambda: standby.host, loopback_only=loopback_only))
+
+    standby = Standby(config, software(), lambda: program.is_stopped, begin)
+    return standby

@@ -20,7 +20,9 @@ from broker.tls import tls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leader_probe import LeaderProbe
+from coordinator.journal.port import Leader
 from coordinator.messages.queue import EventQueue
+from coordinator.standby import about
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
 from schemas.errors import BrokerError, IdentityError
@@ -156,9 +158,12 @@ class Service:
         IdentityError
             Another coordinator of this fleet is up, or has taken over.
         """
+        self._look()  # the certificate may have changed while this one stood by
         self.coordinator.outages.lost()  # deadlines of runs that go on do not wait for the first connection
         try:
             self._check_leader()
+            core = self.coordinator
+            core.journal.lead(Leader(core.incarnation, about(self.config, core.software)))
             self._transport.start(
                 Handlers(
                     message=self.queue.put,

@@ -20,13 +20,16 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
     api = Coordinator(url, None, state_dir)
     try:
         health = api.get("/api/health")
-        if not health.get("connected"):
+        who = f"fleet {health.get('fleet')}, {health.get('software')}"
+        if health.get("status") == "stand-by":
+            yield fine("coordinator", f"{api.url} stands by for the one that leads, {who}")
+        elif not health.get("connected"):
             yield wrong(
                 "coordinator", f"{api.url} answers, but has no connection to its broker",
                 "look at its log, and run this where it runs",
             )  # fmt: skip
         else:
-            yield fine("coordinator", f"{api.url} answers, fleet {health.get('fleet')}, {health.get('software')}")
+            yield fine("coordinator", f"{api.url} answers, {who}")
         sent = time.time()
         answer = httpx.get(f"{api.url}/api/health", trust_env=False, timeout=10.0)
         came = time.time()

@@ -68,8 +68,10 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
 
 def _all_refused(draft: Draft, current: Round) -> bool:
     """Whether everybody who could answer has said that it cannot: asked again, they would say the same."""
-    if len(current.dropped) < len(current.asked) or not all(
-        why.startswith(asking.REFUSED) for why in current.dropped.values()
+    if (
+        not current.dropped
+        or len(current.dropped) < len(current.asked)
+        or not all(why.startswith(asking.REFUSED) for why in current.dropped.values())
     ):
         return False
     asked = current.asked if current.limited else {*current.asked, *asking.able(draft.state)}

@@ -31,6 +31,8 @@ class Presence:
         Seconds that only go forward.
     metrics : Counter
         Counts what is published again.
+    check_journal : callable
+        Raises StorageError when the journal was lost: who has lost it answers nobody, and ends by that name.
     """
 
     topics: Topics
@@ -39,6 +41,7 @@ class Presence:
     software: str
     clock: Callable[[], float]
     metrics: Counter[str]
+    check_journal: Callable[[], None]
     _listens_until: float | None = field(default=None, init=False)
 
     @property
@@ -80,7 +83,12 @@ class Presence:
         self._say("down")
 
     def check_peer(self, peer: Peer, *, retained: bool) -> None:
-        """Take what stands on the coordinator's topic; raises IdentityError when another has taken over."""
+        """Take what stands on the coordinator's topic; raises IdentityError when another has taken over.
+
+        StorageError, see `check_journal`, when this one could write nothing more: then it was replaced by a stand-by.
+        """
+        if peer.incarnation != self.incarnation:
+            self.check_journal()
         if (peer.incarnation, peer.status) == (self.incarnation, "up"):
             self._heard()
         if self.election.is_lost(peer.incarnation, peer.status, peer.term, self.clock(), retained=retained):

@@ -29,7 +29,7 @@ QUESTIONS = ("/explain", "/counterfactual", "/forecast", "/download")
 """Addresses that explain a model, or write it as a file. They change nothing, so whoever may read may ask; POST only
 because rows are long."""
 
-URGENT = ("/api/health", "/api/metrics", "/metrics", "/sign-in")
+URGENT = ("/api/health", "/api/ready", "/api/metrics", "/metrics", "/sign-in")
 AT_ONCE = ("/static/", "/events/")
 """Addresses, and beginnings of addresses, that wait for nobody, like actions; the latter cost next to nothing."""
 

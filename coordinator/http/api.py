@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import socket
+import threading
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException as HttpFault
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
@@ -44,7 +49,10 @@ from schemas.private_files import kept_secret, replace_private
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
+    from coordinator.config import CoordinatorConfig
     from coordinator.service import Service
+
+_log = structlog.get_logger("coordinator")
 
 STOP_WAIT = 1
 """Seconds that open requests have to end when the coordinator does."""
@@ -127,6 +135,12 @@ def make_app(  # noqa: C901  one short function per address
             "software": coordinator.software,
             "incarnation": coordinator.incarnation,
         }
+
+    @app.get("/api/ready")
+    def _ready() -> dict[str, str]:
+        if not service.is_connected:
+            raise BrokerError("the coordinator has no broker")
+        return {"status": "ok"}
 
     @app.get("/api/agents")
     def _agents() -> list[dict[str, Any]]:
@@ -212,50 +226,137 @@ def _row(model: Any) -> dict[str, Any]:
     return row | {"damaged": True} if model.is_damaged else row
 
 
+class _Door:
+    """Answers with the application that it has now."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self.app(scope, receive, send)
+
+
 class ApiServer:
-    """The application on its address, in a thread of its own."""
+    """The application on its address, in a thread of its own; while the coordinator waits, what a stand-by says.
 
-    def __init__(self, service: Service) -> None:
-        self._config = service.config
-        self._token = read_or_make_token(service.config.state_dir)
+    Parameters
+    ----------
+    config : CoordinatorConfig
+        Its state directory exists.
+    """
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self._config = config
+        self._token = read_or_make_token(config.state_dir)
         self._hub = Hub()
-        self._app = make_app(service, self._token, self._hub)
+        self._door = _Door()
         self._server: HttpServer | None = None
+        self._opening: threading.Thread | None = None
+        self._fault: BaseException | None = None
 
-    def start(self) -> str:
-        """Bind and serve; returns the URL, which is also written to ``{state_dir}/api-url``.
+    def stand_by(self, app: ASGIApp) -> None:
+        """Bind, and serve what a stand-by says.
+
+        The URL is noted in the state directory only if nobody answers at the one that is noted there: with a state
+        directory for both, that is the coordinator that leads.
 
         Raises
         ------
         UsageError
             The port is taken, or the address is not one of this machine's.
         """
-        config, http = self._config, self._config.http
-        note = config.state_dir / PORT_FILE
-        self._server = server = HttpServer(
-            self._app, HTTP_LIMITS, http.api_host, http.api_port,
-            former=_read_port(note), stop_wait=STOP_WAIT,
-        )  # fmt: skip
-        server.begin("glassfleet-api")
-        host = f"[{http.api_host}]" if ":" in http.api_host else http.api_host
-        url = f"http://{host}:{server.port}"
-        replace_private(config.state_dir / URL_FILE, f"{url}\n".encode("ascii"))
-        if not http.api_port:
-            replace_private(note, f"{server.port}\n".encode("ascii"))
-        return url
+        self._door.app = app
+        self._bound().begin("glassfleet-api")
+        if not _is_served(self._config.state_dir / URL_FILE):
+            self._note()
+
+    def start(self, service: Service) -> str:
+        """Bind, and serve soon; returns the URL, which is also written to ``{state_dir}/api-url`` then.
+
+        The application takes a second to be put together, for which no run has to wait: who connects before is answered
+        after it, or by a stand-by's answer.
+
+        Raises
+        ------
+        UsageError
+            As `stand_by`.
+        """
+        server = self._bound()
+
+        def open_door() -> None:
+            try:
+                self._door.app = make_app(service, self._token, self._hub)
+                if not server.started:
+                    server.begin("glassfleet-api")
+                self._note()
+                _log.info("api", url=self._url())
+            except BaseException as fault:  # noqa: BLE001 - told by `stop`, on the thread that ends the process
+                self._fault = fault
+                service.stop()
+
+        self._opening = threading.Thread(target=open_door, name="glassfleet-api-opening")
+        self._opening.start()
+        return self._url()
 
     def stop(self) -> None:
-        """End the server; the URL file goes with it. Idempotent."""
+        """End the server; the URL file goes with it, unless it names another's. Idempotent.
+
+        Raises
+        ------
+        StorageError
+            The URL could not be written.
+        """
         self._hub.close()
+        if self._opening is not None:
+            self._opening.join()
         if self._server is not None:
             self._server.end()
-            (self._config.state_dir / URL_FILE).unlink(missing_ok=True)
+            note = self._config.state_dir / URL_FILE
+            if _read(note) == self._url():
+                note.unlink(missing_ok=True)
+        if self._fault is not None:
+            raise self._fault
+
+    def _bound(self) -> HttpServer:
+        if self._server is None:
+            http = self._config.http
+            self._server = HttpServer(
+                self._door, HTTP_LIMITS, http.api_host, http.api_port,
+                former=_read_port(self._config.state_dir / PORT_FILE), stop_wait=STOP_WAIT,
+            )  # fmt: skip
+        return self._server
+
+    def _url(self) -> str:
+        http = self._config.http
+        host = f"[{http.api_host}]" if ":" in http.api_host else http.api_host
+        return f"http://{host}:{self._bound().port}"
+
+    def _note(self) -> None:
+        replace_private(self._config.state_dir / URL_FILE, f"{self._url()}\n".encode("ascii"))
+        if not self._config.http.api_port:
+            replace_private(self._config.state_dir / PORT_FILE, f"{self._bound().port}\n".encode("ascii"))
+
+
+def _read(note: Path) -> str:
+    """Return what a file says; empty when there is none."""
+    try:
+        return note.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_served(note: Path) -> bool:
+    """Whether somebody listens at the URL that a file names."""
+    try:
+        parts = urlsplit(_read(note))
+        with socket.create_connection((parts.hostname or "", parts.port or 0), 1.0):
+            return bool(parts.port)
+    except (OSError, ValueError):
+        return False
 
 
 def _read_port(note: Path) -> int:
     """Return the port that a file names; 0 when there is none."""
-    try:
-        port = int(note.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0
-    return port if 0 < port <= LAST_PORT else 0
+    text = _read(note)
+    port = int(text) if text.isdecimal() else 0
+    return port if port <= LAST_PORT else 0

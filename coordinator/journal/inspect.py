@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres
-from coordinator.journal.port import Damaged, Entry
-from coordinator.journal.rows import TABLES, Select, is_whole, look, wall_of
+from coordinator.journal.port import Damaged, Entry, Leader
+from coordinator.journal.rows import TABLES, Select, is_whole, leader_of, look, wall_of
 from coordinator.journal.sql import HEAD
 from coordinator.journal.sqlite import readable
-from coordinator.journal.tables import MODELS, RECORDS, RUNS
+from coordinator.journal.tables import LEADER, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, NotFoundError, StorageError
 
 _UNREADABLE = (SQLAlchemyError, UnicodeDecodeError)
@@ -117,6 +117,12 @@ def entries(url: str, run: str) -> list[Entry]:
         if not is_whole(RECORDS, row):
             raise DamagedError(f"an event of run {run!r} is not as it was written: `glassfleet journal verify`")
     return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in found]
+
+
+def leader(url: str) -> Leader | None:
+    """Return who leads, or led last; None: nobody is known. Raises as `rows`."""
+    with _reading(url) as (select, _):
+        return leader_of(select(sa.select(LEADER)))
 
 
 @contextmanager

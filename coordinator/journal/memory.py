@@ -14,6 +14,7 @@ from coordinator.journal.port import (
     Damaged,
     Decision,
     Entry,
+    Leader,
     StoredModel,
     overview,
 )
@@ -29,6 +30,7 @@ class _Content:
     models: list[StoredModel] = field(default_factory=list)
     decisions: list[tuple[Decision, str]] = field(default_factory=list)
     latest: float | None = None
+    leader: Leader | None = None
     is_open: bool = False
 
 
@@ -59,7 +61,7 @@ class MemoryJournal:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries."""
-        self._check()
+        self.check()
         self.content.entries.extend(entries)
         self.content.latest = max([self.content.latest or 0.0, *(entry.at for entry in entries)])
 
@@ -81,7 +83,7 @@ class MemoryJournal:
 
     def close_run(self, run: str, document: dict[str, Any], at: float, *, keep_records: bool = True) -> None:
         """Store the document of an ended run."""
-        self._check()
+        self.check()
         self.content.documents.setdefault(run, json.dumps(document))
         self.content.latest = max(self.content.latest or 0.0, at)
         if not keep_records:
@@ -95,7 +97,7 @@ class MemoryJournal:
         rollouts_from: Mapping[str, float] | None = None,
     ) -> list[str]:
         """Forget all but the newest closed runs, and old rollouts."""
-        self._check()
+        self.check()
         for name, since in (rollouts_from or {}).items():
             self._forget_rollouts(name, since)
         gone = list(self.content.documents)[: max(0, len(self.content.documents) - keep_runs)]
@@ -146,7 +148,7 @@ class MemoryJournal:
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
-        self._check()
+        self.check()
         for model in self.content.models:
             if model.run == run:
                 return model
@@ -158,7 +160,7 @@ class MemoryJournal:
 
     def put_record(self, model: StoredModel, decisions: Sequence[Decision] = ()) -> None:
         """Put another record in place of a registered version's."""
-        self._check()
+        self.check()
         key = (model.name, model.version, model.digest)
         for number, each in enumerate(self.content.models):
             if (each.name, each.version, each.digest) == key:
@@ -189,7 +191,7 @@ class MemoryJournal:
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions about models."""
-        self._check()
+        self.check()
         self.content.decisions += [(each, json.dumps(each.body)) for each in decisions]
         self.content.latest = max([self.content.latest or 0.0, *(each.at for each in decisions)])
 
@@ -197,6 +199,20 @@ class MemoryJournal:
         """Return the decisions about one model, or all, in order."""
         kept = [(each, text) for each, text in self.content.decisions if name in (None, each.name)]
         return [replace(each, body=json.loads(text)) for each, text in kept]
+
+    def lead(self, leader: Leader) -> None:
+        """Write down who leads."""
+        self.check()
+        self.content.leader = leader
+
+    def leader(self) -> Leader | None:
+        """Return who leads, or led last."""
+        return self.content.leader
+
+    def check(self) -> None:
+        """Raise StorageError when it is closed."""
+        if not self._is_mine:
+            raise StorageError("the journal is closed")
 
     def size_bytes(self) -> int:
         """Return the bytes of the records' bodies, of documents and models."""
@@ -215,7 +231,3 @@ class MemoryJournal:
         """Release the content."""
         if self._is_mine:
             self.content.is_open = self._is_mine = False
-
-    def _check(self) -> None:
-        if not self._is_mine:
-            raise StorageError("the journal is closed")

@@ -4,7 +4,8 @@ Rules:
 
 1. ``append`` is all or nothing, and what it returned from survives SIGKILL and, with ``synchronous=FULL``, a power cut.
 2. Records come back in the order in which they were appended.
-3. One coordinator at a time: opening a journal that another process holds raises StorageError.
+3. One coordinator at a time: opening a journal that another process holds raises StorageError, or waits when told so;
+   who has lost the lock can write nothing more.
 4. Every row has a checksum, and one that it does not fit is never handed out. As the very last record it is a torn
    write: it is removed and reported in ``damage``. Anywhere else it concerns its own run or model only: it is reported
    in ``damaged``, asking for the run raises DamagedError, the model is listed without its record, a decision is left
@@ -159,6 +160,22 @@ class Decision:
     body: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Leader:
+    """Who leads with a journal, or led last.
+
+    Attributes
+    ----------
+    incarnation : str
+        Tells this life of a coordinator from others.
+    about : dict
+        JSON values: what others should know of it, see `coordinator.standby`.
+    """
+
+    incarnation: str
+    about: dict[str, Any]
+
+
 class Journal(Protocol):
     """Append-only events, the documents of ended runs, and the model registry, in one place with one lock."""
 
@@ -240,6 +257,15 @@ class Journal(Protocol):
 
     def decisions(self, name: str | None = None) -> list[Decision]:
         """Return the decisions about one model, or all, in order."""
+
+    def lead(self, leader: Leader) -> None:
+        """Write down who leads, in place of who did before."""
+
+    def leader(self) -> Leader | None:
+        """Return who leads, or led last; None: nobody is known."""
+
+    def check(self) -> None:
+        """Raise StorageError when nothing can be written any more because the lock was lost."""
 
     def size_bytes(self) -> int | None:
         """Return the room that the journal takes; None when there is no telling. From any thread."""

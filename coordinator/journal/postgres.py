@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 
+from coordinator.journal.lock import Again
 from schemas.errors import StorageError
 
 _REFUSAL = (
-    "the journal {what} is in use by another coordinator: stop that one first, or give this one a database of its own "
-    "(--journal)"
+    "the journal {what} is in use by another coordinator: stop that one first, give this one a database of its own "
+    "(--journal), or let it wait for its turn (--standby)"
 )
 _LOST = (
     "the connection to the journal {what} was lost ({why}), and with it the lock on it: start the coordinator again "
@@ -31,8 +31,9 @@ KEY = int.from_bytes(hashlib.sha256(b"glassfleet-journal").digest()[:8], "big", 
 _SERVER_OPTIONS = (
     # A commit that was acknowledged must be on the disk, whatever this server's default says.
     "-c synchronous_commit=on "
-    # A coordinator that vanished from the network must not hold the lock for the two hours that TCP would give it.
-    "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+    # A coordinator that vanished from the network must not hold the lock for the two hours that TCP would give it, nor
+    # for the quarter of an hour for which the server would send it again what it has not acknowledged.
+    "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
 )
 _CONNECT: dict[str, str | int] = {
     "connect_timeout": 10,
@@ -63,35 +64,51 @@ class AdvisoryLock:
     Parameters
     ----------
     engine : sa.Engine
-    patience : float
-        Seconds to wait for a coordinator that has just ended: the server may notice a little later.
+    again : callable
+        Asked while another coordinator has it; and when the connection was lost meanwhile, with why.
 
     Raises
     ------
     StorageError
         Another coordinator holds it.
+    sqlalchemy.exc.DBAPIError
+        The server cannot be reached.
     """
 
-    def __init__(self, engine: sa.Engine, patience: float) -> None:
+    def __init__(self, engine: sa.Engine, again: Again) -> None:
         self._what = engine.url.render_as_string(hide_password=True)
         self._turn = threading.RLock()
         self._why = ""
-        self._connection = engine.connect()
+        self._engine = engine
+        self._connection = self._connect()
         try:
-            # Not the pool's any more: it is closed when we say so, and never handed to anybody else.
-            self._connection.detach()
-            self._await(time.monotonic() + patience)
+            self._await(again)
         except BaseException:
             self._connection.close()
             raise
 
-    def _await(self, deadline: float) -> None:
-        while not self._try():
-            if time.monotonic() >= deadline:
-                raise StorageError(_REFUSAL.format(what=self._what))
-            time.sleep(0.05)
+    def _connect(self) -> sa.Connection:
+        connection = self._engine.connect()
+        # Not the pool's any more: it is closed when we say so, and never handed to anybody else.
+        connection.detach()
+        return connection
+
+    def _await(self, again: Again) -> None:
+        while True:
+            why, fault = "", None
+            try:
+                if self._try():
+                    return
+            except sa.exc.DBAPIError as lost:
+                self._connection.close()
+                why, fault = _first_line(lost.orig) or "it is gone", lost
+            if not again(why):
+                raise fault or StorageError(_REFUSAL.format(what=self._what))
 
     def _try(self) -> bool:
+        # Asked again and again: who stands in the server's own line, and is gone, would be given the lock all the same.
+        if self._connection.closed:
+            self._connection = self._connect()
         with self._connection.begin():
             return bool(self._connection.execute(sa.select(sa.func.pg_try_advisory_lock(KEY))).scalar_one())
 

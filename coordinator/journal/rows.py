@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal.port import Damaged, StoredModel, checksum
-from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
+from coordinator.journal.port import Damaged, Leader, StoredModel, checksum
+from coordinator.journal.tables import DECISIONS, LEADER, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError
 
 Select = Callable[[sa.Executable], Sequence[Any]]
@@ -25,6 +26,7 @@ _CHECKED = {
     RUNS.name: ("run", "at", "document"),
     MODELS.name: ("name", "version", "digest", "run", "record"),
     DECISIONS.name: ("name", "kind", "at", "wall", "body"),
+    LEADER.name: ("incarnation", "about"),
 }
 """What a row's checksum is over; the last one is what the row is about. A record's wall clock was left out from the
 first version on: see `wall_of`."""
@@ -58,6 +60,11 @@ def head_of(row: Any, *, is_damaged: bool) -> StoredModel:
     """Return a registered model without its record; in a damaged row anything may stand."""
     version = row.version if isinstance(row.version, int) else 0
     return StoredModel(shown(row.name), version, shown(row.digest), shown(row.run), b"", is_damaged=is_damaged)
+
+
+def leader_of(found: Sequence[Any]) -> Leader | None:
+    """Return who leads according to the rows of `LEADER`; None: nobody yet, or the row is damaged."""
+    return next((Leader(row.incarnation, json.loads(row.about)) for row in found if is_whole(LEADER, row)), None)
 
 
 def wall_of(row: Any) -> float:

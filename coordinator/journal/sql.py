@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import itertools
 import json
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from coordinator.journal import postgres, sqlite
-from coordinator.journal.lock import FileLock
-from coordinator.journal.port import COUNTED, OVERVIEW, REFERENCES, Damaged, Decision, Entry, StoredModel, overview
+from coordinator.journal.lock import Again
+from coordinator.journal.opening import open_database, translated
+from coordinator.journal.port import (
+    COUNTED,
+    OVERVIEW,
+    REFERENCES,
+    Damaged,
+    Decision,
+    Entry,
+    Leader,
+    StoredModel,
+    overview,
+)
 from coordinator.journal.rollouts import forget_rollouts
-from coordinator.journal.rows import head_of, is_whole, look, model_of, said, shown, sum_of, wall_of
-from coordinator.journal.tables import DECISIONS, MODELS, RECORDS, RUNS
+from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of, wall_of
+from coordinator.journal.tables import DECISIONS, LEADER, MODELS, RECORDS, RUNS
 from schemas.errors import DamagedError, StorageError
-from schemas.private_files import make_folders, private_database, refuse_shared
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -30,16 +38,6 @@ _AT_ONCE = 500
 
 _SHOWN_AT_ONCE = 8
 """Documents that are looked into in one transaction: nobody can write meanwhile."""
-
-_FULL = (
-    "no room to write the journal {what}: free some space and start the coordinator again; it goes on where it was, "
-    "and agents send again what was not acknowledged"
-)
-
-_DAMAGED = (
-    "the journal {what} is damaged ({text}): restore it from a backup, or save what can be read (glassfleet journal "
-    "export) and move it away to begin anew"
-)
 
 
 class SqlJournal:
@@ -51,6 +49,9 @@ class SqlJournal:
         ``sqlite:///path/to/file`` or ``postgresql://user:password@host/database``.
     busy_timeout : float
         Seconds to wait for another connection's write (SQLite), or for the lock (PostgreSQL).
+    again : callable or None
+        Asked whenever another coordinator has the journal, or its server is away meanwhile: whether to try again. None:
+        as `busy_timeout` says.
 
     Raises
     ------
@@ -58,40 +59,10 @@ class SqlJournal:
         The database cannot be opened, is in use by another coordinator, was written by a newer version, or is damaged.
     """
 
-    def __init__(self, url: str, *, busy_timeout: float = 5.0) -> None:
+    def __init__(self, url: str, *, busy_timeout: float = 5.0, again: Again | None = None) -> None:
+        self._database = open_database(url, busy_timeout, again)
+        self._what = self._database.what
         try:
-            parsed = sa.make_url(url)
-            parsed = postgres.with_driver(parsed)
-            is_file = parsed.get_backend_name() == "sqlite"
-            self._what: str = parsed.database or "" if is_file else parsed.render_as_string()
-            self._lock: FileLock | postgres.AdvisoryLock
-            self._path: Path | None = None
-            if is_file:
-                if not parsed.database or parsed.database == ":memory:":
-                    raise StorageError("an SQLite journal needs a file: sqlite:///path/to/journal.db")
-                path = self._path = Path(parsed.database)
-                try:
-                    make_folders(path.parent)
-                    if not path.parent.stat().st_mode & stat.S_ISVTX:  # as /tmp: nobody can replace another's file
-                        refuse_shared(path.parent)
-                except OSError as fault:
-                    raise StorageError(f"cannot create the directory {path.parent}: {fault.strerror}") from fault
-                self._lock = FileLock(path)
-                self._engine = sqlite.make_engine(parsed, busy_timeout)
-            elif parsed.get_backend_name() == "postgresql":
-                self._engine = postgres.make_engine(parsed)
-                with self._translated():
-                    self._lock = postgres.AdvisoryLock(self._engine, busy_timeout)
-            else:
-                raise StorageError(
-                    f"cannot use {self._what} as a journal: it must be sqlite:///... or postgresql://..."
-                )
-        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as fault:
-            raise StorageError(f"cannot use {_public(url)} as a journal: {fault}{_extra(fault)}") from fault
-        try:
-            if self._path is not None:
-                with suppress(OSError):  # SQLite says what is wrong
-                    private_database(self._path)
             with self._translated():
                 self._migrate()
                 self.damage = self._mend()
@@ -208,7 +179,7 @@ class SqlJournal:
 
     def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
-        told = (sqlite if self._path is not None else postgres).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        told = (postgres if self._database.path is None else sqlite).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
         found: dict[str, dict[str, Any]] = {}
         for start in range(0, len(runs), _SHOWN_AT_ONCE):
             some = runs[start : start + _SHOWN_AT_ONCE]
@@ -300,14 +271,31 @@ class SqlJournal:
             if is_whole(DECISIONS, row)
         ]
 
+    def lead(self, leader: Leader) -> None:
+        """Write down who leads."""
+        values = {"number": 1, "incarnation": leader.incarnation, "about": json.dumps(leader.about)}
+        with self._write() as connection:
+            connection.execute(sa.delete(LEADER))
+            connection.execute(sa.insert(LEADER).values(**values, checksum=sum_of(LEADER, values)))
+
+    def leader(self) -> Leader | None:
+        """Return who leads, or led last."""
+        return leader_of(self._select(sa.select(LEADER)))
+
+    def check(self) -> None:
+        """Raise StorageError when the lock is not held any more."""
+        with self._write() as connection:
+            connection.execute(sa.select(1))
+
     def size_bytes(self) -> int | None:
         """Return the room of the database's files (SQLite) or tables with their indexes (PostgreSQL)."""
-        if self._path is not None:
+        path = self._database.path
+        if path is not None:
             # The files are asked, not the database: a scrape must not wait for, or hold up, a transaction.
             size = 0
             for end in ("", "-wal"):
                 with suppress(FileNotFoundError):  # the second one comes and goes
-                    size += self._path.with_name(self._path.name + end).stat().st_size
+                    size += path.with_name(path.name + end).stat().st_size
             return size
         sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS, DECISIONS))
         with self._begin() as connection:
@@ -315,8 +303,8 @@ class SqlJournal:
 
     def close(self) -> None:
         """Close the database and release the lock. Idempotent."""
-        self._lock.release()
-        self._engine.dispose()
+        self._database.lock.release()
+        self._database.engine.dispose()
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -334,39 +322,17 @@ class SqlJournal:
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
-        with self._translated(), self._engine.begin() as connection:
+        with self._translated(), self._database.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         """Begin a transaction that only the holder of the lock can commit."""
-        with self._translated():
-            if isinstance(self._lock, FileLock):
-                with self._engine.begin() as connection:
-                    yield connection
-            else:
-                with self._lock.transaction() as connection:
-                    yield connection
+        with self._translated(), self._database.lock.transaction() as connection:
+            yield connection
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn the database's errors into ours."""
-        try:
-            yield
-        except IntegrityError as fault:
-            raise StorageError(f"the journal {self._what} has the same run or model already: {fault.orig}") from fault
-        except UnicodeDecodeError as fault:  # in what SQLite quotes of a damaged table
-            raise DamagedError(_DAMAGED.format(what=self._what, text="its tables are no text")) from fault
-        except SQLAlchemyError as fault:
-            text = str(getattr(fault, "orig", None) or fault)
-            known = postgres.in_words(getattr(fault, "orig", None), self._what) if self._path is None else None
-            if known is not None:
-                raise StorageError(known) from fault
-            if "full" in text or "disk I/O error" in text or "No space left" in text:
-                raise StorageError(_FULL.format(what=self._what)) from fault
-            if "malformed" in text or "not a database" in text:
-                raise DamagedError(_DAMAGED.format(what=self._what, text=text)) from fault
-            raise StorageError(f"the journal {self._what} cannot be used: {text}") from fault
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._what, is_file=self._database.path is not None)
 
     def _migrate(self) -> None:
         with self._write() as connection:
@@ -411,15 +377,3 @@ def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
 
 def _entry(row: Any) -> Entry:
     return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))
-
-
-def _public(url: str) -> str:
-    """Return a URL that may be shown: what cannot be parsed may hold a password anywhere."""
-    try:
-        return repr(sa.make_url(url).render_as_string(hide_password=True))
-    except ArgumentError:
-        return "this URL" if "@" in url else repr(url)
-
-
-def _extra(fault: Exception) -> str:
-    return ": pip install 'glassfleet[postgres]'" if isinstance(fault, ModuleNotFoundError) else ""

@@ -69,3 +69,13 @@ DECISIONS = sa.Table(
     sqlite_autoincrement=True,
 )
 """What was decided about models, append-only."""
+
+LEADER = sa.Table(
+    "leader",
+    METADATA,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("incarnation", sa.String(64), nullable=False),
+    sa.Column("about", sa.Text, nullable=False),
+    _checksum(),
+)
+"""Who leads with this journal, or led last: one row, for those who stand by."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
@@ -23,7 +23,7 @@ from schemas.errors import StorageError
 if TYPE_CHECKING:
     from coordinator.core import Coordinator
 
-__all__ = ["CONTENT_TYPE_LATEST", "TABLE", "Described", "Metrics", "as_markdown"]
+__all__ = ["CONTENT_TYPE_LATEST", "TABLE", "Described", "Metrics", "as_markdown", "standby_page"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Described:
 
 TABLE: tuple[Described, ...] = (
     Described("glassfleet_info", "gauge", ("fleet", "software"), "Always 1; says which fleet and software this is."),
+    Described("glassfleet_leading", "gauge", (), "1; 0 on a stand-by, which shows no other metric."),
     Described("glassfleet_up_seconds", "gauge", (), "Seconds since this process began to coordinate."),
     Described("glassfleet_broker_connected", "gauge", (), "1 while the broker can be reached."),
     Described("glassfleet_agents", "gauge", ("status",), "Agents by what their certificates say: `up`, `down`."),
@@ -310,6 +311,7 @@ class Metrics(Observer, Collector):
         }
         agents = {"up": 0, "down": 0, **core.fleet.counts()}
         yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
+        yield _gauge("glassfleet_leading", {(): 1})
         yield _gauge("glassfleet_up_seconds", {(): self._clock() - self._begun})
         yield _gauge("glassfleet_broker_connected", {(): int(self._connected())})
         yield _gauge("glassfleet_agents", {(status,): count for status, count in agents.items()})
@@ -335,6 +337,13 @@ class Metrics(Observer, Collector):
             room = None  # a database that is away must not take the other metrics with it
         if room is not None:
             yield _gauge("glassfleet_journal_bytes", {(): room})
+
+
+def standby_page() -> bytes:
+    """Return what a stand-by shows, in Prometheus' text format."""
+    name, registry = "glassfleet_leading", CollectorRegistry()
+    Gauge(name, _BY_NAME[name].what, registry=registry).set(0)
+    return generate_latest(registry)
 
 
 def _gauge(name: str, values: Mapping[Any, float]) -> Metric:

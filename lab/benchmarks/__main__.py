@@ -1,6 +1,7 @@
 """``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
 
 ``scale`` and ``storm`` take ``--vehicles N ...``: fleets of so many, one after the other; ``scale --signed`` signs.
+``standby`` takes ``--journal URL``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "support": "support:support",
     "scale": "scale:scale",
     "storm": "scale:storm",
+    "standby": "standby:standby",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }
@@ -38,6 +40,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
     parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help="scale, storm: fleets of so many")
     parser.add_argument("--signed", action="store_true", help="scale: all sign what they say")
+    parser.add_argument("--journal", metavar="URL", help="standby: an empty PostgreSQL database; none: SQLite")
     options = parser.parse_args(words)
     unknown = sorted(set(options.names) - set(BENCHMARKS))
     if unknown:
@@ -47,6 +50,7 @@ def main(words: list[str]) -> None:
     for name in options.names or BENCHMARKS:
         module, _, function = BENCHMARKS[name].partition(":")
         arguments = [options.vehicles] if name in {"scale", "storm"} and options.vehicles else []
+        arguments += [options.journal] if name == "standby" and options.journal else []
         how = {"signed": True} if name == "scale" and options.signed else {}
         getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments, **how)
 

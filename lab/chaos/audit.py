@@ -32,7 +32,7 @@ from lab.chaos.certificate_office import StolenIdentity
 from lab.chaos.conduct import Played
 from lab.chaos.fleet import FLEET, Fleet
 from lab.chaos.logs import read_lines
-from lab.chaos.schedule import COORDINATOR
+from lab.chaos.schedule import COORDINATOR, STANDBY
 from schemas import codec
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
@@ -141,13 +141,14 @@ class Evidence:
 
 def gather(played: Played, fleet: Fleet, patience: float = 30.0) -> Evidence:
     """Wait for the outboxes to empty, end coordinator and agents, then look at the broker: nothing changes any more."""
-    agents = [name for name in fleet.processes if name != COORDINATOR]
+    agents = [name for name in fleet.processes if name not in fleet.coordinators]
     pending = _wait_for_outboxes(fleet.work, agents, patience)
     office = fleet.office
     # It may have died since the last fault, too; one that is away does not say what it holds, or whom it lets in.
     played.broker_died += fleet.revive_broker(patience)
     fleet.end(agents, _ENDING)
-    fleet.end([COORDINATOR], _ENDING)
+    for name in reversed(fleet.coordinators):  # who stands by first: it would take the other's place
+        fleet.end([name], _ENDING)
     played.broker_died += fleet.start_broker()
     retained = read_retained(fleet.broker.url, tls=None if office is None else office.auditor)
     if office is not None:
@@ -351,8 +352,10 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     sent: set[tuple[str, str, str]] = set()
     settled: set[tuple[str, str, str]] = set()
     told_twice: Counter[tuple[str, str, str]] = Counter()
-    for name in (COORDINATOR, *evidence.agents):
-        lines = read_lines(evidence.work / "logs" / f"{name}.log")
+    logs = evidence.work / "logs"
+    coordinators = [name for name in (COORDINATOR, STANDBY) if (logs / f"{name}.log").exists()]
+    for name in (*coordinators, *evidence.agents):
+        lines = read_lines(logs / f"{name}.log")
         refused, wrongly = signatures.refusals(((name, line) for line in lines), Topics(FLEET), evidence.reissued)
         findings.refused = dict(sorted((Counter(findings.refused) + Counter(refused)).items()))
         findings.harmed += wrongly
@@ -360,7 +363,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
             event = line.get("event", "")
             if event in ("message-lost", "message-doubled", "message-held"):
                 messages[event.removeprefix("message-")] += 1
-            elif name == COORDINATOR and event == "answered":
+            elif name in coordinators and event == "answered":
                 judged[line["outcome"]] += 1
                 if line["outcome"] == "accepted" and line.get("reason") != "refusal noted":
                     told_twice[line["agent"], line["run"], line["task"][:_SHORT]] += 1

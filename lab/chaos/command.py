@@ -25,6 +25,7 @@ class ChaosOptions:
     broker_kind: str
     secure: bool
     private: bool
+    standby: bool
     deadline: float
     report: Path | None
     keep: Path | None
@@ -48,6 +49,10 @@ class ChaosOptions:
     "--private", is_flag=True,
     help="All runs are private: nobody sees a single vehicle's numbers. A run of which too few are left may end by "
     "that name.",
+)  # fmt: skip
+@click.option(
+    "--standby", is_flag=True,
+    help="Two coordinators on one journal: one stands by, and takes the place of the other whenever that is killed.",
 )  # fmt: skip
 @click.option(
     "--deadline", type=click.FloatRange(0.5, 60), default=2.0, show_default=True, metavar="SECONDS", help="Per round."
@@ -81,26 +86,32 @@ def chaos(options: ChaosOptions) -> int:
       glassfleet chaos --faults 50 --seed 3 --json
       glassfleet chaos --faults 100 --secure --report chaos.json
       glassfleet chaos --faults 100 --private
+      glassfleet chaos --faults 100 --standby
     """
     from lab.chaos import report as reports  # what chaos needs is loaded when it is called
     from lab.chaos.audit import examine, gather
-    from lab.chaos.conduct import Settings, play, write_data
+    from lab.chaos.conduct import Settings, play
     from lab.chaos.fleet import Fleet
+    from lab.chaos.rows import write_data
     from lab.chaos.schedule import COORDINATOR, make_schedule
 
-    seed, secure, private = options.seed, options.secure, options.private
+    seed, secure, private, standby = options.seed, options.secure, options.private, options.standby
     vehicles = options.vehicles or (15 if private else 5)
     if secure and options.broker_kind == "embedded":
         raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
+    if secure and standby:
+        raise UsageError(
+            "--secure and --standby cannot go together: the audit of the former reads one coordinator's log"
+        )
     if private and vehicles < LEAST_FLOOR + LEAST_COMPANY:
         raise UsageError(f"--private needs {LEAST_FLOOR + LEAST_COMPANY} vehicles, so that {LEAST_COMPANY} may be lost")
     with ended_by_sigterm(), workshop(options.keep, "chaos") as work:
         files = write_data(work / "data", vehicles, seed)
-        schedule = make_schedule(seed, options.faults, list(files), secure=secure, private=private)
+        schedule = make_schedule(seed, options.faults, list(files), secure=secure, private=private, standby=standby)
         settings = Settings(schedule, files, seed, options.deadline, private=private)
         # The coordinator and every other agent may send 4 KiB at once only, so that parts travel in every run.
         limits = {COORDINATOR: 4096} | {name: 4096 if index % 2 else 128 * 1024 for index, name in enumerate(files)}
-        fleet = Fleet(work, files, options.broker_kind, limits, secure=secure)
+        fleet = Fleet(work, files, options.broker_kind, limits, secure=secure, standby=standby)
         try:
             with progress("faults", options.faults) as bar:
                 played = play(settings, fleet, bar)
@@ -113,7 +124,9 @@ def chaos(options: ChaosOptions) -> int:
             bar.say("reading journal and logs, learning the central models")
             findings = examine(evidence, files)
         stolen_identities = evidence.stolen_identities if secure else None
-        report = reports.document(seed, options.faults, vehicles, played, findings, stolen_identities, private=private)
+        report = reports.document(
+            seed, options.faults, vehicles, played, findings, stolen_identities, private=private, standby=standby
+        )
     page = "\n".join(reports.lines(report))
     _save(options.report, report, page)
     click.echo(page, err=options.as_json)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 
 from console.progress import Work
 from lab.chaos.fleet import Fleet
@@ -94,25 +93,6 @@ class Played:
     broker_kind: str = ""
 
 
-def write_data(folder: Path, vehicles: int, seed: int) -> dict[str, Path]:
-    """Write small files of rows, one per vehicle, a fifth of them for tests; return them by agent id."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {}
-    for number in range(vehicles):
-        rng = np.random.default_rng([seed, number])
-        rows = 250 + 40 * number
-        X = rng.uniform(0.0, 10.0 + number, (rows, 4))
-        y = X[:, 0] * 0.7 + np.where(X[:, 1] > 5, 4.0, 0.0) + np.sin(X[:, 2]) + rng.normal(0, 0.1, rows)
-        name = f"vehicle-{number:02d}"
-        files[name] = folder / f"{name}.csv"
-        lines = ["speed,load,turn,noise,quality,split"]
-        for place, (row, target) in enumerate(zip(X, y, strict=True)):
-            values = ",".join(repr(float(value)) for value in (*row, target))
-            lines.append(f"{values},{'test' if place % 5 == 0 else 'train'}")
-        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return files
-
-
 def specification(settings: Settings, run: str, gather: int) -> dict[str, Any]:
     """Return a run's specification as the coordinator's API takes it; it waits for `gather` agents."""
     return {
@@ -155,7 +135,7 @@ class _Conductor:
     def __init__(self, settings: Settings, fleet: Fleet, work: Work) -> None:
         self.settings, self.fleet, self.work, self.say = settings, fleet, work, work.say
         self.played = Played(recoveries=fleet.recoveries, broker_kind=fleet.broker.kind)
-        self._http = httpx.Client(base_url=fleet.api_url, timeout=0.5, trust_env=False)
+        self._http = httpx.Client(timeout=0.5, trust_env=False)
         self._actions: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._busy: dict[str, int] = {}
@@ -174,7 +154,9 @@ class _Conductor:
             self.fleet.start(name)
         self.fleet.wait_until_all_work(60.0)
         self._token = (self.fleet.coordinator_state / "api-token").read_text(encoding="ascii").strip()
-        self.say(f"{len(names) - 1} agents, coordinator and broker ({self.fleet.broker.kind}) are up")
+        coordinators = " and ".join(self.fleet.coordinators)
+        agents = len(self.settings.files)
+        self.say(f"{agents} agents, {coordinators} and broker ({self.fleet.broker.kind}) are up")
         remaining = self._remaining
         not_before, waiting_since = 0.0, time.monotonic()
         while remaining or self._actions or self._expected:
@@ -222,7 +204,7 @@ class _Conductor:
         if not self._run or coordinator.is_frozen or not coordinator.is_running:
             return
         try:
-            answer = self._http.get(f"/api/runs/{self._run}")
+            answer = self._http.get(f"{self.fleet.api_url}/api/runs/{self._run}")
         except httpx.HTTPError:
             return
         if answer.status_code == 404:
@@ -243,7 +225,7 @@ class _Conductor:
             self._send_somebody_away()
         try:
             answer = self._http.post(
-                "/api/runs",
+                f"{self.fleet.api_url}/api/runs",
                 json=specification(self.settings, run, len(self.settings.files) - self._shut_out()),
                 headers={"Authorization": f"Bearer {self._token}"},
             )
@@ -317,6 +299,9 @@ class _Conductor:
             if fault.kind.endswith("-crash") and fault.target in self._expected:
                 self._later(0.05, end)  # it has not come to the place where it crashes
                 return
+            if fault.kind in ("coordinator-kill", "coordinator-crash") and not self.fleet.is_led:
+                self._later(0.05, end)  # a stand-by is about to take its place, and its name
+                return
             undo()
             self._busy.pop(fault.target, None)
 
@@ -339,14 +324,14 @@ class _Conductor:
             case "broker-restart":
                 fleet.broker.stop()
                 return fleet.start_broker
-            case "coordinator-kill" | "agent-kill":
+            case "coordinator-kill" | "standby-kill" | "agent-kill":
                 fleet.kill(name)
-                return lambda: fleet.start(name)
+                return lambda: self._start_again(name)
             case "coordinator-crash" | "agent-crash":
                 self._expected[name] = time.monotonic() + CRASH_PATIENCE
                 mischief[0].change(crash_at=fault.count, crash_topic=fault.topic)
-                return lambda: fleet.start(name)
-            case "coordinator-freeze" | "agent-freeze" | "broker-freeze":
+                return lambda: self._start_again(name)
+            case "coordinator-freeze" | "standby-freeze" | "agent-freeze" | "broker-freeze":
                 fleet.freeze(name)
                 return lambda: fleet.thaw(name)
             case "link-cut":
@@ -373,6 +358,12 @@ class _Conductor:
                 file.change(**{what: 0.0})
 
         return stop
+
+    def _start_again(self, name: str) -> None:
+        """Start a process that was killed; of two coordinators whichever does not run, unless it was killed since."""
+        for each in self.fleet.coordinators if name in self.fleet.coordinators else (name,):
+            if each == name or each not in self._busy:
+                self.fleet.start(each)
 
     def _change_certificates(self, fault: Fault) -> Callable[[], None]:
         """Renew or revoke; return what undoes it."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
@@ -17,12 +18,16 @@ from broker.url import parse_url
 from lab.chaos.certificate_office import CertificateOffice
 from lab.chaos.faulty_transport import VARIABLE, MischiefFile
 from lab.chaos.proxy import Proxy
-from lab.chaos.schedule import BROKER, COORDINATOR
+from lab.chaos.schedule import BROKER, COORDINATOR, STANDBY
 from lab.processes import Process, ProcessFleet
 from schemas.errors import RunFailedError
 
 _CONNECTED = b'"event": "connected"'
 """What coordinator and agents log when a connection stands."""
+
+_STANDS_BY = b'"event": "standing-by"'
+_LEADS = b'"event": "coordinator-up"'
+"""What a coordinator logs when another one has the journal, and when it has."""
 
 FLEET = "chaos"
 
@@ -41,6 +46,9 @@ class Fleet:
         ``max_message_bytes`` of coordinator and agents.
     secure : bool
         Mutual TLS, everybody with an identity, every message signed; needs Mosquitto.
+    standby : bool
+        Two coordinators on one journal. `COORDINATOR` is always the one that leads, and `STANDBY` the other: when that
+        one leads, they change names.
     """
 
     def __init__(
@@ -51,9 +59,13 @@ class Fleet:
         limits: Mapping[str, int],
         *,
         secure: bool = False,
+        standby: bool = False,
     ) -> None:
         self.work = work
-        self.recoveries: dict[str, list[float]] = {"coordinator": [], "agent": [], "broker": []}
+        self.coordinators = (COORDINATOR, STANDBY) if standby else (COORDINATOR,)
+        self.recoveries: dict[str, list[float]] = {"coordinator": [], "take-over": [], "agent": [], "broker": []}
+        self._lost_at = 0.0
+        self._is_taken_over = False
         self.processes = ProcessFleet(work / "logs", module="lab.chaos.child")
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
@@ -64,15 +76,16 @@ class Fleet:
         )
         address = parse_url(self.broker.url)
         self.proxy = Proxy(address.host, address.port)
-        self.api_port = free_port()
+        self._api_ports = {name: free_port() for name in self.coordinators}
         shared = {"GLASSFLEET_FLEET": FLEET, "GLASSFLEET_LOG_FORMAT": "json"}
         common = ["--keepalive", "3", "--connect-timeout", "2", "--broker-wait", "0"]
-        for index, name in enumerate((COORDINATOR, *files)):
+        for index, name in enumerate((*self.coordinators, *files), 1 - len(self.coordinators)):
             url = replace(address, port=self.proxy.open(name)).url
-            limit = ["--max-message-bytes", str(limits[name])]
-            if name == COORDINATOR:
+            limit = ["--max-message-bytes", str(limits[COORDINATOR if name == STANDBY else name])]
+            if name in self.coordinators:
                 arguments = ["coordinator", "--state-dir", str(self.coordinator_state), *common, *limit]
-                arguments += ["--api-port", str(self.api_port), "--log-level", "debug"]
+                arguments += ["--api-port", str(self._api_ports[name]), "--log-level", "debug"]
+                arguments += ["--standby"] if standby else []
             else:
                 arguments = ["agent", "--id", name, "--data", str(files[name]), *common, *limit]
                 arguments += ["--state-dir", str(work / "vehicles")]
@@ -83,7 +96,7 @@ class Fleet:
             self.mischief[name] = MischiefFile(faults)
             own = {"GLASSFLEET_BROKER": url, VARIABLE: str(faults)}
             if self.office is not None:
-                own["GLASSFLEET_IDENTITY"] = str(self.office.identity(name))
+                own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
             self.processes.add(name, arguments, {**shared, **own})
 
     @property
@@ -93,8 +106,13 @@ class Fleet:
 
     @property
     def api_url(self) -> str:
-        """Where the coordinator's API is, in all its lives."""
-        return f"http://127.0.0.1:{self.api_port}"
+        """Where the API of the coordinator is that leads."""
+        return f"http://127.0.0.1:{self._api_ports[COORDINATOR]}"
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a coordinator has the journal, or none is left that could take it by itself."""
+        return self._leads(COORDINATOR) or not any(self.processes[name].is_running for name in self.coordinators)
 
     # One process
 
@@ -111,6 +129,8 @@ class Fleet:
     def kill(self, name: str) -> None:
         """SIGKILL."""
         self.processes[name].kill()
+        if name == COORDINATOR:
+            self._lost_at = time.monotonic()
         self.working.discard(name)
 
     def freeze(self, name: str) -> None:
@@ -155,17 +175,47 @@ class Fleet:
 
     def watch(self) -> list[str]:
         """Look for processes that work again, and return the names of those that ended by themselves."""
+        self._change_names()
         ended = []
         for name, process in self.processes.items():
             if process.has_ended:
                 self.working.discard(name)
                 ended.append(name)
-            elif process.is_running and name not in self.working and _has_connected(process):
+                if name == COORDINATOR:
+                    self._lost_at = time.monotonic()
+            elif process.is_running and name not in self.working and self._works(name):
                 self.working.add(name)
-                if process.lives > 1:
-                    kind = COORDINATOR if name == COORDINATOR else "agent"
-                    self.recoveries[kind].append(time.monotonic() - process.started_at)
+                self._recovered(name, process)
         return ended
+
+    def _works(self, name: str) -> bool:
+        process = self.processes[name]
+        return _said(process, _STANDS_BY) if name == STANDBY else _has_connected(process)
+
+    def _recovered(self, name: str, process: Process) -> None:
+        if name == COORDINATOR and self._is_taken_over:
+            self._is_taken_over = False
+            self.recoveries["take-over"].append(time.monotonic() - self._lost_at)
+        elif process.lives > 1 and name != STANDBY:
+            kind = COORDINATOR if name == COORDINATOR else "agent"
+            self.recoveries[kind].append(time.monotonic() - process.started_at)
+
+    def _leads(self, name: str) -> bool:
+        return self.processes[name].is_running and _said(self.processes[name], _LEADS)
+
+    def _change_names(self) -> None:
+        """Let the stand-by be called the coordinator when it leads."""
+        if STANDBY not in self.coordinators or not self._leads(STANDBY):
+            return
+        former = self.processes[COORDINATOR]
+        if former.has_ended or self._leads(COORDINATOR):
+            return  # the end of the former one is looked at first
+        named: tuple[dict[str, Any], ...] = (self.processes, self.mischief, self._api_ports)
+        for each in named:
+            each[COORDINATOR], each[STANDBY] = each[STANDBY], each[COORDINATOR]
+        self.proxy.exchange(COORDINATOR, STANDBY)
+        self.working -= {COORDINATOR, STANDBY}
+        self._is_taken_over = former.lives > 0 and self._lost_at > 0
 
     def wait_until_all_work(self, patience: float) -> None:
         """Return when every process is connected; raises RunFailedError with the last words of one that is not."""
@@ -196,7 +246,11 @@ class Fleet:
 
 
 def _has_connected(process: Process) -> bool:
-    """Whether a process said, in this life, that its connection stands."""
+    return _said(process, _CONNECTED)
+
+
+def _said(process: Process, words: bytes) -> bool:
+    """Whether a process has logged something in this life."""
     with process.log.open("rb") as log:
         log.seek(process.began)
-        return _CONNECTED in log.read()
+        return words in log.read()

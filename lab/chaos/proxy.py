@@ -95,6 +95,14 @@ class Proxy:
 
         self._ask(act())
 
+    def exchange(self, one: str, other: str) -> None:
+        """Let two processes have each other's names; each keeps its road."""
+
+        async def act() -> None:
+            self._roads[one], self._roads[other] = self._roads[other], self._roads[one]
+
+        self._ask(act())
+
     def close(self) -> None:
         """End the proxy. Idempotent."""
         if self._loop.is_closed():

@@ -27,6 +27,7 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
     stolen_identities: Sequence[StolenIdentity] | None = None,
     *,
     private: bool = False,
+    standby: bool = False,
 ) -> dict[str, Any]:
     """Return everything as JSON values; ``schedule`` is enough to see what a replay of the seed will do."""
     outcomes = [run["outcome"] for run in findings.runs]
@@ -35,7 +36,8 @@ def document(  # noqa: PLR0917 - what was asked for, what happened, what was fou
         "seed": seed,
         "replay": f"glassfleet chaos --faults {faults} --seed {seed} --vehicles {vehicles}"
         + (" --secure" if stolen_identities is not None else "")
-        + (" --private" if private else ""),
+        + (" --private" if private else "")
+        + (" --standby" if standby else ""),
         "broker": played.broker_kind,
         "private": private,
         "vehicles": vehicles,
@@ -139,8 +141,8 @@ def lines(report: dict[str, Any]) -> list[str]:
     for kind, values in report["recovery_seconds"].items():
         if values["count"]:
             page.append(
-                f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} starts "
-                "after a kill, until connected)"
+                f"recovery       {kind}: p50 {values['p50']:g} s, p95 {values['p95']:g} s ({values['count']} times, "
+                f"from the {'kill' if kind == 'take-over' else 'start after a kill'} until connected)"
             )
     if runs["over_the_same_rows"]:
         page.append(f"the same rows  {runs['over_the_same_rows']} private runs over rows of which sums were known")

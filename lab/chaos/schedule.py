@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-COORDINATOR, BROKER, EVERYONE = "coordinator", "broker", "everyone"
+COORDINATOR, STANDBY, BROKER, EVERYONE = "coordinator", "standby", "broker", "everyone"
+"""Of two coordinators the first name is always that of the one that leads."""
 
 STATES = ("gathering", "domain", "recruiting", "learning")
 """The engine's states in which a run can be found. What lies between two of them is met by `crash`: see below."""
@@ -44,6 +45,13 @@ SECURE_KINDS: dict[str, int] = {
 
 A certificate is renewed under a running process; is renewed and the former one revoked; a vehicle is revoked as stolen,
 and enrols again with a new key."""
+
+STANDBY_KINDS: dict[str, int] = {
+    "standby-kill": 5,
+    "standby-freeze": 4,
+}
+"""The same, for what happens with a coordinator on stand-by only (``--standby``), which also takes the place of the one
+that leads whenever that one is killed or crashes."""
 
 LASTS: dict[str, tuple[float, float]] = {
     "kill": (0.0, 1.2),
@@ -97,7 +105,7 @@ class Fault:
     kind : str
         One of `KINDS`.
     target : str
-        ``coordinator``, ``broker``, ``everyone`` or an agent's id.
+        ``coordinator``, ``standby``, ``broker``, ``everyone`` or an agent's id.
     state : str
         One of `STATES`, ``pairing`` or ``any``: it strikes when the run is in this state.
     answers : int
@@ -131,7 +139,13 @@ class Fault:
 
 
 def make_schedule(
-    seed: int, faults: int, vehicles: Sequence[str], *, secure: bool = False, private: bool = False
+    seed: int,
+    faults: int,
+    vehicles: Sequence[str],
+    *,
+    secure: bool = False,
+    private: bool = False,
+    standby: bool = False,
 ) -> tuple[Fault, ...]:
     """Draw `faults` faults; the same arguments give the same schedule, and more faults only lengthen it.
 
@@ -146,13 +160,16 @@ def make_schedule(
         With `SECURE_KINDS`, which come first; clocks then jump less far.
     private : bool
         Of private runs, in which vehicles are paired first and none are recruited later.
+    standby : bool
+        With `STANDBY_KINDS`, which come first.
     """
     # random and not numpy: a handful of draws, and the order of the standard library's is fixed.
     rng = random.Random(f"glassfleet chaos {seed}")  # noqa: S311 - a schedule of faults is no secret
-    kinds, shares = list(KINDS), KINDS | (SECURE_KINDS if secure else {})
+    kinds, more = list(KINDS), (SECURE_KINDS if secure else {}) | (STANDBY_KINDS if standby else {})
+    shares = KINDS | more
     rng.shuffle(kinds)
-    if secure:
-        first = list(SECURE_KINDS)
+    if more:
+        first = list(more)
         rng.shuffle(first)
         kinds = first + kinds
     schedule = []
@@ -167,7 +184,7 @@ def _draw(rng: random.Random, number: int, kind: str, vehicles: Sequence[str], j
     who, _, what = kind.rpartition("-")
     if who in ("agent", "vehicle"):
         target = rng.choice(list(vehicles))
-    elif who in (COORDINATOR, BROKER):
+    elif who in (COORDINATOR, STANDBY, BROKER):
         target = who
     elif who in ("link", "clock"):
         target = rng.choice([*vehicles, COORDINATOR])

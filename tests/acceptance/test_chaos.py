@@ -153,6 +153,16 @@ def test_fleet_survives_the_embedded_broker_forgetting_everything() -> None:
 
 
 @pytest.mark.slow
+def test_stand_by_takes_the_place_of_each_coordinator_that_is_killed_or_crashes() -> None:
+    done = chaos("--standby", "--faults", "9", "--seed", "22", "--vehicles", "3", "--json")
+    assert done.returncode == 0, done.stderr[-6000:]
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["replay"].endswith("--standby")) == (True, True)
+    assert {"coordinator-kill", "coordinator-crash", "standby-kill"} <= set(report["faults"]["by_kind"])
+    assert report["recovery_seconds"]["take-over"]["count"] > 0
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("options", [(), ("--secure",)])
 def test_private_runs_lose_nothing_and_equal_central_learning_when_faults_strike(options: tuple[str, ...]) -> None:

@@ -15,9 +15,10 @@ from broker.tls import load_identity
 from lab.chaos import signatures
 from lab.chaos.audit import gather
 from lab.chaos.certificate_office import StolenIdentity
-from lab.chaos.conduct import Played, write_data
+from lab.chaos.conduct import Played
 from lab.chaos.fleet import Fleet
 from lab.chaos.report import lines
+from lab.chaos.rows import write_data
 from lab.chaos.schedule import COORDINATOR, KINDS, SECURE_KINDS, make_schedule
 from schemas.envelope import Envelope
 from schemas.messages import AgentState

@@ -67,6 +67,8 @@ class Machine(Processes):
 
     def serve(self, service: str, *program: str) -> subprocess.Popen[bytes]:
         words = [self.local(word) for word in SERVICES[service]["command"]]
+        if service == "standby":  # each container has a port 8080; this machine has one
+            words = [word.replace(self.ports["8080"], "0") for word in words]
         state = {"GLASSFLEET_STATE_DIR": f"{self.folder}/state-{service}", "GLASSFLEET_LOG_FORMAT": "json"}
         with (self.folder / f"{service}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -119,22 +121,27 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
         SERVICES["broker"]["command"] = words
     glassfleet = str(BIN / "glassfleet")
     coordinator = machine.serve("coordinator", glassfleet)
-    for number in (1, 2, 3):
-        write_vehicle(machine.folder / "data" / f"vehicle-{number}.csv.gz", simulate_vehicle(number, 0))
-        machine.serve(f"vehicle-{number}", glassfleet)
 
-    def health() -> int:
-        environment = {**machine.environment, "GLASSFLEET_STATE_DIR": f"{machine.folder}/state-coordinator"}
+    def health(service: str = "coordinator") -> int:
+        environment = {**machine.environment, "GLASSFLEET_STATE_DIR": f"{machine.folder}/state-{service}"}
         probe = [sys.executable, str(ROOT / "deploy" / "container" / "health.py")]
         return subprocess.run(probe, capture_output=True, check=False, env=environment).returncode
 
     eventually(lambda: health() == 0 or coordinator.poll() is not None, what="never healthy")
-    assert coordinator.poll() is None, machine.logs()
+    standby = machine.serve("standby", glassfleet)
+    for number in (1, 2, 3):
+        write_vehicle(machine.folder / "data" / f"vehicle-{number}.csv.gz", simulate_vehicle(number, 0))
+        machine.serve(f"vehicle-{number}", glassfleet)
+
+    eventually(lambda: health("standby") == 0 or standby.poll() is not None, what="the stand-by is never healthy")
+    assert (coordinator.poll(), standby.poll()) == (None, None), machine.logs()
     run = machine.glassfleet(
         *("run", "start", "--scheme", "frt", "--gather-agents", "3", "--deadline", "30", "--model", "qoe", "--wait")
     )
     assert run.returncode == 0, run.stderr + machine.logs()
     assert "model qoe v1" in run.stdout
+    waits = machine.glassfleet("run", "list", "--state-dir", f"{machine.folder}/state-standby")
+    assert (waits.returncode, "on stand-by: ask the one on" in waits.stderr) == (11, True), waits.stderr
 
     url = f"mqtts://localhost:{machine.ports['8883']}"
     identity = f"{machine.folder}/srv/identities/coordinator"

@@ -22,8 +22,8 @@ from broker.servers.mosquitto import MosquittoConfig, find_mosquitto, mutual, wr
 from broker.servers.process import prepare_state_dir
 from broker.tls import Tls, wait_for_server
 from lab.chaos.audit import Evidence, examine
-from lab.chaos.conduct import write_data
 from lab.chaos.fleet import FLEET
+from lab.chaos.rows import write_data
 from schemas.topics import Topics
 from tests.support.cloud import EXACT, ROOT
 from tests.support.fleet import FleetCa

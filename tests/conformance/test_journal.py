@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
 from coordinator.journal.inspect import rows
-from coordinator.journal.port import Damaged, Decision, overview
+from coordinator.journal.port import Damaged, Decision, Leader, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
 from coordinator.runs.view import run_document
@@ -78,6 +78,18 @@ def test_journal_refuses_a_second_coordinator_until_it_is_closed(opener: Opener)
     journal.close()
     journal.close()
     opener().close()
+
+
+def test_journal_says_who_led_last_also_when_it_is_opened_again(opener: Opener) -> None:
+    journal = opener()
+    assert journal.leader() is None
+    for incarnation in ("first", "second"):
+        journal.lead(Leader(incarnation, {"host": "cloud-1", "settings": {"kept_runs": 3}}))
+    journal.check()
+    journal.close()
+    journal = opener()
+    assert journal.leader() == Leader("second", {"host": "cloud-1", "settings": {"kept_runs": 3}})
+    journal.close()
 
 
 def test_journal_closes_a_run_once_and_keeps_its_document(opener: Opener) -> None:
@@ -359,20 +371,20 @@ def test_sqlite_journal_names_what_to_do_when_the_file_is_not_a_database(path: P
 
 def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> None:
     journal = SqlJournal(filled(f"sqlite:///{path}"))
-    with journal._engine.connect() as connection:
+    with journal._database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
     limit = f"PRAGMA max_page_count={pages}"
 
     from sqlalchemy import event
 
-    @event.listens_for(journal._engine, "begin")
+    @event.listens_for(journal._database.engine, "begin")
     def _no_room(connection: Any) -> None:
         connection.exec_driver_sql(limit)
 
     big = Entry("r", "answer", 6.0, 0.0, b"x" * 1_000_000)
     with pytest.raises(StorageError, match="no room to write the journal"):
         journal.append([entry("r", 6), big])
-    event.remove(journal._engine, "begin", _no_room)
+    event.remove(journal._database.engine, "begin", _no_room)
     journal.close()
     journal = SqlJournal(f"sqlite:///{path}")
     assert [record.at for record in journal.records("r")] == [1, 2, 3, 4, 5]
@@ -386,9 +398,23 @@ def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
         SqlJournal(address)
 
 
+def test_sqlite_journal_whose_lock_was_removed_is_written_no_more(path: Path) -> None:
+    first = SqlJournal(f"sqlite:///{path}")
+    first.append([entry("r", 1)])
+    path.with_name("journal.sqlite.lock").unlink()
+    second = SqlJournal(f"sqlite:///{path}")
+    second.append([entry("r", 2)])
+    for refused in (first.check, lambda: first.append([entry("r", 3)]), lambda: first.close_run("r", {}, 3.0)):
+        with pytest.raises(StorageError, match=r"the lock of the journal .* is gone"):
+            refused()
+    first.close()
+    assert [each.at for each in second.records("r")] == [1.0, 2.0]
+    second.close()
+
+
 def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
     journal = SqlJournal(f"sqlite:///{path}")
-    with journal._engine.connect() as connection:
+    with journal._database.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 

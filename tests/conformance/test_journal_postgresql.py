@@ -174,5 +174,6 @@ def test_journal_asks_for_commits_that_are_on_the_disk_and_names_itself(
     journal = SqlJournal(url)
     with journal._write() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+        assert connection.exec_driver_sql("SHOW tcp_user_timeout").scalar() == "30000", "milliseconds"
         assert connection.exec_driver_sql("SHOW application_name").scalar() == "glassfleet-coordinator"
     journal.close()

@@ -37,6 +37,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "systemctl start glassfleet-enrol@vehicle-07": SYSTEMD,
         "/opt/glassfleet/bin/pip install 'glassfleet[coordinator,operator,postgres]'": SYSTEMD,
         "createuser --pwprompt glassfleet": "asks for a password; tests/acceptance/test_postgresql.py does it",
+        "glassfleet coordinator --standby --journal postgresql://glassfleet@127.0.0.1/glassfleet --broker "
+        "mqtts://broker.example.org:8883": "needs two machines; tests/acceptance/test_standby.py does it on one",
         "kubectl create namespace glassfleet": CLUSTER,
     },
     "docs/howto/operate.md": {

@@ -81,10 +81,10 @@ def test_pages_name_options_that_exist():
 @cache
 def _variables() -> set[str]:
     named = {
-        f"GLASSFLEET_{service}{field.upper()}"
+        f"GLASSFLEET_{prefix}{field.upper()}"
         for service, config in (("AGENT_", AgentConfig), ("COORDINATOR_", CoordinatorConfig))
         for field in (*settings_of(config), *config.retired)
-        for service in (service, "")
+        for prefix in (service, "")
     }
     for folder in CODE:
         for path in (ROOT / folder).rglob("*.py"):

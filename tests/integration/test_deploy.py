@@ -157,7 +157,9 @@ def test_command_is_one_that_we_have_with_these_options(words: list[str], tmp_pa
 
 def test_compose_file_fits_together() -> None:
     services, volumes = COMPOSE["services"], COMPOSE["volumes"]
-    assert {"provision", "broker", "database", "coordinator", "vehicle-1"} <= set(services)
+    assert {"provision", "broker", "database", "coordinator", "standby", "vehicle-1"} <= set(services)
+    assert services["coordinator"]["command"] == services["standby"]["command"]
+    assert "--standby" in services["standby"]["command"]
     known = {
         "build", "image", "read_only", "tmpfs", "cap_drop", "security_opt", "restart", "depends_on", "entrypoint",
         "environment", "healthcheck", "volumes", "user", "command", "ports",
@@ -220,8 +222,8 @@ def test_kubernetes_manifests_fit_together() -> None:
     deployment = by_kind["Deployment"]["spec"]
     pod = deployment["template"]["spec"]
     labels = deployment["template"]["metadata"]["labels"]
-    assert deployment["replicas"] == 1
-    assert deployment["strategy"]["type"] == "Recreate"
+    # One of the two is never ready: a rolling update would wait for it for ever.
+    assert (deployment["replicas"], deployment["strategy"]) == (2, {"type": "Recreate"})
     for selector in (
         deployment["selector"]["matchLabels"],
         by_kind["Service"]["spec"]["selector"],
@@ -229,6 +231,9 @@ def test_kubernetes_manifests_fit_together() -> None:
     ):
         assert selector.items() <= labels.items()
     container = pod["containers"][0]
+    assert "--standby" in container["args"]
+    probes = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("liveness", "startup", "readiness")}
+    assert probes == {"liveness": "/api/health", "startup": "/api/health", "readiness": "/api/ready"}
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
     assert container["envFrom"][0]["configMapRef"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True

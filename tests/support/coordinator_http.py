@@ -48,8 +48,8 @@ def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) 
 def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
     """A coordinator's HTTP side, whose own thread does nothing."""
     service = build(load_config(state_dir=folder, **settings), journal=MemoryJournal())
-    server = ApiServer(service)
-    with httpx.Client(base_url=server.start(), trust_env=False, timeout=20) as client:
+    server = ApiServer(service.config)
+    with httpx.Client(base_url=server.start(service), trust_env=False, timeout=20) as client:
         try:
             yield service, client
         finally:

@@ -70,8 +70,10 @@ class Machine:
         assert done.returncode == 0, f"{tool} {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
-    def command(self, command: Sequence[str]) -> list[str]:
-        return [_tool("nsenter"), "--target", str(self.pid), "--net", "--", *command]
+    def command(self, command: Sequence[str], user: int | None = None, group: int | None = None) -> list[str]:
+        """Return a command that runs another one in it, as somebody else if that is told."""
+        who = [] if user is None or group is None else ["--setuid", str(user), "--setgid", str(group)]
+        return [_tool("nsenter"), "--target", str(self.pid), "--net", *who, "--", *command]
 
     def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         """Start a process in it, that ends with this one."""

@@ -1,4 +1,7 @@
-"""A real PostgreSQL server for tests: in a folder of its own, on loopback, with a password; killed without mercy."""
+"""A real PostgreSQL server for tests: in a folder of its own, with a password; killed without mercy.
+
+On loopback, or at the address of a machine with a network of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ import psycopg
 from psycopg import sql
 
 from broker.servers.process import die_with_parent, free_port
+from tests.support.netns import Machine
 
 USER = "glassfleet"
 PASSWORD = "s3cret-for-tests"
@@ -53,9 +57,11 @@ def _account() -> dict[str, Any]:
 
 
 class PostgresServer:
-    """One cluster, started, stopped and killed at will."""
+    """One cluster, started, stopped and killed at will; with a machine it runs there, at this `host`."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine | None = None, host: str = "127.0.0.1") -> None:
+        self.host = host
+        self._machine = machine
         programs = find_postgresql()
         assert programs is not None, "apt install postgresql"
         self._programs = Path(programs)
@@ -81,6 +87,9 @@ class PostgresServer:
             capture_output=True, text=True, cwd="/", env=self._environment(), check=False, **self._account,
         )  # fmt: skip
         assert made.returncode == 0, made.stderr
+        if machine is not None:
+            with (self.folder / "data" / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {host}/24 scram-sha-256\n")
 
     def _environment(self) -> Mapping[str, str]:
         return {"PATH": os.environ.get("PATH", ""), "LANG": "C", "TZ": "UTC"}
@@ -100,16 +109,20 @@ class PostgresServer:
         """Start it and wait until it answers."""
         if self._process is not None:
             return
+        command = [
+            str(self._programs / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port),
+            "-k", str(self.folder), "-c", f"listen_addresses={self.host}", "-c", "max_connections=30",
+            "-c", "shared_buffers=16MB",
+        ]  # fmt: skip
+        account = self._account
+        if self._machine is not None:  # only root enters a network, and becomes somebody else there
+            command, account = self._machine.command(command, account.get("user"), account.get("group")), {}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    str(self._programs / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port),
-                    "-k", str(self.folder), "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=30",
-                    "-c", "shared_buffers=16MB",
-                ],
+                command,
                 stdout=log, stderr=log, cwd="/", env=self._environment(), start_new_session=True,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509  see die_with_parent
-                **self._account,
+                **account,
             )  # fmt: skip
         end = time.monotonic() + 60
         while True:
@@ -124,9 +137,13 @@ class PostgresServer:
 
     def connect(self, database: str) -> psycopg.Connection[Any]:
         """Return a connection of the owner's that commits each statement."""
-        return psycopg.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=database, autocommit=True
-        )
+
+        def connect() -> psycopg.Connection[Any]:
+            return psycopg.connect(
+                host=self.host, port=self.port, user=USER, password=PASSWORD, dbname=database, autocommit=True
+            )
+
+        return connect() if self._machine is None else self._machine.visit(connect)
 
     def database(self) -> str:
         """Make an empty database; returns its name."""
@@ -138,7 +155,7 @@ class PostgresServer:
 
     def url(self, database: str, *, user: str = USER, password: str = PASSWORD) -> str:
         """Return a URL as people write it, for the journal."""
-        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{user}:{password}@{self.host}:{self.port}/{database}"
 
     def kill(self) -> None:
         """SIGKILL to the server and all its children: what a power cut leaves is on the disk."""

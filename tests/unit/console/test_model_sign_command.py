@@ -16,6 +16,7 @@ from broker.tls import save_identity
 from console.main import run
 from coordinator.http.api import ApiServer
 from tests.support.fleet import FleetCa
+from tests.support.processes import eventually
 from tests.support.resigning_bench import Cloud, authorities, is_believed, record_of
 
 Call = Callable[..., tuple[int, str, str]]
@@ -33,8 +34,10 @@ def cloud(ca: FleetCa, tmp_path: Path) -> Iterator[Cloud]:
     made.register(record_of(), record_of(2, software="a\x1b[2Jb"), record_of(3).to_bytes()[:-9])
     made.start()
     (tmp_path / "state").mkdir()
-    server = ApiServer(made.service(tmp_path / "state"))
-    server.start()
+    service = made.service(tmp_path / "state")
+    server = ApiServer(service.config)
+    server.start(service)
+    eventually((tmp_path / "state" / "api-url").exists)
     yield made
     server.stop()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.engine import (
+    AgentDown,
     AgentUp,
     Cancel,
     ClearRequest,
@@ -246,6 +247,20 @@ def test_engine_waits_when_one_has_answered_or_an_agent_that_could_answer_came_u
     play.up("d")
     play.send(Refused(play.at, "a", play.task.digest, "no disk"))
     assert not play.state.is_ended
+
+
+def test_engine_waits_when_nobody_is_up_as_a_round_opens() -> None:
+    # A broker that is stopped tells of everybody's end, and then delivers the last answer.
+    play = Play(toy_spec(participation="elastic", policy={"min_agents": 1, "deadline": 10}))
+    play.answer("a", "b")
+    for agent in "abc":
+        play.send(AgentDown(play.at, agent))
+    play.answer("c")
+    assert (play.state.is_ended, play.requests[-1].number) == (False, 2)
+    for agent in "abc":
+        play.up(agent)
+    play.finish("a", "b", "c")
+    assert play.phase == "finished"
 
 
 def test_engine_does_not_wait_for_an_agent_that_refuses() -> None:

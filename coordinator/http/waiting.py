@@ -1,0 +1,67 @@
+"""What a coordinator on stand-by says over HTTP: that it lives, and that another one leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coordinator.http.access import FOREIGN_NAME, HTTP_LIMITS, PROGRAMS
+from coordinator.http.guard import Guard, Rules, is_loopback_name
+from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST, standby_page
+
+STATUS = "stand-by"
+
+
+class _Waiting(Rules):
+    """Nothing is done here, so nobody has to show a token."""
+
+    def __init__(self, *, loopback_only: bool) -> None:
+        self._loopback_only = loopback_only
+
+    def check(self, request: Request) -> None:
+        """Raise HTTPException when it may not be answered, see `coordinator.http.access`."""
+        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
+            raise HTTPException(421, FOREIGN_NAME)
+
+
+def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopback_only: bool) -> ASGIApp:
+    """Return the application of a stand-by.
+
+    Parameters
+    ----------
+    fleet, software : str
+        For ``/api/health``.
+    leader : callable
+        Returns the host on which the coordinator is that leads; empty: it is not known.
+    loopback_only : bool
+        Answer to loopback names only.
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await _answer(Request(scope, receive))(scope, receive, send)
+
+    def _answer(request: Request) -> Response:
+        match request.url.path:
+            case "/api/health":
+                told = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
+                return JSONResponse(told)
+            case "/metrics":
+                return Response(standby_page(), media_type=CONTENT_TYPE_LATEST)
+        where = f" on {leader()}" if leader() else ""
+        return _refuse(
+            request, 503, f"this coordinator is on stand-by: ask the one{where} that leads; nothing was done here"
+        )
+
+    rules = _Waiting(loopback_only=loopback_only)
+    return Guard(app, limits=HTTP_LIMITS, rules=rules, error_response=_refuse)
+
+
+def _refuse(request: Request, status: int, detail: str) -> Response:
+    if request.url.path.startswith(PROGRAMS):
+        return JSONResponse({"detail": detail}, status)
+    return PlainTextResponse(f"{detail}\n", status)

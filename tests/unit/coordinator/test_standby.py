@@ -1,0 +1,145 @@
+"""A coordinator on stand-by: what it waits for, what it says meanwhile, and who is told that it is set up otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator import standby
+from coordinator.config import CoordinatorConfig, load_config
+from coordinator.http.waiting import waiting_app
+from coordinator.journal import Entry, MemoryJournal
+from coordinator.journal.port import Leader
+from coordinator.journal.sql import SqlJournal
+from coordinator.standby import Standby, StoppedError, about
+from schemas.envelope import Envelope
+from schemas.errors import StorageError, UsageError
+from schemas.messages import CoordinatorState
+from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.coordinator_http import ask
+
+Set = Callable[..., CoordinatorConfig]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Set:
+    return lambda **flags: load_config(state_dir=tmp_path, **flags)
+
+
+def leader(config: CoordinatorConfig, incarnation: str = "first", **other: Any) -> Leader:
+    told = about(config, "glassfleet 1")
+    return Leader(incarnation, {**told, "host": "cloud-1", "settings": {**told["settings"], **other}})
+
+
+def waiting(config: CoordinatorConfig, *, rounds: int = 3) -> Standby:
+    """Return a stand-by that is told to stop after so many looks."""
+    left = iter(range(rounds))
+    return Standby(config, "glassfleet 1", lambda: next(left, None) is None, lambda: None)
+
+
+def test_standby_waits_until_the_journal_is_free_and_is_not_in_the_way(
+    config: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "LOOK", 0.0)
+    first = SqlJournal(config().journal_url)
+    first.lead(leader(config()))
+    looks: list[str] = []
+
+    def again(why: str) -> bool:
+        looks.append(why)
+        first.append([Entry("r", "answer", float(len(looks)), 1.7e9, b"x")])
+        if len(looks) == 3:
+            first.close()
+        return one(why)
+
+    one = waiting(config(), rounds=100)
+    with capture_logs() as logs:
+        second = SqlJournal(config().journal_url, again=again)
+        one.leads(second.leader())
+    assert (looks, second.last_time()) == (["", "", ""], 3.0)
+    assert [line["event"] for line in logs] == ["standing-by", "taking-its-place"]
+    assert logs[1]["host"] == "cloud-1"
+    with pytest.raises(StorageError):
+        first.append([Entry("r", "answer", 9.0, 1.7e9, b"x")])
+    second.close()
+
+
+def test_standby_that_is_told_to_stop_waits_no_longer(config: Set, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby, "LOOK", 0.0)
+    first = SqlJournal(config().journal_url)
+    with pytest.raises(StoppedError):
+        SqlJournal(config().journal_url, again=waiting(config()))
+    first.append([Entry("r", "answer", 1.0, 1.7e9, b"x")])
+    first.close()
+
+
+def test_standby_names_each_setting_that_is_otherwise_once_for_each_leader(config: Set) -> None:
+    own = config(broker="mqtt://user:secret@127.0.0.1:1", retained_versions=3)
+    one = waiting(own)
+    with capture_logs() as logs:
+        one("")
+        one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
+        one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
+        one.leads(leader(own, "second", keep_records=False))
+    told = [(each["setting"], each["here"], each["leader"]) for each in logs if each["event"] == "set-up-otherwise"]
+    assert told == [
+        ("broker", "mqtt://127.0.0.1:1", "mqtt://127.0.0.1:2"),
+        ("retained_versions", 3, 10),
+        ("keep_records", True, False),
+    ]
+
+
+def test_standby_of_another_fleet_refuses_when_it_begins_to_wait(config: Set) -> None:
+    first = SqlJournal(config().journal_url)
+    first.lead(leader(config(fleet="a")))
+    with pytest.raises(
+        UsageError, match=r"of fleet 'b', and the journal that it waits for is of fleet 'a' .*--fleet a"
+    ):
+        SqlJournal(config().journal_url, again=waiting(config(fleet="b")))
+    first.append([Entry("r", "answer", 1.0, 1.7e9, b"x")])
+    first.close()
+
+
+def test_standby_says_once_that_the_journals_server_is_away_and_once_that_it_is_back(
+    config: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "LOOK", 0.0)
+    one = waiting(config(), rounds=100)
+    with capture_logs() as logs:
+        for why in ("", "server closed the connection", "connection refused", "", ""):
+            one(why)
+    assert [line["event"] for line in logs if "journal" in line["event"]] == ["journal-away", "journal-back"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/api/health", 200, '"status":"stand-by"'),
+        ("/metrics", 200, "glassfleet_leading 0.0"),
+        ("/api/ready", 503, "stand-by: ask the one on cloud-1 that leads"),
+        ("/api/runs", 503, "nothing was done here"),
+        ("/runs/r1", 503, "stand-by"),
+    ],
+)
+def test_standby_says_that_it_lives_and_that_another_one_leads(path: str, status: int, words: str) -> None:
+    app = waiting_app("fleet", "glassfleet 1", lambda: "cloud-1", loopback_only=True)
+    for method in ("GET", "POST"):
+        answer = ask(app, method, path)
+        assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    foreign = ask(app, "GET", path, headers={"Host": "evil.example.org"})
+    assert foreign.status_code == 421
+
+
+def test_coordinator_that_lost_its_journal_answers_nobody_and_ends_by_that_name() -> None:
+    fleet = Fleet()
+    question = Envelope(fleet="f", body=CoordinatorState(status="down", incarnation="other", software="x")).to_bytes()
+    fleet.publish(TOPICS.coordinator_state(), question)
+    journal = fleet.core.journal
+    assert isinstance(journal, MemoryJournal)
+    journal.close()
+    with pytest.raises(StorageError, match="closed"):
+        fleet.publish(TOPICS.coordinator_state(), question)
