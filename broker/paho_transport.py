@@ -20,14 +20,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ParamSpec
 
-import structlog
-
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.oversize import OversizeDetector
 from broker.port import OVERSIZE_TRIES, Handlers, Link, Message, check_message
 from broker.tls import client_context
 from broker.url import BrokerAddress, safe_address
 from schemas.errors import BrokerError, UsageError
+from schemas.plain_structlog import structlog
 
 _log = structlog.get_logger("glassfleet.broker")
 _jitter = secrets.SystemRandom()
