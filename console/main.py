@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 # speed rests on. It has to be said before numpy is imported for the first time.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+# Pydantic would look for plugins in everything that is installed; we have none. Set to nothing, it looks.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 # Before the first import that takes long: Ctrl-C may come while modules are loaded.
 from console.interrupts import handle_interrupts  # noqa: E402
