@@ -151,7 +151,7 @@ def _level(question: Question, rows: _Rows) -> Contribution:
     for block in rows.blocks:
         members = block.memberships()
         reached = _reach_frontier(question, block, members, CACHED_ENTRIES // len(rows.blocks))
-        _add_level(question, block, members, reached, cells, nodes)
+        _add_level(question, block, members, reached, cells=cells, nodes=nodes)
     parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
     parts *= question.free[:, :, None]
     nullified = 0
@@ -192,6 +192,7 @@ def _add_level(
     block: _Block,
     members: Memberships,
     reached: Reached,
+    *,
     cells: NDArray[np.int64],
     nodes: NDArray[np.int64],
 ) -> None:
