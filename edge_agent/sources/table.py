@@ -193,7 +193,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
-        X = raw.numbers[np.ix_(rows, columns)]  # one copy, no other on the way
+        X = raw.numbers[np.ix_(np.flatnonzero(rows), np.array(columns))]  # one copy, no other on the way
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
