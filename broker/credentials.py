@@ -12,10 +12,12 @@ from typing import Protocol
 import structlog
 
 from broker.folders import alone_in
-from broker.tls import CA, CERT, CRL, KEY, load_identity, save_identity
+from broker.identity import load_identity, save_identity
+from broker.tls import CA, CERT, CRL, KEY
 from schemas.errors import StorageError, UsageError, WireError
+from schemas.trust.certificates import UNREADABLE
 from schemas.trust.revocation import merged, of_file
-from schemas.trust.signing import UNREADABLE, Signer, Verifier
+from schemas.trust.signing import Signer, Verifier
 
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the files changed, at least: a look costs four calls of the system."""

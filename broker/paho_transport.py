@@ -1,5 +1,8 @@
 """The transport over a real broker: one thread, reconnecting for ever, on top of `Connection`.
 
+Of a cluster several URLs can be given. Clients begin at different ones, by their id, and go on to the next where no
+connection comes about.
+
 What outlives a connection is kept here: the subscriptions, and every published message until its PUBACK. After a
 reconnect all of them are sent again, in order; the broker may thus see one twice (rule 1 of the port). The queue is
 unbounded: a layer above that must not run ahead of the broker asks ``flush`` or keeps its own outbox.
@@ -15,19 +18,20 @@ import secrets
 import socket
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ParamSpec
-
-import structlog
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
 from broker.oversize import OversizeDetector
 from broker.port import OVERSIZE_TRIES, Handlers, Link, Message, check_message
 from broker.tls import client_context
-from broker.url import BrokerAddress, safe_address
+from broker.url import BrokerAddress, safe_address, urls_of
 from schemas.errors import BrokerError, UsageError
+from schemas.plain_structlog import structlog
 
 _log = structlog.get_logger("glassfleet.broker")
 _jitter = secrets.SystemRandom()
@@ -65,7 +69,8 @@ class PahoTransport:
         if not 0 < len(link.client_id.encode()) <= 65535:
             raise UsageError("a client id is needed, so that the broker can keep the session")
         self._link = link
-        self._address = safe_address(link.url, link.tls, insecure_plaintext=link.insecure_plaintext)
+        self._addresses = _addresses(link)
+        self._at = zlib.crc32(link.client_id.encode()) % len(self._addresses)
         if self._address.tls:
             client_context(link.tls)
         self._handlers: Handlers | None = None
@@ -92,6 +97,10 @@ class PahoTransport:
             raise BrokerError(f"cannot begin to connect to the broker: {fault.strerror}") from fault
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
+
+    @property
+    def _address(self) -> BrokerAddress:
+        return self._addresses[self._at]
 
     # The port, called from any thread
 
@@ -178,6 +187,7 @@ class PahoTransport:
                     if fault.fault == "cancelled":
                         break
                     _log.warning("broker-unreachable", broker=self._address.public, reason=str(fault))
+                    self._at = (self._at + 1) % len(self._addresses)
                 else:
                     if not self._oversize.is_alert:  # or each resend of what ends the connection would come at once
                         delay = self._link.reconnect_first
@@ -332,7 +342,7 @@ def versions_to_try(wanted: str, last: str) -> tuple[str, ...]:
 
 
 def connect_once(link: Link, timeout: float | None = None) -> str:
-    """Find out whether the broker can be used, without touching the session of `link`'s client id.
+    """Find out whether the broker, or one of several, can be used; the session of `link`'s client id is not touched.
 
     Parameters
     ----------
@@ -352,7 +362,21 @@ def connect_once(link: Link, timeout: float | None = None) -> str:
     UsageError
         As `PahoTransport`.
     """
-    address = safe_address(link.url, link.tls, insecure_plaintext=link.insecure_plaintext)
+    faults = []
+    for address in _addresses(link):
+        try:
+            return _connect_once(address, link, timeout)
+        except BrokerError as fault:
+            faults.append(fault)
+    raise BrokerError("; ".join(map(str, faults))) from faults[-1]
+
+
+def _addresses(link: Link) -> tuple[BrokerAddress, ...]:
+    safe = partial(safe_address, tls=link.tls, insecure_plaintext=link.insecure_plaintext)
+    return tuple(safe(url) for url in urls_of(link.url))
+
+
+def _connect_once(address: BrokerAddress, link: Link, timeout: float | None) -> str:
     probe = replace(link, will=None, connect_timeout=link.connect_timeout if timeout is None else timeout)
     if link.tls is None or not link.tls.has_certificate:
         # Under the real id the broker would throw the real process out and keep a session for the probe. With a

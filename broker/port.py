@@ -147,7 +147,7 @@ class Link(ConnectionSettings):
     Attributes
     ----------
     url : str
-        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``.
+        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``; of a cluster several, with commas between.
     client_id : str
         Stable over restarts, so that the broker keeps the session.
     will : Message or None

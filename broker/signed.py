@@ -22,12 +22,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from broker.credentials import Credentials
 from broker.port import Handlers, Link, Message, Transport
 from schemas.errors import WireError
 from schemas.topics import Address, Topics
-from schemas.trust.signing import Owner, Signer
+from schemas.trust.owner import Owner
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from broker.credentials import Credentials
+    from schemas.trust.signing import Signer
 
 BAD_BURST = 1000.0
 """Bad messages of one agent that are verified at once, a tenth of a second's work; see `Patience`."""

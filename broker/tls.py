@@ -1,8 +1,8 @@
-"""TLS for every process: an identity folder, the context made from it, and TLS's faults in words with the way out.
+"""TLS for every process: the context made from an identity folder, and TLS's faults in words with the way out.
 
-An identity folder holds ``key.pem`` (for its owner alone), ``cert.pem``, ``ca.pem`` (whom to trust) and ``crl.pem``
-(whom not any more). A context is made anew for each connection, so that a renewed certificate is used from the next
-reconnect on, without a restart.
+An identity folder (`broker.identity` reads it) holds ``key.pem`` (for its owner alone), ``cert.pem``, ``ca.pem`` (whom
+to trust) and ``crl.pem`` (whom not any more). A context is made anew for each connection, so that a renewed certificate
+is used from the next reconnect on, without a restart.
 """
 
 from __future__ import annotations
@@ -16,18 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography import x509
-
-from schemas.errors import BrokerError, StorageError, UsageError, WireError
-from schemas.private_files import make_folders, replace_private
-from schemas.trust.identity import load_key
-from schemas.trust.signing import UNREADABLE, Owner, Role, owner_of
+from schemas.errors import BrokerError, UsageError
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""
-
-SOON = dt.timedelta(days=30)
-"""A certificate that ends within it should be renewed."""
 
 
 @dataclass(frozen=True)
@@ -242,93 +234,3 @@ def tls_words(fault: ssl.SSLError, host: str) -> str:
         if reason.endswith(name):
             return words
     return f"{reason}: does the broker speak TLS on this port, and is its certificate trusted?"
-
-
-@dataclass(frozen=True)
-class Identity:
-    """An identity folder, read.
-
-    Attributes
-    ----------
-    folder : Path
-    owner : Owner
-        Whom the certificate names.
-    key, certificate, ca : bytes
-        PEM.
-    crl : bytes
-        PEM; empty: there is none.
-    begins, ends : datetime
-        Of the certificate, UTC.
-    """
-
-    folder: Path
-    owner: Owner
-    key: bytes
-    certificate: bytes
-    ca: bytes
-    crl: bytes
-    begins: dt.datetime
-    ends: dt.datetime
-
-
-def load_identity(folder: Path) -> Identity:
-    """Read an identity folder.
-
-    Raises
-    ------
-    UsageError
-        A file is missing or unreadable, key and certificate do not belong together, or it names nobody.
-    """
-    tls_of(folder)
-    try:
-        key, certificate, ca = ((folder / name).read_bytes() for name in (KEY, CERT, CA))
-        crl = (folder / CRL).read_bytes() if (folder / CRL).exists() else b""
-    except OSError as fault:
-        raise UsageError(f"cannot read the identity in {folder}: {fault.strerror}") from fault
-    try:
-        parsed = x509.load_pem_x509_certificate(certificate)
-        owner = owner_of(parsed)
-    except (*UNREADABLE, WireError) as fault:
-        raise UsageError(f"{folder / CERT} is no certificate of a fleet: {fault}") from fault
-    if parsed.public_key() != load_key(key).public_key():
-        raise UsageError(f"{folder / CERT} was made for another key than {folder / KEY}: enrol again")
-    return Identity(folder, owner, key, certificate, ca, crl, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
-
-
-def check_owner(folder: Path | None, role: Role, name: str | None = None) -> Identity | None:
-    """Read the identity of a process and check that it is its own; None when no folder is named.
-
-    Raises
-    ------
-    UsageError
-        As `load_identity`, or it is another's: the broker would refuse every message, one by one and silently.
-    """
-    if folder is None:
-        return None
-    identity = load_identity(folder)
-    if identity.owner.role != role or name not in (None, identity.owner.id):
-        wanted = role if name is None else f"{role} {name}"
-        raise UsageError(
-            f"--identity {folder} is {identity.owner}'s, and this process is {wanted}: name the right folder or id"
-        )
-    return identity
-
-
-def save_identity(folder: Path, *, key: bytes | None = None, **files: bytes) -> None:
-    """Write parts of an identity (``certificate``, ``ca``, ``crl``, ``key``), for their owner alone, each whole or not.
-
-    Raises
-    ------
-    StorageError
-        The folder cannot be written.
-    """
-    names = {"certificate": CERT, "ca": CA, "crl": CRL}
-    contents = {names[name]: content for name, content in files.items() if content}
-    if key is not None:
-        contents = {KEY: key, **contents}
-    try:
-        make_folders(folder)
-        for name, content in contents.items():
-            replace_private(folder / name, content)
-    except OSError as fault:
-        raise StorageError(f"cannot write the identity to {folder}: {fault.strerror}; choose another folder") from fault

@@ -12,12 +12,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.folders import alone_in
-from broker.tls import CA, CRL, Identity, load_identity
+from broker.identity import Identity, load_identity
+from broker.tls import CA, CRL
 from schemas.errors import StorageError, UsageError
 from schemas.private_files import replace_private
-from schemas.trust.certificates import is_issued
+from schemas.trust.certificates import UNREADABLE, is_issued
+from schemas.trust.owner import Owner
 from schemas.trust.revocation import merged, newest_of_each, of_file
-from schemas.trust.signing import UNREADABLE, Owner
 
 
 @dataclass(frozen=True)

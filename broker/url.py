@@ -1,8 +1,9 @@
-"""Broker URLs: ``mqtt://[user[:password]@]host[:port]``, and ``mqtts://`` for TLS."""
+"""Broker URLs: ``mqtt://[user[:password]@]host[:port]``, and ``mqtts://`` for TLS; of a cluster one for each node."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
@@ -83,6 +84,11 @@ def parse_url(url: str) -> BrokerAddress:
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password is not None else None,
     )
+
+
+def urls_of(urls: str) -> tuple[str, ...]:
+    """Return each URL of a list with commas between: the nodes of one cluster."""
+    return tuple(re.split(r",(?=mqtts?://)", urls.strip()))
 
 
 def is_loopback(host: str) -> bool:

@@ -18,7 +18,8 @@ class CoordinatorConfig(Settings):
     Attributes
     ----------
     broker : str
-        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``. Why: every fleet has its own.
+        ``mqtt://[user[:password]@]host[:port]`` or ``mqtts://...``; of a cluster one for each node, with commas
+        between. Why: every fleet has its own.
     broker_wait : float
         Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever. Why: a service
         that starts with its broker waits for ever.

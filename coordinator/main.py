@@ -14,13 +14,9 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-import structlog
-
-from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
 from broker.port import Transport
 from broker.signed import RefusalLog, SignedTransport, signed
-from broker.tls import check_owner
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
@@ -52,10 +48,12 @@ from coordinator.telemetry.tracing import observers
 from glassfleet import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.plain_structlog import structlog
 from schemas.private_files import private_folder
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography, nor one without an API its framework
+    from broker.credentials import FolderCredentials
     from coordinator.http.api import ApiServer
     from schemas.trust.signing import Signer, Verifier
 
@@ -201,23 +199,21 @@ def build(
     StorageError
         Journal or state directory cannot be used.
     BrokerError, UsageError
-        The broker's address cannot be meant.
+        The broker's address cannot be meant, or the identity is none of a coordinator.
     StoppedError
         Told to stop while waiting.
     """
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
+    credentials = _credentials(config) if transport is None else None
     refusals = Refusals()
     make_probe: Callable[[], Transport] | None = None
-    credentials: FolderCredentials | None = None
 
     def count(name: str) -> None:
         coordinator.metrics[name] += 1
 
     if transport is None:  # before the journal: what cannot be meant is told before a stand-by waits
-        if config.identity is not None:
-            credentials = FolderCredentials(config.identity)
         refused = RefusalLog(count, _log_refused)
         look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
         make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
@@ -259,6 +255,17 @@ def _make_state_folder(config: CoordinatorConfig) -> None:
         raise StorageError(f"cannot create the state directory {config.state_dir}: {fault.strerror}") from fault
 
 
+def _credentials(config: CoordinatorConfig) -> FolderCredentials | None:
+    """Return what the coordinator signs and verifies with; None where it has no identity."""
+    if config.identity is None:
+        return None
+    from broker.credentials import FolderCredentials  # noqa: PLC0415  loaded by fleets that sign
+    from broker.identity import check_owner  # noqa: PLC0415
+
+    check_owner(config.identity, "coordinator")
+    return FolderCredentials(config.identity)
+
+
 def _log_refused(topic: str, code: str, reason: str, since: int) -> None:
     _log.warning("message-refused", topic=topic, code=code, reason=reason, since_last=since)
 
@@ -272,7 +279,6 @@ def run_coordinator(config: CoordinatorConfig) -> None:
         See `build` and `Service.serve_forever`; a port that is taken is a UsageError.
     """
     logs.configure(config.log_level, config.log_format, fleet=config.fleet)
-    check_owner(config.identity, "coordinator")
     for note in config.notes:
         _log.warning("retired-setting", note=note)
     program = _Program()

@@ -21,11 +21,14 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from broker.identity import load_identity, save_identity
 from broker.servers.revocation import check_crl
-from broker.tls import CA, CRL, KEY, client_context, load_identity, save_identity, tls_of, tls_words
+from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError
+from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, load_key, make_request, new_key, prove_renewal
-from schemas.trust.signing import UNREADABLE, Owner, Verifier, owner_of
+from schemas.trust.owner import Owner
+from schemas.trust.signing import Verifier
 
 
 @dataclass(frozen=True)

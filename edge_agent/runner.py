@@ -12,13 +12,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message, Transport
 from broker.signed import RefusalLog, signed
-from broker.tls import check_owner, tls_of
+from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
@@ -26,6 +25,9 @@ from edge_agent.sources import Source, read_source
 from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
 from schemas.errors import IdentityError, UsageError
 from schemas.topics import Topics
+
+if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
+    from broker.credentials import FolderCredentials
 
 QUEUE_SIZE = 10_000
 """Messages that may wait: requests and receipts of many runs, and yet no more than some MB."""
@@ -160,7 +162,7 @@ def link_of(config: AgentConfig, will: Message | None = None) -> Link:
 
 def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     """Read the data (unless given) and build an agent on a real broker's transport."""
-    check_owner(config.identity, "agent", config.id)
+    credentials = _credentials(config)
     if config.private == "only" and config.identity is None:
         raise UsageError(
             "private = only needs a fleet that signs: without signatures whoever controls the broker can put keys of "
@@ -169,7 +171,6 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
         )
     if source is None:
         source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
-    credentials = None if config.identity is None else FolderCredentials(config.identity)
 
     def count(name: str) -> None:
         agent.counts[name] += 1
@@ -188,6 +189,17 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
     if config.evaluate and not source.test.rows:
         agent.log.warning("data", note=f"{NO_TEST_ROWS}. {HOW_TO_TEST}")
     return agent
+
+
+def _credentials(config: AgentConfig) -> FolderCredentials | None:
+    """Return what an agent signs and verifies with; None where it has no identity."""
+    if config.identity is None:
+        return None
+    from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded by fleets that sign
+    from broker.identity import check_owner  # noqa: PLC0415
+
+    check_owner(config.identity, "agent", config.id)
+    return FolderCredentials(config.identity)
 
 
 def run_agent(config: AgentConfig) -> None:

@@ -37,3 +37,6 @@ MAX_SEAL_BYTES = 2048
 
 MAX_LISTS = 16
 """Most revocation lists that are read in one bundle; a fleet has one for each CA that it trusts."""
+
+MAX_CSR_BYTES = 8192
+"""Longest request for a certificate (CSR) that is read."""

@@ -20,7 +20,8 @@ from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.messages import Count, Digest, Id, Text
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography: 7 MB at each vehicle
-    from schemas.trust.signing import Owner, Signer, Verifier
+    from schemas.trust.owner import Owner
+    from schemas.trust.signing import Signer, Verifier
 
 SIGNED_AS = b"glassfleet-record/1\x00"
 """What is put before the bytes of a record when it is signed: the signature can never pass for a message's."""

@@ -97,6 +97,17 @@ class ChildBroker:
         """Start it and wait until it answers; raises BrokerError with the end of what it printed."""
         if self.is_running:
             return
+        self.begin()
+        program = self._program
+        try:
+            self.await_answer(program.patience if timeout is None else timeout)
+        except BrokerError as fault:
+            words = self.last_words()
+            self.kill()
+            raise BrokerError(f"{program.name} did not start: {words or fault}") from fault
+
+    def begin(self) -> None:
+        """Start it, and do not wait: of a cluster no node may answer before others are there."""
         program = self._program
         with open_private(program.state_dir / program.output, "wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - the program that we found, with our own files
@@ -109,12 +120,6 @@ class ChildBroker:
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - see die_with_parent
                 start_new_session=True,
             )
-        try:
-            self.await_answer(program.patience if timeout is None else timeout)
-        except BrokerError as fault:
-            words = self.last_words()
-            self.kill()
-            raise BrokerError(f"{program.name} did not start: {words or fault}") from fault
 
     def stop(self, timeout: float | None = None) -> None:
         """End it cleanly: one with persistence saves what it knows. Idempotent."""

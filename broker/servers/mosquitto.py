@@ -13,11 +13,12 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from broker.identity import check_owner
 from broker.servers.acl import loopback_acl
 from broker.servers.child import ChildBroker, Program
 from broker.servers.passwords import mosquitto_hash, write_private
 from broker.servers.process import free_port, kept_password, prepare_state_dir
-from broker.tls import CA, CERT, CRL, KEY, Tls, check_owner, wait_for_server
+from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
 

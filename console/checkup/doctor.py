@@ -110,9 +110,11 @@ def _examine(options: DoctorOptions) -> Iterator[Finding]:
     if options.coordinator or read_note(state_dir / "api-url"):
         yield from looked("coordinator", lambda: _coordinator(options.coordinator, state_dir))
     url = options.broker or noted_broker(state_dir)
-    if url:
-        yield from _broker(url, options)
-    else:
+    from broker.url import urls_of  # loaded when used, as all below
+
+    for node in urls_of(url) if url else ():
+        yield from _broker(node, options)
+    if not url:
         yield _none(state_dir, is_needed=bool(options.agent_id or options.as_coordinator))
     file = state_dir / "journal.sqlite"
     journal = options.journal or (f"sqlite:///{file}" if file.exists() else "")

@@ -12,9 +12,10 @@ from pathlib import Path
 from cryptography import x509
 
 from broker.connection import HEADER_ROOM, ConnectError, Connection
+from broker.identity import SOON, Identity, load_identity
 from broker.paho_transport import connect_once
 from broker.port import Link
-from broker.tls import CA, CRL, SOON, Identity, client_context, load_identity
+from broker.tls import CA, CRL, client_context
 from broker.trust import called
 from broker.url import BrokerAddress, is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, size, warning, wrong

@@ -23,7 +23,7 @@ from schemas.errors import DataError, NotFoundError, StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
-    from coordinator.runs.records import Told
+    from coordinator.runs.told import Told
     from glassfleet.audit.model import ModelTold
     from glassfleet.audit.report import Line
     from glassfleet.data.dataset import Dataset
@@ -222,7 +222,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
 def _told(options: LeakageOptions) -> tuple[str, Told]:
     from coordinator.journal.inspect import entries, runs  # extra coordinator
     from coordinator.runs.defaults import default_engine
-    from coordinator.runs.records import told
+    from coordinator.runs.told import told
 
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.authority.store import Authority
-    from schemas.trust.certificates import Role
+    from schemas.trust.owner import Role
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -158,9 +158,10 @@ def issue(  # noqa: PLR0917 - click passes options by name
     Examples:
       glassfleet ca issue --broker broker --host broker.example.org --host 203.0.113.7 --out broker-identity
     """
-    from broker.tls import CERT, save_identity
+    from broker.identity import save_identity
+    from broker.tls import CERT
     from schemas.trust.identity import load_key, new_key
-    from schemas.trust.signing import Owner
+    from schemas.trust.owner import Owner
 
     owners: list[tuple[Role, str | None]]
     owners = [("coordinator", coordinator), ("broker", broker), ("operator", operator), ("agent", agent)]
@@ -197,7 +198,7 @@ def sign_csr(request: Path, out: Path, agent: str, days: float, ca_dir: Path, *,
     """
     from schemas.errors import WireError
     from schemas.trust.identity import read_request
-    from schemas.trust.signing import Owner
+    from schemas.trust.owner import Owner
 
     authority = _open(ca_dir)
     try:
@@ -227,7 +228,7 @@ def renew(identity: Path, days: float, ca_dir: Path, *, as_json: bool) -> None:
     Examples:
       glassfleet ca renew broker-identity
     """
-    from broker.tls import load_identity, save_identity
+    from broker.identity import load_identity, save_identity
     from broker.trust import trust
     from schemas.errors import WireError
     from schemas.trust.identity import make_request, prove_renewal

@@ -183,7 +183,7 @@ def renew(  # noqa: PLR0917 - click passes options by name
     """
     import datetime as dt  # next to its only use
 
-    from broker.tls import load_identity
+    from broker.identity import load_identity
     from edge_agent import enrol as way
 
     folder = _folder(identity, state_dir, fleet, name)

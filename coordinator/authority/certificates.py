@@ -29,7 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from schemas.errors import UsageError
 from schemas.topics import check_id
 from schemas.trust.identity import urn
-from schemas.trust.signing import Owner
+from schemas.trust.owner import Owner
 
 BACKDATED = dt.timedelta(minutes=5)
 """Certificates begin so long before they are made: vehicles' clocks differ."""

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from schemas.errors import StorageError
 from schemas.private_files import make_folders, replace_private
-from schemas.trust.signing import Role
+from schemas.trust.owner import Role
 
 REGISTER_FILE = "register.json"
 ISSUED = "issued"

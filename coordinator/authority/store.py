@@ -35,8 +35,9 @@ from coordinator.authority.register import Issued, OpenToken, Register, Register
 from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.private_files import private_folder, replace_private
+from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, check_renewal, key_digest, load_key, read_request
-from schemas.trust.signing import UNREADABLE, Owner, owner_of
+from schemas.trust.owner import Owner
 
 CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
 """How long the CA, a certificate and a revocation list are good for. A broker refuses everybody when its list is too

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from coordinator.authority.register import ISSUED, REGISTER_FILE, Issued, RegisterFolder, explained
 from schemas.errors import NotFoundError, StorageError, UsageError
 from schemas.private_files import private_folder, sync_folder
-from schemas.trust.signing import UNREADABLE
+from schemas.trust.certificates import UNREADABLE
 
 CA_FILE, KEY_FILE, CRL_FILE = "ca.pem", "ca-key.pem", "crl.pem"
 

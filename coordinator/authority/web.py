@@ -27,18 +27,19 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from broker.tls import CERT, KEY, check_owner
+from broker.identity import check_owner
+from broker.tls import CERT, KEY
 from coordinator.authority.store import DAYS, Authority
 from coordinator.http.guard import Guard, Rules
 from coordinator.http.server import HttpLimits, HttpServer
 from schemas.errors import GlassfleetError, WireError
-from schemas.trust.identity import MAX_REQUEST_BYTES
+from schemas.limits import MAX_CSR_BYTES
 
 _log = structlog.get_logger("glassfleet.authority")
 
 PEM_TYPE = "application/x-pem-file"
 
-Pem = Annotated[str, Field(min_length=1, max_length=MAX_REQUEST_BYTES)]
+Pem = Annotated[str, Field(min_length=1, max_length=MAX_CSR_BYTES)]
 
 
 class Enrolment(BaseModel):

@@ -18,7 +18,7 @@ from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.private.between import COMPANY, Held
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
-from glassfleet.private.masks import add, question_digest
+from glassfleet.private.sums import add, question_digest
 from glassfleet.scheme import SUPPORT, Contribution, Server, Task
 from schemas.errors import RunFailedError
 

@@ -17,7 +17,7 @@ from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
 from glassfleet.private import pairs
 from glassfleet.private.layout import layout_of
-from glassfleet.private.masks import question_digest
+from glassfleet.private.sums import question_digest
 from glassfleet.scheme import Server
 
 

@@ -17,7 +17,6 @@ from coordinator.engine.state import Former, Level, Stored
 from glassfleet.errors import ContributionError
 from glassfleet.private.between import Held, apart
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, drawn_order, missing
-from glassfleet.private.masks import usable_key
 from glassfleet.scheme import Contribution, Task
 
 SCHEME, KIND = "private", "keys"
@@ -87,6 +86,8 @@ def with_message(contribution: Mapping[str, Any], message: bytes) -> dict[str, A
 
 def announced(contribution: Contribution, agent: str, data_digest: str, others: Mapping[str, Stored]) -> Announcement:
     """Return what an answer announces; raises ContributionError for one with which no member would pair."""
+    from glassfleet.private.masks import usable_key  # noqa: PLC0415 - the cryptography, loaded where a private run is
+
     key = contribution.values.get(KEY)
     if contribution.kind != KIND or contribution.sums or contribution.rows or contribution.nullified:
         raise ContributionError("an announcement has a key and a floor, and no numbers of rows")

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from schemas.errors import UsageError
-from schemas.trust.identity import MAX_REQUEST_BYTES
+from schemas.limits import MAX_CSR_BYTES
 
 _log = structlog.get_logger("http")
 
@@ -65,7 +65,7 @@ class HttpLimits:
     handshake: float = 5.0
     lifetime: float | None = 20.0
     connections: int = 200
-    body_bytes: int = 4 * MAX_REQUEST_BYTES
+    body_bytes: int = 4 * MAX_CSR_BYTES
     header_bytes: int = 16 * 1024
     header: float = 10.0
     body: float = 60.0

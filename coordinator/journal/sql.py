@@ -27,7 +27,7 @@ from coordinator.journal.port import (
 )
 from coordinator.journal.rollouts import forget_rollouts
 from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of, wall_of
-from coordinator.journal.tables import DECISIONS, LEADER, MODELS, RECORDS, RUNS
+from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
 HEAD = "0004"
@@ -336,9 +336,15 @@ class SqlJournal:
 
     def _migrate(self) -> None:
         with self._write() as connection:
+            tables = sa.inspect(connection).get_table_names()
+            if not tables:  # new: what the migrations would make, without importing them
+                for metadata in (METADATA, VERSION.metadata):
+                    metadata.create_all(connection, checkfirst=False)
+                connection.execute(sa.insert(VERSION).values(version_num=HEAD))
+                return
             found = None
-            if sa.inspect(connection).has_table("alembic_version"):
-                found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+            if VERSION.name in tables:
+                found = connection.execute(sa.select(VERSION.c.version_num)).scalar()
             if found == HEAD:
                 return
             if found is not None and found > HEAD:
@@ -346,7 +352,7 @@ class SqlJournal:
                     f"the journal {self._what} was written by a newer version ({found}; this software knows {HEAD}): "
                     "update glassfleet"
                 )
-            from alembic import command  # noqa: PLC0415  slow to import, needed once in a database's life
+            from alembic import command  # noqa: PLC0415  slow to import, and hardly ever needed
             from alembic.config import Config  # noqa: PLC0415
 
             config = Config()

@@ -6,6 +6,14 @@ import sqlalchemy as sa
 
 METADATA = sa.MetaData()
 
+VERSION = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Which revision the tables are of; alembic's own."""
+
 
 class _Bytes(sa.LargeBinary):
     """Bytes as the driver gives them: SQLAlchemy would turn a number in a damaged row into so many bytes."""

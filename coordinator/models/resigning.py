@@ -94,7 +94,7 @@ class ReSigner:
 
     def _again(self, model: StoredModel, signer: Signer) -> bytes | None:
         """Return the record signed again; None: there is no need. Raises what stands against its signature."""
-        from schemas.trust.signing import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
+        from schemas.trust.certificates import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
 
         # The last: a document may hold what looks like a signature, and stands before it.
         match = _CERTIFICATE.match(model.record, model.record.rfind(_SIGNATURES))
@@ -135,7 +135,7 @@ class ReSigner:
         UsageError
             The coordinator's own certificate is not good.
         """
-        from schemas.trust.signing import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
+        from schemas.trust.certificates import issuer_of  # noqa: PLC0415 - loaded by fleets that sign
 
         what = f"model {model.name!r} version {model.version}"
         try:

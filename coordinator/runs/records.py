@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from coordinator.engine import Answer, Effect, Engine, Event, OpenRound, Refused, RunState, SendReceipt, TurnedAway
-from coordinator.engine.collecting import MASKED, Privately
+from coordinator.engine import Answer, Effect, Engine, Event, Refused, RunState, SendReceipt, TurnedAway
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal.port import Entry
-from glassfleet.audit.private import Sums
-from glassfleet.audit.transcript import Opened
-from glassfleet.private.layout import Layout
-from glassfleet.private.simulation import Heard
-from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES
@@ -52,54 +43,6 @@ def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
     for _, state, _ in steps(engine, entries):  # noqa: B007 - the last one
         pass
     return state
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the vehicles of a run told: where it came to, and every answer that was accepted.
-
-    Attributes
-    ----------
-    state : RunState
-    answers : tuple of Opened
-        To all questions in the order in which they came, those about limits (scheme ``domain``) too. Of a private run
-        the sums over each edition of a group; masked answers by themselves tell nothing.
-    """
-
-    state: RunState
-    answers: tuple[Opened, ...]
-
-
-def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
-    """Return what the vehicles told in a run, from its entries; None: there are none.
-
-    Raises as `fold`; and StorageError for a private run of another fleet than the engine's.
-    """
-    state: RunState | None = None
-    opened: dict[str, OpenRound] = {}
-    layouts: dict[str, Layout] = {}
-    answers: list[Opened] = []
-    masked = Sums()
-    for event, state, effects in steps(engine, entries):
-        if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
-            asked, sums = opened.get(event.task_digest), Contribution.from_value(event.contribution).sums
-            if asked is None:
-                raise StorageError(
-                    f"{event.agent} answered what nobody asks in the fleet {engine.fleet!r}: the run is another fleet's"
-                )
-            for group in asked.groups:
-                if event.agent in group.edition.members:
-                    heard = Heard(event.agent, group.edition, asked.task, sums[MASKED].view(np.uint64))
-                    masked.take(heard, layouts[asked.task_digest])
-            if not asked.groups:
-                answers.append(Opened(asked.task, frozenset({event.agent}), sums))
-        for effect in effects:
-            if isinstance(effect, OpenRound):
-                opened[effect.task_digest] = effect
-                collecting = engine.collecting(state)
-                if isinstance(collecting, Privately):
-                    layouts[effect.task_digest] = collecting.layout(effect.task)
-    return None if state is None else Told(state, (*answers, *masked.opened))
 
 
 def steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from broker.credentials import FolderCredentials
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.signed import signed
-from broker.tls import check_owner, tls_of
+from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
@@ -315,9 +314,10 @@ def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast],
         return lambda _forecast: None
     speaker, credentials = config.id, None
     if config.identity is not None:
-        identity = check_owner(config.identity, "agent")
-        assert identity is not None
-        speaker = identity.owner.id
+        from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded by fleets that sign
+        from broker.identity import check_owner  # noqa: PLC0415
+
+        speaker = check_owner(config.identity, "agent").owner.id
         if speaker == config.id:
             raise UsageError(
                 f"--identity {config.identity} is agent {config.id}'s own: a broker gives one connection to each "

@@ -332,7 +332,7 @@ class PrivateRuns:
         return Roster(terms, group.group, tuple(founders))
 
     def _open(self, verifier: Verifier, run: str, agent: str, message: bytes) -> None:
-        from schemas.trust.signing import Owner  # noqa: PLC0415 - it needs the cryptography
+        from schemas.trust.owner import Owner  # noqa: PLC0415 - it needs the cryptography
 
         verifier.open(self._topics.contribution(agent, run), message, (Owner("agent", agent),))
 

@@ -190,14 +190,11 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
             "Collect more data, or leave this vehicle out"
         )
     warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)
-    whole = len(train) == train.sum()
+    columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
-        numbers = raw.numbers if whole and rows is train else raw.numbers[rows]
-        columns = [raw.numeric_names.index(name) for name in features]
-        adjacent = columns == list(range(len(columns)))
-        X = np.ascontiguousarray(numbers[:, : len(columns)] if adjacent else numbers[:, columns])
-        y: NDArray[Any] = raw.labels[rows] if labels else numbers[:, raw.numeric_names.index(label)].copy()
+        X = raw.numbers[np.ix_(np.flatnonzero(rows), np.array(columns))]  # one copy, no other on the way
+        y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
     return Source(dataset(train), dataset(~train), warnings)
@@ -300,7 +297,8 @@ def _collect(
     split_at = names.index(SPLIT) if SPLIT in names else None
     label_at = names.index(label) if labels else None
     numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]
-    numbers: list[NDArray[np.float64]] = []
+    # Grows in place: a list of blocks would leave as many bytes to the process as the table has.
+    numbers = bytearray()
     classes: list[str] = []
     train: list[NDArray[np.bool_]] = []
     row = 0
@@ -315,14 +313,14 @@ def _collect(
             classes.extend(class_labels(where, label, [cells[label_at] for cells in block], row))
         if len(numeric) < len(names):
             block = [[cells[index] for index in numeric] for cells in block]  # noqa: PLW2901 - lean: the former block goes
-        numbers.append(block_of_numbers(where, block, [names[index] for index in numeric], row))
+        numbers += block_of_numbers(where, block, [names[index] for index in numeric], row).tobytes()
         row += len(train[-1])
     if not row:
         raise empty_table(where)
     return _Raw(
         names,
         tuple(names[index] for index in numeric),
-        np.concatenate(numbers),
+        np.frombuffer(numbers).reshape(row, len(numeric)),
         np.array(classes, dtype=np.str_) if labels else np.empty(row),
         np.concatenate(train),
     )

@@ -14,8 +14,9 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.chain import PAIRS_SCHEME, Chain, admit, afford, answered, follow, lay_out
 from glassfleet.private.groups import Edition
 from glassfleet.private.layout import Additive, Layout, layout_of
-from glassfleet.private.masks import Words, mask, question_digest
+from glassfleet.private.masks import mask
 from glassfleet.private.pairs import HEAD
+from glassfleet.private.sums import Words, question_digest
 from glassfleet.scheme import Contribution, Task, private_parameters
 from schemas.errors import UsageError
 

@@ -15,14 +15,15 @@ in it: a member that announced another's key as its own would else make two stre
 of a third. The digest of the edition d_E covers the terms, all founders' keys and the members: who was told another
 edition or another task adds noise, not a difference.
 
-`tests/golden/private_vectors.json` holds test vectors for other languages.
+Here is what needs the cryptography; `glassfleet.private.sums` adds the answers. `tests/golden/private_vectors.json`
+holds test vectors for other languages.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -31,8 +32,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import PrivacyError
 from glassfleet.private.groups import KEY_BYTES, Edition, Roster, Terms
-
-Words = NDArray[np.uint64]
+from glassfleet.private.sums import Words
 
 _PRIME = 2**255 - 19
 _PROBE = X25519PrivateKey.from_private_bytes(b"\x01" * KEY_BYTES)
@@ -115,16 +115,6 @@ def pair_keys(key: RunKey, agent: str, roster: Roster) -> dict[str, bytes]:
     return keys
 
 
-def question_digest(edition: Edition, task_digest: str, layout_digest: str) -> str:
-    """Return the identity of "this task, in this edition, with this layout" (SHA-256, hex).
-
-    It stands wherever the digest of a task stands in runs that are not private: in the outbox, in receipts, and in what
-    is counted once.
-    """
-    text = b"glassfleet-question/1\x00" + edition.digest + bytes.fromhex(task_digest) + bytes.fromhex(layout_digest)
-    return hashlib.sha256(text).hexdigest()
-
-
 def mask(
     vector: NDArray[np.int64], agent: str, edition: Edition, pairs: Mapping[str, bytes], task_digest: str
 ) -> Words:
@@ -176,19 +166,6 @@ def stream(key: bytes, size: int) -> Words:
         part = view[start : start + len(_ZEROS)]
         cipher.update_into(_ZEROS[: len(part)], part)
     return np.frombuffer(out, dtype="<u8").astype(np.uint64, copy=False)
-
-
-def add(answers: Iterable[Words]) -> NDArray[np.int64]:
-    """Return the sum of masked vectors, shape (L,): modulo 2^64, read as int64.
-
-    It is the sum of the vectors if exactly the members of an edition answered one task in it, and noise otherwise. At
-    least one answer; all of one length.
-    """
-    parts = iter(answers)
-    total = next(parts).copy()
-    for each in parts:
-        total += each
-    return total.view(np.int64)
 
 
 def _pair_key(terms: Terms, shared: bytes) -> bytes:

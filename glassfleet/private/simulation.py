@@ -27,7 +27,8 @@ from glassfleet.private.groups import (
     next_edition,
 )
 from glassfleet.private.layout import layout_of
-from glassfleet.private.masks import RunKey, Words, add, pair_keys, question_digest
+from glassfleet.private.masks import RunKey, pair_keys
+from glassfleet.private.sums import Words, add, question_digest
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Task
 from schemas.codec import Value
 from schemas.errors import RunFailedError

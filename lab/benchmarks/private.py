@@ -11,7 +11,8 @@ import numpy as np
 
 from coordinator.authority.store import Authority
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups
-from glassfleet.private.masks import RunKey, Words, add, mask, pair_keys
+from glassfleet.private.masks import RunKey, mask, pair_keys
+from glassfleet.private.sums import Words, add
 from glassfleet.scheme import Contribution
 from lab.benchmarks import measure
 from lab.benchmarks.measure import ms, print_table
@@ -19,7 +20,8 @@ from schemas.envelope import Envelope
 from schemas.messages import ContributionBody
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key
-from schemas.trust.signing import Owner, Signer, Verifier
+from schemas.trust.owner import Owner
+from schemas.trust.signing import Signer, Verifier
 
 _DIGEST = "0" * 64
 _TOPICS = Topics("fleet")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from broker.tls import load_identity
+from broker.identity import load_identity
 from broker.url import safe_address
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.identity import load_identity, save_identity
 from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.servers.revocation import install_crl
-from broker.tls import Tls, load_identity, save_identity, tls_of
+from broker.tls import Tls, tls_of
 from coordinator.authority.store import Authority
 from lab.demo.secure import DAYS, secure_broker
 from schemas.errors import BrokerError
 from schemas.trust.identity import make_request, new_key, prove_renewal
-from schemas.trust.signing import Owner
+from schemas.trust.owner import Owner
 
 AUDITOR = "auditor"
 """Id of the operator that looks at the broker in the end."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.identity import save_identity
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.tls import save_identity
 from coordinator.authority.store import Authority
 from schemas.topics import Topics
 from schemas.trust.identity import load_key, new_key
-from schemas.trust.signing import Owner
+from schemas.trust.owner import Owner
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 DAYS = 2.0

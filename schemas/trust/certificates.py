@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from cryptography import x509
 from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 
 from schemas.errors import WireError
-
-Role = Literal["agent", "coordinator", "operator", "broker"]
-ROLES: tuple[Role, ...] = ("agent", "coordinator", "operator", "broker")
-
-URN = "urn:glassfleet:"
-"""Start of the URI that names a certificate's owner: ``urn:glassfleet:{role}:{id}``."""
+from schemas.trust.owner import ROLES, URN, Owner
 
 UNREADABLE = (
     ValueError,
@@ -25,23 +17,6 @@ UNREADABLE = (
     InternalError,
 )
 """What reading hostile bytes as a key, a certificate, a request or a revocation list raises: relatives of nobody."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Whom a certificate names.
-
-    Attributes
-    ----------
-    role : "agent", "coordinator", "operator" or "broker"
-    id : str
-    """
-
-    role: Role
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.id}"
 
 
 def owner_of(certificate: x509.Certificate) -> Owner:

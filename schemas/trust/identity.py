@@ -27,15 +27,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from schemas import limits
 from schemas.errors import UsageError, WireError
 from schemas.topics import check_id
-from schemas.trust.signing import ROLES, UNREADABLE, URN, Owner
+from schemas.trust.certificates import UNREADABLE
+from schemas.trust.owner import ROLES, URN, Owner
 
 RENEWAL = b"glassfleet-renewal/1\x00"
 """What is put before a request that the current key signs; no other signature of that key begins with it."""
-
-MAX_REQUEST_BYTES = 8192
-"""Longest request (CSR) that is read."""
 
 _TOKEN = re.compile(r"gft1\.([A-Za-z0-9._-]{1,64})\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")
 
@@ -89,7 +88,7 @@ def read_request(pem: bytes) -> tuple[Owner, Ed25519PublicKey]:
     WireError
         ``bad-request``: it cannot be read, names nobody, or is not signed by its own key.
     """
-    if len(pem) > MAX_REQUEST_BYTES:
+    if len(pem) > limits.MAX_CSR_BYTES:
         raise WireError("bad-request", "the request is too long")
     try:
         request = x509.load_pem_x509_csr(pem)

@@ -42,7 +42,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from schemas import limits
 from schemas.errors import UsageError, WireError
 from schemas.topics import PROTOCOL
-from schemas.trust.certificates import ROLES, UNREADABLE, URN, Owner, Role, is_issued, issuer_of, owner_of
+from schemas.trust.certificates import UNREADABLE, is_issued, issuer_of, owner_of
+from schemas.trust.owner import Owner
 from schemas.trust.revocation import by_maker, lists_in, with_lists
 
 CLOCK_LEEWAY = 300.0
@@ -50,8 +51,6 @@ CLOCK_LEEWAY = 300.0
 
 REMEMBERED = 4096
 """Certificates that are remembered as verified, some MB; the least recently used gives way, and is verified anew."""
-
-__all__ = ["ROLES", "UNREADABLE", "URN", "Owner", "Role", "Signer", "Verifier", "issuer_of", "owner_of", "split"]
 
 SIGNED_AS = b"glassfleet-message/1\x00"
 """What is put before signed bytes: a signature over one kind of thing can never pass for one over another."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.tls import load_identity
+from broker.identity import load_identity
 from lab.chaos import signatures
 from lab.chaos.audit import gather
 from lab.chaos.certificate_office import StolenIdentity

@@ -425,6 +425,7 @@ def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(addr
     config.set_main_option("path_separator", "os")
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
     filled(address)
+    made_at_once = shapes(address)
     with changing(address) as connection:
         context = MigrationContext.configure(connection)
         assert context.get_current_revision() == HEAD
@@ -433,3 +434,12 @@ def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(addr
         command.downgrade(config, "base")
         assert set(sa.inspect(connection).get_table_names()) == {"alembic_version"}
     filled(address)
+    assert shapes(address) == made_at_once
+
+
+def shapes(address: str) -> dict[str, str]:
+    """Return what each table looks like."""
+    with changing(address) as connection:
+        found = sa.inspect(connection)
+        asked = (found.get_columns, found.get_pk_constraint, found.get_unique_constraints, found.get_indexes)
+        return {table: repr([about(table) for about in asked]) for table in found.get_table_names()}

@@ -150,8 +150,9 @@ def _revocations() -> Guided:
     from schemas.errors import UsageError, WireError
     from schemas.trust.identity import load_key, new_key, read_request
     from schemas.trust.identity import make_request as ask
+    from schemas.trust.owner import Owner
     from schemas.trust.revocation import lists_in, number_of
-    from schemas.trust.signing import Owner, Verifier
+    from schemas.trust.signing import Verifier
 
     with tempfile.TemporaryDirectory() as folder:
         authority = Authority.create(Path(folder) / "ca", "fuzz")

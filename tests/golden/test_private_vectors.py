@@ -16,7 +16,8 @@ import pytest
 
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.layout import Layout
-from glassfleet.private.masks import RunKey, add, mask, pair_keys, question_digest, stream, stream_key
+from glassfleet.private.masks import RunKey, mask, pair_keys, stream, stream_key
+from glassfleet.private.sums import add, question_digest
 
 VECTORS = Path(__file__).with_name("private_vectors.json")
 

@@ -18,7 +18,7 @@ import click
 import pytest
 import yaml
 
-from broker.tls import save_identity
+from broker.identity import save_identity
 from console.main import cli
 from coordinator.config import load_config
 from edge_agent.config import load_config as load_agent_config

@@ -21,7 +21,7 @@ from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import Forecast
 from schemas.topics import Topics
-from schemas.trust.signing import Owner
+from schemas.trust.owner import Owner
 
 TOPICS = Topics("fleet")
 FORECAST = Forecast(name="qoe", version=1, digest="0" * 64, prediction=0.25, rule="IF x is Low", strength=0.5, at=1.0)

@@ -15,8 +15,9 @@ from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.data.dataset import pool
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.layout import layout_of
-from glassfleet.private.masks import RunKey, Words, add
+from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
+from glassfleet.private.sums import Words, add
 from glassfleet.scheme import private_parameters
 from tests.privacy.transcripts import Count, Fleet, count, domain_of, qoe, table, total
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from broker.tls import load_identity, save_identity
+from broker.identity import load_identity, save_identity
 from coordinator.authority.store import Authority
 from schemas.trust.identity import load_key, new_key
+from schemas.trust.owner import Owner, Role
 from schemas.trust.revocation import lists_in, number_of
-from schemas.trust.signing import Owner, Role
 
 HOSTS = ("localhost", "127.0.0.1")
 

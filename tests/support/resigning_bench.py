@@ -11,10 +11,10 @@ from typing import Any
 import structlog
 
 from broker.credentials import FolderCredentials
+from broker.identity import save_identity
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
-from broker.tls import save_identity
 from coordinator.config import load_config
 from coordinator.journal import MemoryJournal
 from coordinator.journal.port import StoredModel

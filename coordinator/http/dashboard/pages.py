@@ -16,7 +16,7 @@ from coordinator.engine import wakes_at
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
-from coordinator.http.dashboard.assets import add_assets, addresses, compiled, read_assets
+from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
 from coordinator.http.dashboard.comparison import in_words
 from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
@@ -60,7 +60,7 @@ class Dashboard:
         self.recent = Recent()
         self.hub = hub or Hub()
         self._assets = read_assets()
-        self._templates = compiled(
+        self._templates = read_templates(
             {
                 "number": text.number,
                 "size": text.size,

@@ -49,9 +49,9 @@ class FrtClient:
 
 @dataclass
 class _Block:
-    """Some rows, scaled and fuzzified, and the entries of the last questions (a cache)."""
+    """Some rows, scaled, and the entries of the last questions (a cache)."""
 
-    members: Memberships
+    n_sets: int
     columns: NDArray[np.float64]  # (F + 2, n): scaled inputs, ones, scaled target
     frontier: tuple[Tree, NDArray[np.intp], Reached] | None = None
     leaves: tuple[Tree, Reached] | None = None
@@ -60,6 +60,10 @@ class _Block:
     def target(self) -> NDArray[np.float64]:
         target: NDArray[np.float64] = self.columns[-1]
         return target
+
+    def memberships(self) -> Memberships:
+        """Return the rows' memberships: made anew for each answer, a few ms, where keeping them would take 9 bytes."""
+        return fuzzify(self.columns[:-2].T, self.n_sets)
 
 
 @dataclass
@@ -71,7 +75,7 @@ class _Rows:
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
-    """Condense, scale and fuzzify the rows once per domain and partition; kept in the dataset's memo."""
+    """Condense and scale the rows once per domain and partition; kept in the dataset's memo."""
     key = (question.domain, question.parameters.n_sets, question.parameters.group_rows)
     return remembered(data.memo, NAME, key, lambda: _prepared(data, *key))
 
@@ -84,7 +88,7 @@ def _prepared(data: Dataset, domain: Domain, n_sets: int, group_rows: int) -> _R
         columns = np.ones((scaled.shape[1] + 2, scaled.shape[0]))
         columns[:-2] = scaled.T
         columns[-1] = domain.scale_target(own.y[block])
-        rows.blocks.append(_Block(fuzzify(scaled, n_sets), columns))
+        rows.blocks.append(_Block(n_sets, columns))
     return rows
 
 
@@ -99,7 +103,7 @@ def _same_start(old: Tree, new: Tree) -> bool:
     )
 
 
-def _reach_frontier(question: Question, block: _Block, budget: int) -> Reached:
+def _reach_frontier(question: Question, block: _Block, members: Memberships, budget: int) -> Reached:
     """Return the entries of the frontier, from those of the level above when they are remembered."""
     tree = question.tree
     reached, steps = None, int(tree.depth[question.nodes[0]])
@@ -109,9 +113,9 @@ def _reach_frontier(question: Question, block: _Block, budget: int) -> Reached:
         if between >= 0 and _same_start(old, tree) and np.isin(_ancestors(tree, question.nodes, between), nodes).all():
             reached, steps = known, between
     if reached is None:
-        reached = Reached.root(block.members.rows)
+        reached = Reached.root(members.rows)
     for _ in range(steps):
-        reached = reached.descend(tree, block.members)
+        reached = reached.descend(tree, members)
     reached = reached.only_at(question.position)
     block.frontier = (tree, question.nodes, reached) if reached.size <= budget else None
     return reached
@@ -129,7 +133,7 @@ def _reach_leaves(question: Question, block: _Block, budget: int) -> Reached:
         old, reached = block.leaves
         if _same_start(old, question.tree):
             return reached.only_at(question.position)
-    reached = reach_leaves(question.tree, block.members)
+    reached = reach_leaves(question.tree, block.memberships())
     order = np.argsort(reached.node, kind="stable")
     reached = Reached(reached.row[order], reached.node[order], reached.strength[order])
     block.frontier = None
@@ -145,8 +149,9 @@ def _level(question: Question, rows: _Rows) -> Contribution:
     cells = np.zeros((len(CELL_SUMS), f, m * t), dtype=np.int64)
     nodes = np.zeros((len(NODE_SUMS), m), dtype=np.int64)
     for block in rows.blocks:
-        reached = _reach_frontier(question, block, CACHED_ENTRIES // len(rows.blocks))
-        _add_level(question, block, reached, cells, nodes)
+        members = block.memberships()
+        reached = _reach_frontier(question, block, members, CACHED_ENTRIES // len(rows.blocks))
+        _add_level(question, block, members, reached, cells=cells, nodes=nodes)
     parts = np.ascontiguousarray(cells.reshape(len(CELL_SUMS), f, m, t).transpose(0, 2, 1, 3))
     parts *= question.free[:, :, None]
     nullified = 0
@@ -166,12 +171,13 @@ def _support(question: Question, rows: _Rows) -> Contribution:
     count = np.zeros((f, m * t), dtype=np.int64)
     for block in rows.blocks:
         before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
-        reached = _reach_frontier(question, block, 0)
+        members = block.memberships()
+        reached = _reach_frontier(question, block, members, 0)
         block.frontier = before
         first = question.position[reached.node] * t
         for feature in range(f):
-            upper = block.members.upper[feature].take(reached.row)
-            at = block.members.lower[feature].take(reached.row) + first
+            upper = members.upper[feature].take(reached.row)
+            at = members.lower[feature].take(reached.row) + first
             for cell, degree in ((at, 1.0 - upper), (at + 1, upper)):
                 # A row whose rounded strength is 0 is in no sum: it hides nobody.
                 counted = np.rint(reached.strength * grid * degree) > 0.0
@@ -182,7 +188,13 @@ def _support(question: Question, rows: _Rows) -> Contribution:
 
 
 def _add_level(
-    question: Question, block: _Block, reached: Reached, cells: NDArray[np.int64], nodes: NDArray[np.int64]
+    question: Question,
+    block: _Block,
+    members: Memberships,
+    reached: Reached,
+    *,
+    cells: NDArray[np.int64],
+    nodes: NDArray[np.int64],
 ) -> None:
     """Add one block's sums to `cells`, shape (5, F, m T), and `nodes`, shape (4, m)."""
     bits, t = question.parameters.fraction_bits, question.parameters.n_sets
@@ -202,8 +214,8 @@ def _add_level(
         row, w, target, first = reached.row[part], strength[part], y[part], base[part]
         together = max(1, _CHUNK // len(row))  # features at once: few calls for few rows, small temporaries for many
         for features in blocks(f, together):
-            upper = block.members.upper[features].take(row, axis=1)
-            at = block.members.lower[features].take(row, axis=1) + first
+            upper = members.upper[features].take(row, axis=1)
+            at = members.lower[features].take(row, axis=1) + first
             at += np.arange(len(at))[:, None] * (m * t)
             total = cells[:, features].reshape(len(CELL_SUMS), -1)
             size = total.shape[1]

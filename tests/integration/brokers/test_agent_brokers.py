@@ -1,6 +1,8 @@
 """Real agents over real brokers: threads, sockets, processes, SIGKILL."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,17 +12,21 @@ from edge_agent.runner import make_agent
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
 from tests.support.fake_coordinator import first_task, rows, source
-from tests.support.processes import Processes
+from tests.support.processes import ROOT, Processes
 
 
 @pytest.fixture
-def start(processes: Processes, broker, fleet_name):
+def arguments(processes: Processes, broker, fleet_name):
     data = rows()
     path = processes.folder / "rows.csv"
     lines = ["a,b,c,y", *(",".join(map(repr, [*map(float, x), float(y)])) for x, y in zip(data.X, data.y, strict=True))]
     path.write_text("\n".join(lines) + "\n")
-    agent = ("agent", "--id", "v1", "--broker", broker.url, "--fleet", fleet_name, "--data", str(path))
-    return lambda *options: processes.start(*agent, *options)
+    return ("agent", "--id", "v1", "--broker", broker.url, "--fleet", fleet_name, "--data", str(path))
+
+
+@pytest.fixture
+def start(processes: Processes, arguments):
+    return lambda *options: processes.start(*arguments, *options)
 
 
 def test_agent_says_that_it_is_down_when_terminated(coordinator, start):
@@ -53,3 +59,20 @@ def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
             make_agent(config, source())
     assert len(list(Path("/proc/self/fd").iterdir())) <= opened
     agent.stop()
+
+
+def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, arguments, processes):
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
+    command = [sys.executable, "-c", program, *arguments]
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=processes.environment, cwd=ROOT)
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
+    agent.terminate()
+    loaded = set(agent.communicate(timeout=10)[0].split())
+    packages = {name.partition(".")[0] for name in loaded if not name.startswith("_")} - set(sys.stdlib_module_names)
+    ours = {"broker", "console", "edge_agent", "glassfleet", "schemas"}
+    # Neither scipy nor the cryptography of a fleet that signs; structlog takes the last two where they are installed.
+    core = {"annotated_types", "click", "msgpack", "numpy", "paho", "pydantic", "pydantic_core", "rfc8785", "structlog"}
+    core |= {"typing_extensions", "typing_inspection", "cython_runtime", "sitecustomize", "colorama", "greenlet"}
+    assert ours <= packages <= ours | core
+    assert not [name for name in loaded if name.startswith("glassfleet.schemes.")], "a scheme is loaded when it is used"
+    assert loaded.isdisjoint({"multiprocessing", "unittest", "xml.etree.ElementTree", "http.server", "pydantic.v1"})

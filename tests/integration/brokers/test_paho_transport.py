@@ -65,6 +65,18 @@ def test_probe_says_when_nothing_listens(free_port):
         connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
 
 
+def test_client_goes_on_to_the_next_node_of_a_cluster_until_one_answers(broker, free_port):
+    dead = [f"mqtt://127.0.0.1:{free_port()}" for _ in range(2)]
+    assert connect_once(Link(",".join([*dead, broker.url]), "x")) == "3.1.1"
+    with pytest.raises(BrokerError, match=r"nothing listens at .*; nothing listens at "):
+        connect_once(Link(",".join(dead), "x"))
+    for name in ("a", "b", "c"):  # which begin at different ones
+        client = PahoTransport(Link(",".join([*dead, broker.url]), name, session_expiry=0))
+        client.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+        eventually(lambda client=client: client.is_connected)
+        client.stop()
+
+
 def test_probe_says_when_the_host_is_unknown():
     with pytest.raises(BrokerError, match=r"host name 'nowhere\.invalid' cannot be found"):
         connect_once(Link("mqtt://nowhere.invalid", "x", insecure_plaintext=True))

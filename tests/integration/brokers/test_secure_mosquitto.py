@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.identity import save_identity
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
 from broker.servers.revocation import deny_in, reload
-from broker.tls import Tls, save_identity, tls_of
+from broker.tls import Tls, tls_of
 from console.main import run as command
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics

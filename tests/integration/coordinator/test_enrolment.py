@@ -15,16 +15,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.credentials import FolderCredentials
+from broker.identity import check_owner, load_identity
 from broker.servers.revocation import install_crl
-from broker.tls import check_owner, load_identity
 from broker.trust import trust
 from console.main import run
 from coordinator.authority.store import Authority
 from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, install_bundle, renew, write_request
 from schemas.errors import UsageError
+from schemas.trust.certificates import issuer_of
 from schemas.trust.identity import Token
-from schemas.trust.signing import Owner, issuer_of
+from schemas.trust.owner import Owner
 from tests.support.coordinator_http import enrolling
 from tests.support.fleet import HOSTS, FleetCa, serial_of
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker.tls import load_identity
+from broker.identity import load_identity
 from coordinator.authority import web
 from coordinator.authority.store import Authority
 from coordinator.authority.web import make_app
@@ -22,7 +22,7 @@ from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, renew
 from schemas.errors import UsageError, WireError
 from schemas.trust.identity import load_key, make_request, new_key
-from schemas.trust.signing import Owner
+from schemas.trust.owner import Owner
 from tests.support.coordinator_http import ask, enrolling, is_closed
 from tests.support.fleet import HOSTS, FleetCa
 

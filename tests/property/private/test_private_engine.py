@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from coordinator.engine import AgentDown, AgentUp, Former, Malformed, Offer, OpenRound, Refused, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.journal.port import Entry
-from coordinator.runs import records
+from coordinator.runs.told import told as told_in
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.groups import cut_groups
 from glassfleet.schemes.frt.support import answer_support
@@ -271,7 +271,7 @@ def test_a_leakage_report_reads_runs_in_which_somebody_answered_noise() -> None:
         Entry("r1", value["kind"], value.get("at", 0.0), 0.0, body)
         for value, body in zip(values, stage.journal, strict=True)
     ]
-    told = records.told(stage.engine, entries)
+    told = told_in(stage.engine, entries)
     assert told is not None
     learned = [opened for opened in told.answers if opened.task.scheme == "frt"]
     assert learned

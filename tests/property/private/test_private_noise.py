@@ -21,7 +21,8 @@ from glassfleet.private.answering import Asked, accept, reply
 from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
 from glassfleet.private.layout import layout_of
-from glassfleet.private.masks import RunKey, add, pair_keys, question_digest
+from glassfleet.private.masks import RunKey, pair_keys
+from glassfleet.private.sums import add, question_digest
 from glassfleet.scheme import Next, Task, private_parameters
 from glassfleet.schemes.dp_tree.noise import deviation
 from schemas import codec

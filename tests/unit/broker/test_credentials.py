@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
+from broker.identity import save_identity
 from broker.port import Handlers, Link, Message
 from broker.servers.revocation import install_crl
 from broker.signed import Patience, RefusalLog, SignedTransport, signed
-from broker.tls import save_identity
 from broker.trust import trust
 from coordinator.authority.certificates import Revoked, make_crl
 from coordinator.authority.store import Authority
@@ -28,7 +28,8 @@ from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
-from schemas.trust.signing import Owner, Verifier
+from schemas.trust.owner import Owner
+from schemas.trust.signing import Verifier
 from tests.support.fleet import FleetCa, number_in
 from tests.support.keys import NOW, FixedCredentials, TestCa
 
@@ -454,7 +455,7 @@ def test_folder_that_cannot_be_written_to_still_refuses_who_was_revoked(ca, cloc
     def full(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("broker.tls.replace_private", full)
+    monkeypatch.setattr("broker.identity.replace_private", full)
     assert credentials.update_crl(ca.authority.crl_pem)
     assert len(credentials.verifier.revoked) == 1
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tls import ask_why, load_identity, save_identity, tls_of
+from broker.identity import load_identity, save_identity
+from broker.tls import ask_why, tls_of
 from broker.trust import trust
 from console.main import run
 from schemas.private_files import replace_private

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.tls import Tls
-from broker.url import BrokerAddress, parse_url, safe_address
+from broker.url import BrokerAddress, parse_url, safe_address, urls_of
 from schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +32,11 @@ ROOT = Path(__file__).parents[3]
 )
 def test_url_is_taken_apart(url, address):
     assert parse_url(url) == address
+
+
+def test_list_of_a_clusters_nodes_is_taken_apart():
+    assert urls_of(" mqtt://u:a,b@host:1,mqtts://other\n") == ("mqtt://u:a,b@host:1", "mqtts://other")
+    assert urls_of("mqtt://host") == ("mqtt://host",)
 
 
 @pytest.mark.parametrize(

@@ -171,22 +171,11 @@ def test_missing_extra_is_named_with_its_pip_command(
     assert "pip install 'glassfleet[operator]'" in capsys.readouterr().err
 
 
-def test_agent_command_loads_the_core_only() -> None:
-    extras = [
-        "alembic",
-        "amqtt",
-        "fastapi",
-        "httpx",
-        "immutables",
-        "pyarrow",
-        "rich",
-        "sklearn",
-        "sqlalchemy",
-        "uvicorn",
-    ]
+def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
+    some = ["alembic", "cryptography", "glassfleet.audit.private", "glassfleet.schemes.frt", "rich", "scipy", "sklearn"]
     code = (
-        "import sys; from console.main import run; run(['agent', '--id', '!']); import edge_agent.runner; "
-        f"print([name for name in {extras} if name in sys.modules])"
+        "import sys; from console.main import run; run(['coordinator', '--fleet', '!']); import coordinator.main; "
+        f"import coordinator.http.api; print([name for name in {some} if name in sys.modules])"
     )
     assert python(code).stdout.strip() == "[]"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.tls import save_identity
+from broker.identity import save_identity
 from console.main import run
 from coordinator.http.api import ApiServer
 from tests.support.fleet import FleetCa

@@ -16,8 +16,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from coordinator.authority.store import Authority
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
+from schemas.trust.certificates import owner_of
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal, read_request
-from schemas.trust.signing import Owner, Role, Signer, Verifier, owner_of
+from schemas.trust.owner import Owner, Role
+from schemas.trust.signing import Signer, Verifier
 from tests.support.fleet import number_in
 
 V1 = Owner("agent", "v1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 
@@ -50,6 +51,11 @@ def test_catalogue_tells_why_a_scheme_is_unavailable():
     assert "no_such.part" in reasons["needy"]
     with pytest.raises(NotFoundError, match="no_such_package_here"):
         catalogue.load("needy")
+
+
+def test_what_our_modules_require_is_read_as_it_stands():
+    for place in catalogue._modules().values():
+        assert catalogue._stated(place) == getattr(importlib.import_module(place), "REQUIRES", ()), place
 
 
 def test_catalogue_lists_what_it_knows_for_an_unknown_name():

@@ -19,8 +19,9 @@ from schemas.messages import ContributionBody, Receipt
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.certificates import is_issued
+from schemas.trust.owner import Owner
 from schemas.trust.revocation import lists_in, of_file
-from schemas.trust.signing import Owner, Signer, Verifier, split
+from schemas.trust.signing import Signer, Verifier, split
 from tests.support.keys import DAY, NOW, TestCa, pem
 
 TOPICS = Topics("fleet")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from broker.identity import save_identity
 from broker.memory import MemoryHub
-from broker.tls import save_identity
 from console.model.versions import _line_of_decision
 from coordinator.http.api import make_app
 from schemas.documents import document_digest

@@ -24,7 +24,8 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
 from glassfleet.private.layout import layout_of
 from glassfleet.private.ledger import Limits, row_hashes
-from glassfleet.private.masks import RunKey, question_digest
+from glassfleet.private.masks import RunKey
+from glassfleet.private.sums import question_digest
 from glassfleet.scheme import Contribution, Task, private_parameters
 from schemas import codec
 from schemas.envelope import Envelope

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from glassfleet.errors import PrivacyError
 from glassfleet.private import masks
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups
-from glassfleet.private.masks import RunKey, add, mask, pair_keys, question_digest, usable_key
+from glassfleet.private.masks import RunKey, mask, pair_keys, usable_key
+from glassfleet.private.sums import add, question_digest
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
 TASKS = [f"{i:064x}" for i in range(3)]

@@ -15,8 +15,9 @@ from glassfleet.private.answering import accept, no_rows, reply
 from glassfleet.private.chain import meet
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.layout import layout_of
-from glassfleet.private.masks import RunKey, mask, pair_keys, question_digest
+from glassfleet.private.masks import RunKey, mask, pair_keys
 from glassfleet.private.pairs import HEAD, PAIRS, judged, task_of
+from glassfleet.private.sums import question_digest
 from glassfleet.scheme import Task
 
 AGENTS = [f"v{number:02d}" for number in range(11)]

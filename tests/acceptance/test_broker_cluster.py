@@ -1,0 +1,92 @@
+"""A fleet over a broker of three nodes, of which one is killed in mid-run."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.paho_transport import PahoTransport
+from broker.port import Handlers, Link, Message
+from broker.servers.child import ChildBroker
+from coordinator.journal.sql import SqlJournal
+from edge_agent.fleet import Fleet
+from schemas.topics import Topics
+from tests.support.cloud import SOURCES, Start, central_digest, has_ended, record_of, rows, spec
+from tests.support.nats import nats_cluster
+from tests.support.processes import eventually
+from tests.support.rabbitmq import rabbitmq_cluster
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(
+    params=[pytest.param("rabbitmq", marks=pytest.mark.rabbitmq), pytest.param("nats", marks=pytest.mark.nats)]
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def nodes(kind: str, tmp_path: Path) -> Iterator[Sequence[ChildBroker]]:
+    with rabbitmq_cluster(tmp_path) if kind == "rabbitmq" else nats_cluster(tmp_path) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def broker(nodes: Sequence[ChildBroker]) -> str:
+    return ",".join(node.url for node in nodes)
+
+
+def retained_at(node: ChildBroker, topic: str) -> bool:
+    """Whether a node by itself has something retained: waits for it a moment."""
+    heard: list[Message] = []
+    reader = PahoTransport(Link(node.url, f"reader-{secrets.token_hex(4)}", session_expiry=0))
+    reader.subscribe(topic)
+    reader.start(Handlers(heard.append, lambda: None, lambda _why: None))
+    try:
+        eventually(lambda: heard, seconds=3.0)
+    except AssertionError:
+        return False
+    finally:
+        reader.stop()
+    return heard[0].retained
+
+
+def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
+    kind: str, nodes: Sequence[ChildBroker], broker: str, start: Start, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"broker": broker, "slow": 0.3, "resend_first": 0.5}
+    state = Topics("fleet").coordinator_state()
+    at = zlib.crc32(b"gf-coordinator-fleet") % len(nodes)
+    with Fleet(SOURCES, state_dir=tmp_path / "agents", **settings):
+        cloud = start(tmp_path / "cloud")
+        with cloud.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            # RabbitMQ's store of retained messages is each node's own: there births and requests are repeated.
+            assert [retained_at(node, state) for node in nodes] == [
+                kind == "nats" or node is nodes[at] for node in nodes
+            ]
+            nodes[at].kill()
+            eventually(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+            assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+            # One that was never there before, in whatever node's care.
+            with Fleet({"vd": rows(3)}, state_dir=tmp_path / "agents", **settings):
+                more = spec("r2", policy={"gather_agents": 4, "min_agents": 4})
+                assert api.post("/api/runs", json=more).status_code == 201
+                eventually(lambda: has_ended(api, "r2"))
+            assert api.get("/api/runs/r2").json()["cohort"] == ["va", "vb", "vc", "vd"]
+        assert cloud.end()[0] == 0
+    record = record_of(tmp_path / "cloud", "r1")
+    assert record.digest == central_digest(record)
+    journal = SqlJournal(f"sqlite:///{tmp_path / 'cloud' / 'journal.sqlite'}")
+    answers = Counter(entry.body for entry in journal.records("r1") if entry.kind == "answer")
+    journal.close()
+    assert set(answers.values()) == {1}
