@@ -41,6 +41,7 @@ class Attacker:
     def __init__(self, url: str, folder: Path) -> None:
         self.signer = FolderCredentials(folder).signer
         self.sent = 0
+        self.own: set[bytes] = set()
         self.births: list[Envelope] = []
         self.transport = PahoTransport(Link(url, "stolen", tls=tls_of(folder)))
         self.transport.subscribe(f"{TOPICS.prefix}#")
@@ -48,11 +49,14 @@ class Attacker:
 
     def say(self, topic: str, envelope: Envelope, seal: bytes = b"") -> None:
         payload = replace(envelope, signature=seal).to_bytes()
-        self.transport.publish(topic, payload if seal else self.signer.seal(topic, payload))
+        payload = payload if seal else self.signer.seal(topic, payload)
+        self.own.add(payload)
+        self.transport.publish(topic, payload)
         self.sent += 1
 
     def _message(self, message: Message) -> None:
-        if not message.payload or self.sent > 300:
+        # What it said itself comes back: answered, too, it would have said all it may before a vehicle has answered.
+        if not message.payload or message.payload in self.own or self.sent > 300:
             return
         try:
             envelope = Envelope.from_bytes(message.payload, fleet="fleet")

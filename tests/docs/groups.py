@@ -91,6 +91,7 @@ PARTS = {
     ],
     "operators": [
         "docs/explanation/model-registry.md:registry",
+        "docs/howto/a-large-fleet.md:apart",
         "docs/howto/change-the-authority.md:change",
         "docs/howto/deploy.md:cloud",
         "docs/howto/operate.md:operate",
