@@ -7,6 +7,9 @@ READY  := $(VENV)/.ready
 JOBS   ?= 3
 # Tests and demo start hundreds of processes; each would compile all its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Many processes share the cores. And OpenBLAS with threads of its own can wait for ever when two threads of a process
+# multiply at once (seen: dsyrk, one holds its lock and waits for a worker that never comes).
+export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: help setup demo pictures test not-slow test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
 .DEFAULT_GOAL := help
