@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 16
 """What is read at once."""
 
-_LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+"""What a socket that does not block raises when it has nothing to give, or takes nothing."""
 
 
 class BufferedSocket:
@@ -49,7 +50,7 @@ class BufferedSocket:
 
     def flush(self) -> None:
         """Send what was kept, as far as the socket takes it now. Raises OSError when the connection is gone."""
-        with contextlib.suppress(*_LATER):
+        with contextlib.suppress(*LATER):
             while self._unsent:
                 del self._unsent[: self.socket.send(self._unsent)]
 

@@ -109,10 +109,8 @@ def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
 def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     """Return why an answer to the open round is not looked into: from whom it comes, or its rows; "": it is."""
     state, most = draft.state, draft.state.levels[-1].task.max_rows_each
-    if outside := _outside(state, event.agent):
-        return outside
-    if current.limited and not current.asks(event.agent):
-        return "others-asked"
+    if unasked := _unasked(state, current, event.agent):
+        return unasked
     if most and event.rows > most:
         return f"impossible: {event.agent} claims {event.rows} rows; the run counts {most} (max_rows_each)"
     rows, digest = state.frozen.get(event.agent, (event.rows, event.data_digest))
@@ -133,6 +131,12 @@ def _outside(state: RunState, agent: str) -> str:
         return "left-out"
     is_outside = state.open is not None and state.asks_members and not state.open.asks(agent)
     return "not-asked" if is_outside else ""
+
+
+def _unasked(state: RunState, current: Round, agent: str) -> str:
+    """Return why the open round does not ask an agent; "": it does."""
+    others = "others-asked" if current.limited and not current.asks(agent) else ""
+    return _outside(state, agent) or others
 
 
 def turn_away(draft: Draft, agent: str, digest: str, outcome: Outcome, reason: str) -> None:
@@ -164,8 +168,8 @@ def refused(draft: Draft, event: Refused) -> None:
         why = _outside(state, event.agent) or "the round no longer waits for this agent"
         turn_away(draft, event.agent, event.task_digest, "late", why)
         return
-    if event.agent in state.spec.without or (current.limited and not current.asks(event.agent)):
-        turn_away(draft, event.agent, event.task_digest, "rejected", _outside(state, event.agent) or "others-asked")
+    if unasked := _unasked(state, current, event.agent):
+        turn_away(draft, event.agent, event.task_digest, "rejected", unasked)
         return
     _drop(draft, event.agent, f"{asking.REFUSED}{event.reason}"[:480])
     draft.receipt(event.agent, event.task_digest, "accepted", "refusal noted")

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from broker.buffered import LATER
 from broker.tls import client_context, tls_of
 from broker.url import BrokerAddress
 
 KEEPALIVE = 300
-
-LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 CONNECT, CONNACK, PUBLISH, PUBACK, SUBSCRIBE, SUBACK, PINGREQ = 0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0
 
