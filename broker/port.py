@@ -6,7 +6,8 @@ Rules that every transport keeps, and ``tests/conformance/test_transport.py`` ho
    layers above count once.
 2. ``publish`` and ``subscribe`` never block and may be called before the first connection; they take effect when there
    is one. Subscriptions are made again on every connect.
-3. Handlers are called on the transport's own thread, one at a time; they must return at once (put it in a queue).
+3. Handlers are called on the transport's own thread, one at a time, and put what they are given into a queue. While
+   one waits for room there, nothing is read: the broker keeps what comes. None waits as long as a keepalive.
 4. After ``stop`` no handler is called any more. A clean stop does not trigger the last will.
 """
 

@@ -42,8 +42,8 @@ class CoordinatorConfig(Settings):
         So many versions of each model stay on retained topics. Why: a broker with little room, or vehicles that need
         old versions.
     queue_bytes : int
-        Most bytes of messages from the broker that wait to be handled; more are dropped, counted, and sent again by the
-        agents. Why: the memory of the machine.
+        Most bytes of messages that wait to be handled; while there are as many nothing more is read, and the broker
+        keeps what comes. Why: the memory of the machine.
     take_over : bool
         Start although another coordinator of this fleet is up and answers; that one then stops (exit code 7). Why: a
         coordinator that cannot be stopped by hand.
@@ -114,7 +114,7 @@ class CoordinatorConfig(Settings):
     keep_records: bool = True
     kept_runs: Annotated[int, Field(ge=1)] = 10_000
     retained_versions: Annotated[int, Field(ge=1, le=1000)] = 10
-    queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 512 * 1024 * 1024
+    queue_bytes: Annotated[int, Field(ge=1024 * 1024)] = 64 * 1024 * 1024
     take_over: bool = False
     fleet_limits: FleetLimits = FleetLimits()
     http: Http = Http()

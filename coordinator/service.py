@@ -1,9 +1,9 @@
 """The coordinator as a process: threads, clock and signals around `core.Coordinator`.
 
-Three kinds of thread. The transport's puts messages into the queue and returns at once, so a slow reduction never
-blocks MQTT keepalives. The API's threads read frozen states that are replaced and never changed (`fleet`, `runs`,
-`rollout.shell`, `aliases`), and put calls into the queue for everything that changes something. The main thread takes
-batches from the queue; it alone decides, writes the journal and publishes.
+Three kinds of thread. The transport's puts messages into the queue and waits for room there at most for a moment, so a
+slow reduction never blocks MQTT keepalives. The API's threads read frozen states that are replaced and never changed
+(`fleet`, `runs`, `rollout.shell`, `aliases`), and put calls into the queue for everything that changes something. The
+main thread takes batches from the queue; it alone decides, writes the journal and publishes.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class Service:
         self.config = config
         self.coordinator = coordinator
         self._transport = coordinator.transport
-        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, coordinator.timeline.clock)
+        clock, keepalive = coordinator.timeline.clock, config.connection.keepalive
+        # The broker gives a client up that says nothing for one and a half.
+        self.queue = EventQueue(QUEUE_MESSAGES, config.queue_bytes, clock, full_wait=keepalive / 2)
         self._stopping = False  # no Event: its lock would wait for itself when a second signal interrupts the first
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(coordinator.timeline.clock)

@@ -67,6 +67,9 @@ class AgentConfig(Settings):
     categories : bool
         Columns of text are inputs too, for the schemes that take categories; otherwise text is a fault. Why: rows with
         text.
+    missing : bool
+        Cells of inputs may be empty, for the schemes that take such (fmt, bmt, fmt_classes); otherwise that is a fault.
+        Why: rows with gaps.
     schemes : tuple of str or None
         Allow-list; None: every scheme that is installed. Why: a vehicle that shall not take part in some.
     slow : float
@@ -89,7 +92,7 @@ class AgentConfig(Settings):
     service: ClassVar = "agent"
     shared: ClassVar = SHARED
     first: ClassVar = (
-        *("id", "broker", "identity", "data", "target", "labels", "categories"),
+        *("id", "broker", "identity", "data", "target", "labels", "categories", "missing"),
         *("private", "fleet", "state_dir"),
     )
     retired: ClassVar = {
@@ -130,6 +133,7 @@ class AgentConfig(Settings):
     target: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     labels: bool = False
     categories: bool = False
+    missing: bool = False
     schemes: tuple[str, ...] | None = None
     slow: Annotated[float, Field(ge=0, le=3600)] = 0.0
     evaluate: bool = True

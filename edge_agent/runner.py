@@ -170,7 +170,13 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
             "private be allowed"
         )
     if source is None:
-        source = read_source(config.data, target=config.target, labels=config.labels, categories=config.categories)
+        source = read_source(
+            config.data,
+            target=config.target,
+            labels=config.labels,
+            categories=config.categories,
+            missing=config.missing,
+        )
 
     def count(name: str) -> None:
         agent.counts[name] += 1

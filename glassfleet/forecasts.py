@@ -60,7 +60,7 @@ def rule_forecasts(
     """
     target = domain.target
     assert target is not None
-    width, names = target.high - target.low, [domain.names[number] for number in inputs]
+    width, names = target.high - target.low, [domain.input_names[number] for number in inputs]
     weight, total, square = matrix[0, 0], np.zeros(matrix.shape[2]), np.zeros(matrix.shape[2])
     for i, left in enumerate(coefficients):  # one by one, so that every machine gets the same bits
         total += left * matrix[0, i]

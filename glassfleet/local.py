@@ -19,6 +19,7 @@ from glassfleet.private.support import read_noted
 from glassfleet.reference import recorded
 from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task, alone_parameters
 from schemas.codec import Value, encode
+from schemas.errors import UsageError
 
 MAX_ROUNDS = 10_000
 """A scheme that has not finished by then never will."""
@@ -111,6 +112,10 @@ def federated(
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
+    if domain.gaps and not getattr(scheme, "missing_cells", False):
+        raise UsageError(
+            f"{scheme.name} takes no empty cells, and the domain has such: {domain.names[domain.gaps[0]]!r}"
+        )
     agents = sorted(datasets)
     datasets = {agent: counted_rows(data, domain, max_rows_each) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)

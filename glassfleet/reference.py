@@ -78,7 +78,7 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
         variable.name: UNTOLD
         if variable.categories
         else variable.low + round(total / weight * STEPS) / STEPS * (variable.high - variable.low)
-        for variable, total in zip(domain.features, totals, strict=True)
+        for variable, total in zip(domain.features, totals, strict=False)  # indicators of empty cells come last
     }
 
 
@@ -148,7 +148,7 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     base, shares = _compared(model, x, reference.row)
     differences = {
         # A mean has more digits than anybody wants to read.
-        variable.name: f"{variable.text(mine) if variable.categories else f'{mine:.6g}'} instead of "
+        variable.name: f"{variable.text(mine) if variable.categories or np.isnan(mine) else f'{mine:.6g}'} instead of "
         f"{variable.text(float(f'{other:.4g}'))}"
         for variable, mine, other in zip(model.domain.features, x, reference.row, strict=True)
         if mine != other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 
@@ -31,6 +32,8 @@ class Condition:
         The term in fewer letters, ``"2 to 5 m"``; empty: there is no shorter one.
     limits : str
         Of a fuzzy condition whose term is a name: where its degree is at least one half, ``"below 45 km/h"``.
+    about_cell : bool
+        The condition says whether the cell is empty, ``"missing"`` or ``"given"``, and nothing of its value.
     """
 
     feature: str
@@ -43,25 +46,59 @@ class Condition:
     in_numbers: bool = False
     short: str = ""
     limits: str = ""
+    about_cell: bool = False
 
 
 @dataclass(frozen=True)
 class Slope:
-    """One term of a linear consequent.
+    """How a linear consequent depends on one input: by a straight line, or by a broken one.
 
     Attributes
     ----------
     feature : str
     per_unit : float
-        By how much the target changes with one unit of the input, in the target's own unit.
+        By how much the target changes with one unit of the input, in the target's own unit; of a broken line where it
+        begins.
     over_region : float
         By how much it changes when the input crosses the rule's own region: the limits of its condition on the input,
-        or the whole range where it has none.
+        or the whole range where it has none. Of a broken line the highest less the lowest there, less than zero where
+        it ends lower than it begins.
+    points : tuple of (float, float)
+        Where a broken line begins, bends and ends in the rule's region, in the input's unit, and by how much the target
+        has changed there since the beginning. Empty: the line is straight there.
+    unit : str
+        The input's.
+    when_missing : bool
+        It is added where the input's cell is empty, and nowhere else.
     """
 
     feature: str
     per_unit: float
     over_region: float
+    points: tuple[tuple[float, float], ...] = ()
+    unit: str = ""
+    when_missing: bool = False
+
+    @property
+    def term(self) -> str:
+        """What the slope is multiplied with: the input; or when it is added."""
+        return f"if {self.feature} is missing" if self.when_missing else self.feature
+
+    @property
+    def course(self) -> str:
+        """A broken line in words; a piece with less than a hundredth of all change is flat.
+
+        >>> Slope("level", 0.1, 0.2, ((10.0, 0.0), (33.0, 0.2), (50.0, 0.2)), "dB").course
+        'rises by 0.2 until 33 dB, is flat after'
+        """
+        heights = [height for _, height in self.points]
+        least, words = 0.01 * (max(heights) - min(heights)), []
+        for place, ((_, before), (end, after)) in enumerate(pairwise(self.points)):
+            change = after - before
+            move = f"{'rises' if change > 0 else 'falls'} by {abs(change):.3g}" if abs(change) > least else "is flat"
+            unit = f" {self.unit}" if self.unit and not place else ""
+            words.append(f"{move} after" if place == len(self.points) - 2 else f"{move} until {_plain(end)}{unit}")
+        return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -73,7 +110,7 @@ class Consequent:
     target : str
         Empty: `value` is all there is to say, of structures and networks.
     value : float or str
-        In the target's own unit, where all inputs are 0; or the class.
+        In the target's own unit, where all inputs are 0, those with broken lines where these begin; or the class.
     unit : str
     slopes : tuple of Slope or None
         Those that are not zero, in the order of the inputs. None: the rules of this model say numbers or classes.
@@ -112,12 +149,16 @@ class Consequent:
         if keep is not None and len(slopes) > keep + 1:
             limit = sorted((abs(slope.over_region) for slope in slopes), reverse=True)[keep - 1]
             kept = tuple(slope for slope in slopes if abs(slope.over_region) >= limit)
-        words = [f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.feature}" for slope in kept]
+        words = [
+            f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.term}"
+            for slope in kept
+            if not slope.points
+        ]
         words += [f" and {len(slopes) - len(kept)} weaker terms"] * (len(kept) < len(slopes))
         total = f"{self.value:.4g}{''.join(words)}"
-        if not self.unit:
-            return total
-        return f"({total}) {self.unit}" if words else f"{total} {self.unit}"
+        if self.unit:
+            total = f"({total}) {self.unit}" if words else f"{total} {self.unit}"
+        return ", ".join([total, *(f"with {slope.feature} it {slope.course}" for slope in kept if slope.points)])
 
 
 @dataclass(frozen=True)

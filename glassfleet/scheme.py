@@ -323,6 +323,8 @@ class Scheme(Protocol):
     - ``alone(parameters, domain, data, seed) -> Model``: what "local learning" means for the scheme, where that is not
       a run with one vehicle.
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
+    - ``missing_cells = True``: rows may have empty cells (NaN) in columns whose ``Variable.missing`` says what they are
+      taken for.
     - ``input_quantiles = (low, high)``: which quantiles of an input become its limits; see :func:`input_quantiles_of`.
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
     - ``parameters.group_rows``: fewest rows of a group where the clients condense rows

@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.aggregate import add_up
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import BINS, MOST_RULES, WORST, counted, recorded_errors, width_of
@@ -124,8 +125,8 @@ class ScoresServer:
         :func:`glassfleet.intervals.recorded_errors`.
         """
         task = Task(SCORES_SCHEME, KIND, state["task"])
-        domain, shapes = _domain(task), SCORES.layout(task)
-        total = {name: np.sum([each.sums[name] for each in contributions], axis=0) for name in shapes}
+        domain = _domain(task)
+        total = add_up(contributions)
         summary: dict[str, Value] = {
             "metric": "f1" if domain.target is None else "rmse",
             "rows": sum(each.rows for each in contributions),
@@ -289,12 +290,11 @@ def _weighed(contributions: Sequence[Contribution]) -> NDArray[np.int64]:
     """Return the sum of all counts; of vehicles' own answers none weighs more than a few usual ones."""
     from glassfleet.discovery.guard import usual_rows  # noqa: PLC0415  vehicles import this module, and not that one
 
-    usual = usual_rows([each.rows for each in contributions if each.vehicles is None])
-    parts = [
-        each.sums["counts"] * usual // each.rows if 0 < usual < each.rows else each.sums["counts"]
-        for each in contributions
-    ]
-    total: NDArray[np.int64] = np.sum(parts, axis=0)
+    usual = usual_rows(each.rows for each in contributions if each.vehicles is None)
+    total = np.zeros_like(contributions[0].sums["counts"])
+    for each in contributions:
+        counts = each.sums["counts"]
+        total += counts * usual // each.rows if 0 < usual < each.rows else counts
     return total
 
 

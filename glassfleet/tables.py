@@ -1,7 +1,8 @@
 """A finished model as plain tables: when its rules fire, what they say, and how an answer comes of it.
 
 A scheme states its models so (``Scheme.tables``); code for small devices, FML and pictures are written from the
-tables and know no scheme. Inputs are scaled to [0, 1] by the domain's limits, and so is the target.
+tables and know no scheme. Inputs are scaled to [0, 1] by the domain's limits, and so is the target. After the features
+come indicators of those that may have empty cells: 1 where the cell is empty, else 0 (``Domain.inputs``).
 """
 
 from __future__ import annotations
@@ -71,16 +72,12 @@ class CutTree:
         Each rule's node.
     crisp : bool
         A row is at one leaf: at each cut it goes to the side in which its membership is at least a half.
-    levels : tuple, shape (F, 0 or number of categories + 1)
-        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
-        category; empty for numbers. Empty: there are numbers alone.
     """
 
     knots: tuple[Line, ...]
     splits: tuple[Numbers, ...]
     leaves: Numbers
     crisp: bool
-    levels: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,8 +146,10 @@ class RuleTables:
     constants : tuple of float
         What each rule says, as the scaled target, where all scaled inputs are 0; empty for votes. Of scores the s of
         the first rule, then those of the next.
-    slopes : tuple, shape (r, F), (r, 0) or (r s, F)
-        What each scaled input adds to that.
+    slopes : tuple, shape (r, F), (r, 0) or (r s, F + H)
+        What each scaled input adds to that, and each hinge.
+    hinges : tuple, shape (H, 2)
+        Where lines over scaled inputs bend: the input and the knot of ``max(0, x - knot)``. They follow the inputs.
     votes : tuple of int
         Each rule's class, by its number in the domain; empty for numbers.
     divisors, factors : tuple of float
@@ -163,6 +162,9 @@ class RuleTables:
         The link: what the rules say is kept within the target's limits.
     default : int or None
         The rule that answers when none fires; None: the one that wins among equal ones.
+    levels : tuple, shape (F, 0 or number of categories + 1)
+        Of each input of text: what stands for it in place of its scaled value, first for unknown texts, then for each
+        category; empty for numbers. Empty: there are numbers alone.
     """
 
     evaluator: Literal["weighted_mean", "maximum_matching", "class_vote", "highest_score"]
@@ -170,6 +172,7 @@ class RuleTables:
     weights: Line
     constants: Line = ()
     slopes: tuple[Line, ...] = ()
+    hinges: tuple[tuple[int, float], ...] = ()
     votes: Numbers = ()
     divisors: Line = ()
     factors: Line = ()
@@ -177,6 +180,7 @@ class RuleTables:
     partition: bool = False
     clipped: bool = False
     default: int | None = None
+    levels: tuple[Line, ...] = ()
 
     @property
     def rank(self) -> Numbers:

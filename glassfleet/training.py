@@ -26,7 +26,7 @@ class TrainingRows:
     ----------
     domain : Domain
     X : ndarray of float64, shape (n, F)
-        Inputs in their own units; categories as positions among the domain's.
+        The domain's inputs in their own units; categories as positions among the domain's.
     y : ndarray, shape (n,)
         The scaled target (float64), or class numbers (int64).
     training : int
@@ -86,10 +86,10 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         known_class_numbers(data, domain)
         own = condensed(select_columns(data, domain), domain, min_rows)
         y = class_numbers(own, domain)
-        X, y = encode_inputs(own, domain)[y >= 0], y[y >= 0]
+        X, y = domain.completed(encode_inputs(own, domain))[y >= 0], y[y >= 0]
     else:
         own = condensed(select_numbers(data, domain), domain, min_rows)
-        X, y = encode_inputs(own, domain), domain.scale_target(own.y)
+        X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
     held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
     return TrainingRows(domain, X[order], y[order], int((~held).sum()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from sys import intern
 
 from schemas.errors import UsageError, WireError
 from schemas.limits import ID_PATTERN
@@ -136,17 +137,18 @@ class Topics:
 
     def parse(self, topic: str) -> Address:
         """Parse a topic; raises WireError (``foreign-fleet`` or ``unknown-topic``) when it is not one of ours."""
+        # Ids that are kept, by vehicle and round, are kept once.
         if not topic.startswith(self.prefix):
             raise WireError("foreign-fleet", "the topic is outside this fleet")
         match topic[len(self.prefix) :].split("/"):
             case [one, two] if (kind := _FIXED.get((one, two))) is not None:
                 return Address(kind)
             case ["agent", agent, "state"] if _is_id(agent):
-                return Address("agent-state", agent=agent)
+                return Address("agent-state", agent=intern(agent))
             case ["run", run, "request"] if _is_id(run):
                 return Address("request", run=run)
             case ["agent", agent, "run", run, "contribution"] if _is_id(agent) and _is_id(run):
-                return Address("contribution", agent=agent, run=run)
+                return Address("contribution", agent=intern(agent), run=intern(run))
             case ["agent", agent, ("receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
                 return Address(kind, agent=agent)
             case ["blob", digest, index] if _DIGEST.fullmatch(digest) and _is_number(index):

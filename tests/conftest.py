@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -13,19 +14,20 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
+import glassfleet.schemes
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port as find_free_port
-from tests.support.nats import find_nats
+from glassfleet import catalogue
+from tests.support.brokers import find_nats, find_rabbitmq
 from tests.support.postgres import PostgresServer, find_postgresql
 from tests.support.processes import Processes
-from tests.support.rabbitmq import find_rabbitmq
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
 
 # Hypothesis would fail a test that is slow once, on a machine that is busy: no test here asserts how long things take.
 # Fewer examples than its 100 for those that do not ask for a number: the schemes and readers have such tests in plenty.
-settings.register_profile("glassfleet", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("glassfleet", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("glassfleet")
 
 _DATA_ABSENT = (
@@ -148,3 +150,22 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 def free_port() -> Callable[[], int]:
     """Finder of ports on loopback that nobody listens on."""
     return find_free_port
+
+
+@pytest.fixture
+def add_schemes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Let the catalogue find the schemes in a folder, beside ours, for one test."""
+
+    def forget() -> None:
+        catalogue._modules.cache_clear()
+        catalogue._reason.cache_clear()
+
+    def add(folder: Path) -> None:
+        monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(folder)])
+        forget()
+
+    known = set(sys.modules)
+    yield add
+    forget()
+    for name in {each for each in set(sys.modules) - known if each.startswith("glassfleet.schemes.federated_")}:
+        monkeypatch.delitem(sys.modules, name)

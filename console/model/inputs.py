@@ -30,7 +30,7 @@ def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
     """Return the model's inputs from a file, shape (n, F)."""
     from edge_agent.sources import read_table
 
-    table = read_table(path)
+    table = read_table(path, missing=[each.name for each in learned.domain.features if each.may_be_empty])
     if learned.domain.memory is not None:
         return _remembered(table, learned.domain)
     missing = [name for name in learned.domain.names if name not in table.names]

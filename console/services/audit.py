@@ -404,5 +404,9 @@ def _files(folder: Path) -> dict[str, Path]:
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Vehicle:
     from edge_agent.sources import read_source
 
-    source = read_source(path, target=target, labels=labels, categories=getattr(scheme, "categorical", False) is True)
+    kinds = {
+        "categories": getattr(scheme, "categorical", False) is True,
+        "missing": getattr(scheme, "missing_cells", False) is True,
+    }
+    source = read_source(path, target=target, labels=labels, **kinds)
     return Vehicle(source.train, source.test)

@@ -54,8 +54,11 @@ source_argument = click.argument(
 @source_argument
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
 @click.option("--labels", is_flag=True, help="The target is a class label, even when it is written as numbers.")
-@click.option("--categories", is_flag=True, help="Columns of text are inputs, too (fmt, fmt_classes, fedga, dp_tree).")
-@click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts and classes.")
+@click.option(
+    "--categories", is_flag=True, help="Columns of text are inputs, too (fmt, bmt, fmt_classes, fedga, dp_tree)."
+)
+@click.option("--missing", is_flag=True, help="Cells of inputs may be empty (fmt, bmt, fmt_classes).")
+@click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts, empty cells, classes.")
 @click.option(
     "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Judge for this domain, or for that of this model record: columns, limits, categories, memory inputs.",
@@ -69,6 +72,7 @@ def check(  # noqa: PLR0917 - click passes options by name
     target: str | None,
     labels: bool,
     categories: bool,
+    missing: bool,
     scheme: str | None,
     domain_file: Path | None,
     as_json: bool,
@@ -89,12 +93,13 @@ def check(  # noqa: PLR0917 - click passes options by name
     domain = None if domain_file is None else _domain(domain_file)
     if domain is not None and target is None:
         target = domain.target_name
-    texts, classes = _taken(scheme)
+    texts, gaps, classes = _taken(scheme)
+    categories, missing = categories or texts, missing or gaps
     labels = labels or classes or (domain is not None and domain.target is None)
-    findings = examine(source, target=target, labels=labels, categories=categories or texts)
+    findings = examine(source, target=target, labels=labels, categories=categories, missing=missing)
     if domain is not None and findings.columns:
-        fit(findings, source, domain, labels=labels, categories=categories or texts)
-    _say_flags(findings, labels=labels, categories=categories or texts)
+        fit(findings, source, domain, labels=labels, categories=categories, missing=missing)
+    _say_flags(findings, labels=labels, categories=categories, missing=missing)
     order = _order(source, findings, domain)
     if as_json:
         print_json({**findings.to_document(), "order": None if order is None else order.to_document()})
@@ -201,23 +206,26 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     click.echo(f"written: {out}. Next: glassfleet data check {out}{flags}")
 
 
-def _taken(scheme: str | None) -> tuple[bool, bool]:
-    """Return whether a scheme takes columns of text, and whether it only classifies."""
+def _taken(scheme: str | None) -> tuple[bool, bool, bool]:
+    """Return whether a scheme takes columns of text, whether it takes empty cells, and whether it only classifies."""
     if scheme is None:
-        return False, False
+        return False, False, False
     from glassfleet import catalogue
 
     loaded = catalogue.load(scheme)
-    return bool(getattr(loaded, "categorical", False)), "regression" not in loaded.purpose
+    texts, gaps = (getattr(loaded, name, False) is True for name in ("categorical", "missing_cells"))
+    return texts, gaps, "regression" not in loaded.purpose
 
 
-def _say_flags(findings: Findings, *, labels: bool, categories: bool) -> None:
+def _say_flags(findings: Findings, *, labels: bool, categories: bool, missing: bool) -> None:
     """Add what an agent must be told, so that it reads the table as it was judged here."""
     from edge_agent.sources.findings import Fault
 
     flags = ["--labels"] if labels else []
     if categories and any(column.role == "input" and column.kind == "text" for column in findings.columns):
         flags.append("--categories")
+    if missing and any(column.role == "input" and column.missing for column in findings.columns):
+        flags.append("--missing")
     if flags:
         findings.faults.append(Fault("note", f"judged as an agent reads it with {' and '.join(flags)}"))
 

@@ -192,7 +192,8 @@ def explain(  # noqa: PLR0917 - its options
     record = at_time(directory, time, within=within)
     served = model_of(directory, record["model"]["digest"])
     domain = served.model.domain
-    inputs = {name: float(record["inputs"][name]) for name in domain.names}
+    told = record["inputs"]  # null: an empty cell
+    inputs = {name: float("nan") if told[name] is None else float(told[name]) for name in domain.names}
     explanation = explained(served.model, vector(inputs), served.reference)
     again = explanation.prediction if isinstance(explanation.prediction, str) else float(explanation.prediction)
     if again != record["prediction"] or explanation.fired.rule.index != record["rule"]:

@@ -8,12 +8,11 @@ from dataclasses import replace
 from immutables import Map
 
 from coordinator.engine import asking, learning, pairing
-from coordinator.engine.collecting import Privately
+from coordinator.engine.collecting import Privately, kept
 from coordinator.engine.draft import Draft, standing
+from coordinator.engine.effects import MOST_NAMED
 from coordinator.engine.events import Answer, Refused
-from coordinator.engine.ids import holds, inserted
-from coordinator.engine.request import MOST_NAMED
-from coordinator.engine.state import Round, RunState, Stored, changed
+from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
 from schemas.messages import Outcome
@@ -36,8 +35,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     if state.is_ended:
         return "late", f"the run has {state.phase}"
     if current is None or event.task_digest != current.digest:
-        known = any(event.task_digest == summary.task_digest for summary in state.rounds)
-        return _too_late(state, event.agent) if known else ("rejected", "unknown-task")
+        return _not_open(state, event.agent, event.task_digest)
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
@@ -46,7 +44,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         contribution = _read(draft, event, server)
     except ContributionError as fault:
         return "rejected", f"impossible: {fault}"[:480]
-    judged = Stored(event.answer_digest, event.rows, contribution.nullified, contribution)
+    judged = Stored(event.answer_digest, event.rows, contribution.nullified, kept(contribution))
     answers = Map(state.store.get(current.digest, {})).set(event.agent, judged)
     rows = current.rows + event.rows
 
@@ -88,7 +86,10 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
 
 def _frozen(state: RunState, event: Answer) -> Map[str, tuple[int, str]]:
     """Return from which rows each vehicle answers, this one included; test errors are of other rows."""
-    return state.frozen if state.phase == "scoring" else state.frozen.set(event.agent, (event.rows, event.data_digest))
+    answered = (event.rows, event.data_digest)
+    if state.phase == "scoring" or state.frozen.get(event.agent) == answered:
+        return state.frozen
+    return state.frozen.set(event.agent, answered)
 
 
 def _read(draft: Draft, event: Answer, server: Server) -> Contribution:
@@ -121,7 +122,13 @@ def _refusal(draft: Draft, event: Answer, current: Round) -> str:
     return "" if same else "data-changed"
 
 
-def _too_late(state: RunState, agent: str) -> tuple[Outcome, str]:
+def _not_open(state: RunState, agent: str, digest: str) -> tuple[Outcome, str]:
+    """Judge an answer to a round that is not open, of which no answer of this agent is stored."""
+    closed = [summary for summary in state.rounds if summary.task_digest == digest]
+    if not closed:
+        return "rejected", "unknown-task"
+    if state.spec.private is None and any(holds(summary.accepted_agents, agent) for summary in closed):
+        return "duplicate", ""
     return "late", _outside(state, agent) or "the round is closed"
 
 

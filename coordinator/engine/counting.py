@@ -8,8 +8,8 @@ from typing import Any
 
 from immutables import Map
 
-from coordinator.engine import asking, learning, opening, pairing, regrouping, scoring
-from coordinator.engine.collecting import MASKED, Privately
+from coordinator.engine import asking, learning, opening, pairing, regrouping
+from coordinator.engine.collecting import MASKED, Collecting, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Restarted, WaitsForFormer
 from coordinator.engine.learning import Growth, SchemeFaultError
@@ -39,7 +39,7 @@ def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]
     state, level = draft.state, draft.state.levels[-1]
     [edition] = state.asked_editions
     answers = {agent: stored.contribution for agent, stored in state.store[level.digest].items()}
-    words = {agent: given.sums[MASKED] for agent, given in answers.items() if given is not None}
+    words = {agent: given.sums[MASKED] for agent, given in answers.items()}
     found = pairs.judged(edition, words)
     draft.move("checked")
     draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *found.false))
@@ -123,7 +123,8 @@ def count(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[
         _count_present(draft, server, members, dropped)
     else:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
-        _forget(draft, state.levels[-1])
+        _forget(draft, state.levels[-1:])
+        growth = replace(growth, levels=(*map(_forgotten, growth.levels[:-1]), growth.levels[-1]))
         if state.phase == "domain":
             _domain_grown(draft, growth, members)
         else:
@@ -144,7 +145,7 @@ def _limit_rows(draft: Draft, members: tuple[str, ...]) -> bool:
     most = usual_rows(list(rows.values()))
     if not most or max(rows.values()) <= most:
         return False
-    _forget(draft, level)
+    _forget(draft, (level,))
     many = {agent: count for agent, count in rows.items() if count > most}
     _limit(draft, most, {**state.guard, "rows": many})
     opening.begin(draft, "rows-limited")
@@ -258,11 +259,15 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
         regrouping.ask_smaller(draft)
 
 
-def _forget(draft: Draft, level: Level) -> None:
-    """Keep who answered a round that is never replayed, but not what: memory stays bounded in long elastic runs."""
-    store = draft.state.store
-    kept = {agent: replace(stored, contribution=None) for agent, stored in store[level.digest].items()}
-    draft.update(store={**store, level.digest: kept})
+def _forget(draft: Draft, levels: Sequence[Level]) -> None:
+    """Let go of the answers to rounds that are never replayed; their summaries have who gave them."""
+    gone = {level.digest for level in levels}
+    draft.update(store={digest: answers for digest, answers in draft.state.store.items() if digest not in gone})
+
+
+def _forgotten(level: Level) -> Level:
+    """Return what is looked at of a closed level that is never replayed: memory stays bounded in long elastic runs."""
+    return replace(level, state={}, task=replace(level.task, body={}), members=())
 
 
 def _domain_grown(draft: Draft, growth: Growth, members: tuple[str, ...], cause: str = "counted") -> None:
@@ -294,5 +299,28 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
         return
     draft.update(model=growth.done.model, summary=dict(growth.done.summary))
     if draft.state.spec.private is not None:
-        draft.update(private=scoring.protection(draft.state, draft.collecting(draft.state)))
+        draft.update(private=_protection(draft.state, draft.collecting(draft.state)))
+    else:
+        _forget(draft, growth.levels)
     opening.begin(draft, "model-done")
+
+
+def _protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
+    """Return what protected the answers that the model rests on.
+
+    ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none; how many
+    ``groups``, in how many ``editions`` in all (one for each group, and one more for each time that it shrank), of how
+    many ``vehicles`` in the end, and their ``rows``: those of the last sums.
+    """
+    private, last = state.spec.private, state.levels[-1]
+    assert private is not None
+    sums = collecting.collect(last.task, last.members, state.store[last.digest])
+    return {
+        "floor": private.floor,
+        "company": private.company,
+        "support": getattr(state.parameters, "support", 0),
+        "groups": len(state.editions),
+        "editions": sum(1 + edition.number for edition in state.editions),
+        "vehicles": len(state.waited_for),
+        "rows": sum(each.rows for each in sums),
+    }

@@ -6,8 +6,9 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, ClassVar, TypeAlias, get_args
 
 from coordinator.engine.state import Former, Offer
@@ -41,6 +42,26 @@ class Start:
     champion: Mapping[str, Any] | None = None
     former: tuple[Former, ...] = ()
     false_answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that has happened to a run so far, in one: the journal may begin with it. See `checkpoint`.
+
+    Attributes
+    ----------
+    at : float
+    spec : RunSpec
+    agents : sequence of str
+        All that `state` speaks of, in the order of id.
+    state : Mapping
+    """
+
+    kind: ClassVar[str] = "checkpoint"
+    at: float
+    spec: RunSpec
+    agents: Sequence[str]
+    state: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -221,6 +242,7 @@ class Unable:
 
 Event: TypeAlias = (
     Start
+    | Checkpoint
     | AgentUp
     | AgentDown
     | Answer
@@ -240,8 +262,9 @@ _KINDS: dict[str, type[Any]] = {event.kind: event for event in get_args(Event)}
 def to_value(event: Event) -> dict[str, Value]:
     """Return an event as a codec value, for the journal."""
     value: dict[str, Value] = {"kind": event.kind, **vars(event)}
-    if isinstance(event, Start):
+    if isinstance(event, Start | Checkpoint):
         value["spec"] = event.spec.to_document()
+    if isinstance(event, Start):
         value["agents"] = {agent: offer.to_value() for agent, offer in event.agents.items()}
         value["former"] = [each.to_value() for each in event.former]
     elif isinstance(event, AgentUp):
@@ -253,8 +276,11 @@ def from_value(value: Mapping[str, Any]) -> Event:
     """Rebuild an event from `to_value`; raises KeyError or TypeError when it is not one."""
     fields = dict(value)
     kind = _KINDS[fields.pop("kind")]
-    if kind is Start:
+    if "agent" in fields:
+        fields["agent"] = intern(fields["agent"])
+    if kind in (Start, Checkpoint):
         fields["spec"] = RunSpec.from_document(fields["spec"])
+    if kind is Start:
         fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
         # Runs that a former version began do not say these.
         fields["false_answers"] = tuple(fields.get("false_answers", ()))

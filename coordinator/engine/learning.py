@@ -7,19 +7,24 @@ after a loss, resumption after a crash and the central reference are this functi
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from coordinator.engine.collecting import Collecting
-from coordinator.engine.state import Level, Store
+from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
+from coordinator.specification.rollout import BEATS, GATE
 from coordinator.specification.run import Bounds
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from glassfleet.intervals import lines_of
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Server, State, Task
+from glassfleet.scores import Asked, same_target
+from schemas.documents import canonical_json
 from schemas.errors import RunFailedError
 
 
@@ -207,3 +212,16 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
     if cause in SCHEME_ENDS:
         return SchemeFaultError(detail.strip()[:400], cause, getattr(fault, "group", None))
     return SchemeFaultError(str(fault)[:400], "no-model")
+
+
+def to_score(state: RunState) -> Asked:
+    """Return what the vehicles score: the model, and in a private run what its name stood for at the begin.
+
+    A model of another target is no champion. The limits are those of the gate that each new version passes.
+    """
+    model = json.loads(canonical_json(state.model.to_document()))
+    lines = lines_of(state.model) if state.model.domain.target is not None else 0
+    if state.spec.private is None:
+        return Asked(model, lines=lines)
+    champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
+    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)}, lines)

@@ -32,7 +32,7 @@ What happens to an answer, in this order (first match decides):
 | the task is | and the answer | outcome |
 |---|---|---|
 | answered by this agent before | is the same | duplicate |
-| answered by this agent before | differs | rejected, `conflict` |
+| answered by this agent before | differs | rejected, `conflict`; duplicate, once nothing looks back at the round |
 | of a closed round, or the run has ended | | late |
 | not of this run | | rejected, `unknown-task` |
 | open | comes from no member of the fixed cohort | rejected, `not-asked` |
@@ -60,7 +60,7 @@ from typing import Any, cast
 from immutables import Map
 from pydantic import ValidationError
 
-from coordinator.engine import answers, asking, events, opening, rounds, scoring
+from coordinator.engine import answers, asking, checkpoint, events, learning, opening, rounds
 from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
@@ -111,8 +111,10 @@ class Engine:
                 raise UsageError(f"run {event.spec.run!r} exists already; leave the id out to have one made up")
             draft = Draft(self._gathering(event), event.at, self)
             _gather(draft)
+        elif isinstance(event, events.Checkpoint):
+            return checkpoint.state_of(event, self.parameters(event.spec)), ()
         elif state is None:
-            raise ValueError(f"a run begins with Start, not with {event.kind}")
+            raise ValueError(f"a run begins with Start or Checkpoint, not with {event.kind}")
         else:
             draft = Draft(state, event.at, self)
             if isinstance(event, events.NoBroker):
@@ -197,7 +199,7 @@ class Engine:
             return server, parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             # What is asked is written out once: with the round open its task has it.
-            return SCORES.server, scoring.asked(state) if state.open is None else None
+            return SCORES.server, learning.to_score(state) if state.open is None else None
         if state.phase == "checking":
             return cast("Server", PAIRS), None  # of its server half only `layout` is used
         return scheme.server, state.parameters

@@ -7,9 +7,8 @@ from typing import Literal
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
-from coordinator.engine.effects import OpenRound
+from coordinator.engine.effects import OpenRound, envelope_of
 from coordinator.engine.learning import SchemeFaultError
-from coordinator.engine.request import envelope_of
 from coordinator.engine.state import Round
 
 

@@ -133,7 +133,7 @@ def founders(
     former : sequence of Former
         Earlier runs.
     """
-    found = [_announcement(_of(answers[member]), member, frozen[member][1]) for member in members]
+    found = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
     held = {member: _held(member, _values(answers[member]), former) for member in members}
     rosters, left_out, awaited = _agreed(terms, found, held, partial(cut_groups, terms))
     found = [each for each in found if each.agent not in left_out]
@@ -233,10 +233,5 @@ def _announcement(contribution: Contribution, agent: str, data_digest: str) -> A
         raise ContributionError(str(fault)) from fault
 
 
-def _of(stored: Stored) -> Contribution:
-    assert stored.contribution is not None
-    return stored.contribution
-
-
 def _values(stored: Stored) -> Mapping[str, Any]:
-    return _of(stored).values
+    return stored.contribution.values

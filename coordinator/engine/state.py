@@ -6,13 +6,13 @@ one. They have no order of their own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from immutables import Map
 
-from coordinator.engine.ids import holds
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
 from glassfleet.private.between import Held
@@ -54,7 +54,7 @@ class Offer:
         return cls(frozenset(value["schemes"]), tuple(value["features"]), value["target"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stored:
     """An accepted answer.
 
@@ -63,14 +63,13 @@ class Stored:
     answer_digest : str
     rows : int
     nullified : int
-    contribution : Contribution or None
-        None once it can no longer be needed (its round was reduced and will never be replayed).
+    contribution : Contribution
     """
 
     answer_digest: str
     rows: int
     nullified: int
-    contribution: Contribution | None
+    contribution: Contribution
 
 
 @dataclass(frozen=True)
@@ -277,8 +276,10 @@ class RunState:
     frozen : Map[str, tuple of (int, str)]
         Rows and data digest of each agent, fixed by its first accepted answer.
     store : Store
+        Answers to the open round, and to closed ones to which a replay may come back.
     levels : tuple of Level
-        Growth in the present phase; the last level is the open one.
+        Growth in the present phase; the last level is the open one. Of closed ones to which no replay comes back
+        state, question and members are gone.
     editions : tuple of Edition
         Private runs: the groups as they stand, once the vehicles are paired; by number.
     summed : tuple of tuple of str
@@ -412,3 +413,15 @@ class RunState:
     def accepted(self) -> tuple[str, ...]:
         """Agents with an accepted answer to the open round, in the order of id."""
         return () if self.open is None else tuple(sorted(self.store.get(self.open.digest, {})))
+
+
+def holds(agents: tuple[str, ...], agent: str) -> bool:
+    """Whether an agent is among those in the order of id."""
+    at = bisect_left(agents, agent)
+    return at < len(agents) and agents[at] == agent
+
+
+def inserted(agents: tuple[str, ...], agent: str) -> tuple[str, ...]:
+    """Return agents in the order of id, with `agent` among them."""
+    at = bisect_left(agents, agent)
+    return agents if holds(agents, agent) else (*agents[:at], agent, *agents[at:])

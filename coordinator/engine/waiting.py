@@ -58,17 +58,18 @@ def waiting(state: RunState) -> Waiting | None:
     if current is None:
         return None
     needed = asking.quorum(state, current)
-    done = {*state.accepted, *current.dropped}
+    answered = state.store.get(current.digest, {})
+    done = {*answered, *current.dropped}
     left = [agent for agent in current.asked if agent not in done]
     if current.former and not left:
         return _former(current)
     # First without a look at everybody: nearly always nothing is amiss.
-    if len(state.accepted) + sum(agent in state.agents for agent in left) >= needed:
+    if len(answered) + sum(agent in state.agents for agent in left) >= needed:
         return None
     if current.limited:
         return _limited(state, current, needed, left)
     left = [agent for agent in asking.able(state) if agent not in done]
-    if len(state.accepted) + len(left) >= needed:
+    if len(answered) + len(left) >= needed:
         return None
     unable = {**asking.unable(state), **current.dropped}
     return Waiting(_lack(state, needed, left, "that can answer"), "others", asking.why_not(unable))

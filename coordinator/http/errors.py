@@ -127,7 +127,7 @@ def checked_row(
     row : mapping of column to value, or values in the order of the inputs
         Columns that are no inputs are ignored, whatever they hold.
     domain : Domain
-        The model's.
+        The model's; where it knows empty cells, null is one.
     field : str
         Where it stood.
 
@@ -136,10 +136,15 @@ def checked_row(
     DataError
         An input is neither a number nor a text; the text names it.
     """
+    gaps = {variable.name for variable in domain.features if variable.may_be_empty}
+
+    def cell(name: str, where: str, value: Any) -> float | str | None:
+        return None if value is None and name in gaps else _checked(where, value)
+
     if not isinstance(row, Mapping):
         names = [*domain.names, *(f"value {number}" for number in range(len(domain.names) + 1, len(row) + 1))]
-        return [_checked(f"{field}[{index}] ({names[index]})", value) for index, value in enumerate(row)]
-    return {name: _checked(f"{field}.{name}", row[name]) for name in domain.names if name in row}
+        return [cell(names[index], f"{field}[{index}] ({names[index]})", value) for index, value in enumerate(row)]
+    return {name: cell(name, f"{field}.{name}", row[name]) for name in domain.names if name in row}
 
 
 def _checked(where: str, value: Any) -> float | str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.journal.port import (
+    CHECKPOINT,
     REFERENCES,
     ROLLOUT_STARTED,
     ROLLOUTS,
@@ -62,8 +63,19 @@ class MemoryJournal:
     def append(self, entries: Sequence[Entry]) -> None:
         """Append all entries."""
         self.check()
-        self.content.entries.extend(entries)
+        for entry in entries:
+            if entry.kind == CHECKPOINT:
+                self._begin_anew(entry)
+            else:
+                self.content.entries.append(entry)
         self.content.latest = max([self.content.latest or 0.0, *(entry.at for entry in entries)])
+
+    def _begin_anew(self, entry: Entry) -> None:
+        all_entries = self.content.entries
+        first = next((number for number, each in enumerate(all_entries) if each.run == entry.run), len(all_entries))
+        wall = all_entries[first].wall if first < len(all_entries) else entry.wall
+        others = [each for each in all_entries[first:] if each.run != entry.run]
+        all_entries[first:] = [replace(entry, wall=wall), *others]
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""

@@ -3,13 +3,14 @@
 Rules:
 
 1. ``append`` is all or nothing, and what it returned from survives SIGKILL and, with ``synchronous=FULL``, a power cut.
-2. Records come back in the order in which they were appended.
+2. Records come back in the order in which they were appended. One of the kind `CHECKPOINT` takes the place of all
+   former ones of its run, in the same transaction: of the first of them, whose wall clock it keeps.
 3. One coordinator at a time: opening a journal that another process holds raises StorageError, or waits when told so;
    who has lost the lock can write nothing more.
 4. Every row has a checksum, and one that it does not fit is never handed out. As the very last record it is a torn
-   write: it is removed and reported in ``damage``. Anywhere else it concerns its own run or model only: it is reported
-   in ``damaged``, asking for the run raises DamagedError, the model is listed without its record, a decision is left
-   out.
+   write: it is removed and reported in ``damage``, unless it is a checkpoint. Anywhere else it concerns its own run or
+   model only: it is reported in ``damaged``, asking for the run raises DamagedError, the model is listed without its
+   record, a decision is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from schemas.record import CENTRAL
+
+CHECKPOINT = "checkpoint"
+"""Kind of the records that say all that has happened to a run so far, see `coordinator.engine.checkpoint`."""
 
 REFERENCES = f"{CENTRAL}-"
 """What stands for the run of a central reference begins so: there is no such run, see `coordinator.models.central`."""
@@ -188,7 +192,7 @@ class Journal(Protocol):
         """Runs, models and decisions that were found damaged when the journal was opened."""
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries in one transaction; raises StorageError and changes nothing when that cannot be done."""
+        """Append all entries in one transaction (rule 2); raises StorageError and changes nothing when it cannot."""
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import postgres, sqlite
+from coordinator.journal import postgres, records, sqlite
 from coordinator.journal.lock import Again
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
@@ -26,7 +26,7 @@ from coordinator.journal.port import (
     overview,
 )
 from coordinator.journal.rollouts import forget_rollouts
-from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of, wall_of
+from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
@@ -35,6 +35,9 @@ HEAD = "0004"
 
 _AT_ONCE = 500
 """Runs named in one statement; databases bound that."""
+
+_RECORDS_AT_ONCE = 100
+"""Records that are read together: a run of a large fleet has a gigabyte of them, and nobody can write meanwhile."""
 
 _SHOWN_AT_ONCE = 8
 """Documents that are looked into in one transaction: nobody can write meanwhile."""
@@ -65,7 +68,8 @@ class SqlJournal:
         try:
             with self._translated():
                 self._migrate()
-                self.damage = self._mend()
+                with self._write() as connection:
+                    self.damage = records.mend(connection)
                 # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
                 looked = (look(self._select, table) for table in (RUNS, MODELS, DECISIONS))
                 self.damaged = tuple(each for rows in looked for each in rows if isinstance(each, Damaged))
@@ -77,12 +81,11 @@ class SqlJournal:
     damaged: tuple[Damaged, ...] = ()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append all entries in one transaction."""
+        """Append all entries in one transaction. The database reuses the room of those that a checkpoint replaces."""
         if not entries:
             return
-        rows = [{**vars(entry), "checksum": entry.checksum} for entry in entries]
         with self._write() as connection:
-            connection.execute(sa.insert(RECORDS), rows)
+            records.append(connection, entries)
 
     def unfinished(self) -> list[str]:
         """Return the runs with records that have not been closed, in the order of their start."""
@@ -97,15 +100,17 @@ class SqlJournal:
 
     def records(self, run: str) -> Iterator[Entry]:
         """Yield the records of one run, in order."""
-        query = sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq)
-        with self._begin() as connection:
-            for row in connection.execute(query):
+        query = sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq).limit(_RECORDS_AT_ONCE)
+        last = -1
+        while rows := self._select(query.where(RECORDS.c.seq > last)):
+            last = rows[-1].seq
+            for row in rows:
                 if not is_whole(RECORDS, row):
                     raise DamagedError(
                         f"record {row.seq} of the journal {self._what} is damaged (run {run!r}): restore the file "
                         "from a backup"
                     )
-                yield _entry(row)
+                yield records.entry_of(row)
 
     def last_time(self) -> float | None:
         """Return the latest ``at`` ever appended."""
@@ -362,16 +367,6 @@ class SqlJournal:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
-    def _mend(self) -> tuple[str, ...]:
-        """Remove a torn last record: its append never returned, so nothing was done because of it."""
-        with self._write() as connection:
-            row = connection.execute(sa.select(RECORDS).order_by(RECORDS.c.seq.desc()).limit(1)).first()
-            if row is None or is_whole(RECORDS, row):
-                return ()
-            connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))
-            whose = f"{row.seq}, run {shown(row.run)!r}, {shown(row.kind)}"
-            return (f"the last record ({whose}) was torn and has been removed",)
-
 
 def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
     rows = [
@@ -379,7 +374,3 @@ def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
         for each in decisions
     ]
     return [{**row, "checksum": sum_of(DECISIONS, row)} for row in rows]
-
-
-def _entry(row: Any) -> Entry:
-    return Entry(row.run, row.kind, float(row.at), wall_of(row), bytes(row.body))

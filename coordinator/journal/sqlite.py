@@ -7,6 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+_MOST_AHEAD = 8 * 1024 * 1024
+"""Bytes of the write-ahead log that stay on the disk; as a rule it begins again at half of that."""
+
 
 def make_engine(url: sa.URL, busy_timeout: float) -> sa.Engine:
     """Return an engine; nothing is connected yet."""
@@ -19,6 +22,8 @@ def make_engine(url: sa.URL, busy_timeout: float) -> sa.Engine:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        # A transaction that lets many records go writes all their pages ahead; the file would stay as long for good.
+        connection.execute(f"PRAGMA journal_size_limit={_MOST_AHEAD}")
 
     @sa.event.listens_for(engine, "begin")
     def _start(connection: sa.Connection) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from broker.port import Message, Transport
 from coordinator.engine import OpenRound, SendReceipt
-from coordinator.engine.request import envelope_of
+from coordinator.engine.effects import envelope_of
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Receipt
 from schemas.parts import Retained, clearing, frames_for_request

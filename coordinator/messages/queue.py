@@ -28,11 +28,13 @@ class Batch:
 
 
 class EventQueue:
-    """Takes from many threads without ever blocking them; gives to one.
+    """Takes from many threads; gives to one.
 
-    States of agents (births, wills) are few and must not be lost: only the latest of each topic is kept, and they have
-    the same room again for themselves, however full the queue is. What is above the bounds is dropped and counted; an
-    agent gets no receipt for its contribution and sends it again.
+    While it is full, who puts waits for room, up to `full_wait`: the transport then reads nothing, and the broker keeps
+    what comes. When nothing is taken for that long, a reduction takes its time: what comes until something is, is
+    dropped and counted, for the connection must be kept alive; an agent gets no receipt for its contribution and sends
+    it again. States of agents (births, wills) are few and must not be lost: only the latest of
+    each topic is kept, and they have the same room again for themselves, however full the queue is.
 
     Each message is stamped when it arrives: an answer that was in time must not become late because the coordinator was
     busy with another run.
@@ -43,9 +45,19 @@ class EventQueue:
         Of messages, and once more of states; bytes of memory, of topics and all.
     clock : callable
         Seconds that only go forward; the coordinator's clock.
+    full_wait : float
+        Seconds that a message may wait for room.
     """
 
-    def __init__(self, max_messages: int, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        max_messages: int,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        full_wait: float = 1.0,
+    ) -> None:
+        self._full_wait = full_wait
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._clock = clock
@@ -55,28 +67,41 @@ class EventQueue:
         self._states_bytes = 0
         self._calls: deque[Callable[[], None]] = deque()
         self._connected = False
-        self._ready = threading.Condition()
+        self._is_stalled = False
+        lock = threading.Lock()
+        self._ready, self._taken = threading.Condition(lock), threading.Condition(lock)
         self.dropped = 0
 
     def put(self, message: Message) -> None:
-        """Take a message; returns at once."""
+        """Take a message; waits for room where there is none."""
+        arrived, size = self._clock(), _size(message)
         with self._ready:
-            size = _size(message)
             if message.topic.endswith("/state") and not message.topic.endswith("/coordinator/state"):
                 former = self._states.get(message.topic)
                 total = self._states_bytes + size - (0 if former is None else _size(former[1]))
                 if total > self._max_bytes or (former is None and len(self._states) >= self._max_messages):
                     self.dropped += 1
                     return
-                self._states[message.topic] = (self._clock(), message)
+                self._states[message.topic] = (arrived, message)
                 self._states_bytes = total
-            elif len(self._messages) >= self._max_messages or self._bytes + size > self._max_bytes:
+            elif self._await_room(size):
+                self._messages.append((arrived, message))
+                self._bytes += size
+            else:
                 self.dropped += 1
                 return
-            else:
-                self._messages.append((self._clock(), message))
-                self._bytes += size
             self._ready.notify()
+
+    def _await_room(self, size: int) -> bool:
+        if not self._is_stalled:
+            self._is_stalled = not self._taken.wait_for(lambda: self._has_room(size), self._full_wait)
+        return self._has_room(size)
+
+    def _has_room(self, size: int) -> bool:
+        # One message always has, however long.
+        return not self._messages or (
+            len(self._messages) < self._max_messages and self._bytes + size <= self._max_bytes
+        )
 
     def put_connected(self) -> None:
         """Note that a connection stands."""
@@ -121,6 +146,8 @@ class EventQueue:
                 self._bytes -= _size(message)
                 batch.messages.append(message)
                 batch.arrived.append(arrived)
+            self._is_stalled = False
+            self._taken.notify_all()
             return batch
 
     def oldest(self) -> float | None:

@@ -32,6 +32,7 @@ def discover(
         labels=is_label_scheme(scheme),
         either=purposes == {"classification", "regression"},
         categories=getattr(scheme, "categorical", False) is True,
+        missing=getattr(scheme, "missing_cells", False) is True,
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
     return cast("Server", DISCOVERY.server), parameters

@@ -11,7 +11,7 @@ replaced, so that no look falls between two steps of a change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from coordinator.journal.port import Entry, Journal, overview
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
 from coordinator.runs.records import entry_of, fold, spec_of
-from coordinator.runs.view import damaged_document, run_document, suspended_document, time_in_words
+from coordinator.runs.view import damaged_document, run_document, run_head, suspended_document, time_in_words
 from schemas.errors import DamagedError, GlassfleetError, NotFoundError, StorageError
 
 _log = structlog.get_logger("coordinator")
@@ -130,24 +130,27 @@ class Runs:
         """Go on with what the journal holds; a run whose records are damaged, or cannot be followed, is suspended."""
         offers: dict[Offer, Offer] = {}  # equal ones are kept once, as in the fleet: each record has its own
         for run in self.journal.unfinished():
-            entries: list[Entry] = []
+            first: list[Entry] = []
             try:
-                # All of them first: nothing may hold the database open while it is written to.
-                entries.extend(self.journal.records(run))
-            except DamagedError as fault:
-                self._suspend(run, entries, fault)
-                continue
-            try:
-                self._note_start(run, entries[0].wall)
-                state = fold(self.engine, entries)
-            except Exception as fault:  # noqa: BLE001  a scheme that is gone or has changed may raise anything
-                self._suspend(run, entries, fault)
+                state = fold(self.engine, self._read(run, first))
+                if state is not None:
+                    agents = {agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()}
+                    state = replace(state, agents=Map(agents))
+            except Exception as fault:  # noqa: BLE001  damaged, or a scheme that is gone or has changed
+                self._suspend(run, first, fault)
                 continue
             if state is not None:
-                agents = Map({agent: offers.setdefault(offer, offer) for agent, offer in state.agents.items()})
-                self.replace_states({run: replace(state, agents=agents)}, {})
+                self.replace_states({run: state}, {})
                 self.metrics["runs.resumed"] += 1
                 _log.info("run-resumed", run=run, **({"phase": state.phase, "round": 0} | place(state)))
+
+    def _read(self, run: str, first: list[Entry]) -> Iterator[Entry]:
+        """Yield the records of a run, of which a large fleet's do not fit into memory; put the first into `first`."""
+        for entry in self.journal.records(run):
+            if not first:
+                first.append(entry)
+                self._note_start(run, entry.wall)
+            yield entry
 
     def begin(self, run: str) -> None:
         """Note when a run was started; its state follows with its first event."""
@@ -274,7 +277,9 @@ class Runs:
     def _overview(self, known: Known, run: str) -> dict[str, Any] | None:
         state = known.live.get(run)
         if state is not None:
-            return overview(self._document(known, state, ended=None, lacks=self._lack_in_words(state)))
+            # Without what is about each vehicle: lists are asked for again and again.
+            head = run_head(state, **self._shell(known, state), ended=None, lacks=self._lack_in_words(state))
+            return overview({**head, "rounds": state.rounds, "cohort": state.cohort})
         return overview(known.suspended[run]) if run in known.suspended else None
 
     def private_past(self) -> list[dict[str, Any]]:
@@ -283,9 +288,11 @@ class Runs:
         return [document for document in documents if document["spec"].get("private") is not None]
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
-        started = known.started.get(state.run, self.wall())
-        model = known.models.get(state.run)
-        return run_document(self.engine, state, started=started, ended=ended, model=model, lacks=lacks)
+        return run_document(self.engine, state, **self._shell(known, state), ended=ended, lacks=lacks)
+
+    def _shell(self, known: Known, state: RunState) -> dict[str, Any]:
+        """Return what is known of a run beside its state."""
+        return {"started": known.started.get(state.run, self.wall()), "model": known.models.get(state.run)}
 
     def _lack_in_words(self, state: RunState) -> str:
         """Say what a run waits for that may not come; empty when nothing is amiss. From any thread."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import structlog
+
 from coordinator.engine import Answer, Effect, Engine, Event, Refused, RunState, SendReceipt, TurnedAway
+from coordinator.engine.checkpoint import checkpoint_of
 from coordinator.engine.events import from_value, to_value
 from coordinator.journal.port import Entry
 from schemas import codec
 from schemas.errors import StorageError
 from schemas.limits import MAX_DECODED_BYTES
+
+_log = structlog.get_logger("coordinator")
 
 
 def shortened(event: Event, effects: Sequence[Effect]) -> Event:
@@ -29,7 +34,22 @@ def entry_of(run: str, event: Event, wall: float) -> Entry:
     return Entry(run, event.kind, event.at, wall, codec.encode(to_value(event)))
 
 
-def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
+def begun_anew(engine: Engine, state: RunState, wall: float) -> tuple[RunState, Entry] | None:
+    """Return the record that the journal of a run may begin with, and the state as it is read back from it.
+
+    None when it could not be read back: it is too large, or holds what cannot be written down.
+    """
+    try:
+        entry = entry_of(state.run, checkpoint_of(state), wall)
+        (((_, read, _)),) = steps(engine, [entry])
+    except (StorageError, ValueError, TypeError) as fault:
+        # The records stay as they are, and grow.
+        _log.warning("checkpoint-skipped", run=state.run, reason=str(fault)[:400])
+        return None
+    return read, entry
+
+
+def fold(engine: Engine, entries: Iterable[Entry]) -> RunState | None:
     """Return the state that the entries of a run lead to.
 
     Raises
@@ -45,7 +65,7 @@ def fold(engine: Engine, entries: Sequence[Entry]) -> RunState | None:
     return state
 
 
-def steps(engine: Engine, entries: Sequence[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
+def steps(engine: Engine, entries: Iterable[Entry]) -> Iterator[tuple[Event, RunState, Sequence[Effect]]]:
     """Yield each event of a run with the state and the effects that it led to. Raises as `fold`."""
     state: RunState | None = None
     for entry in entries:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator.engine import Answer, Engine, OpenRound, RunState
+from coordinator.engine import Answer, Checkpoint, Engine, Event, OpenRound, RunState
+from coordinator.engine.checkpoint import BOUND
 from coordinator.engine.collecting import MASKED, Privately
 from coordinator.journal.port import Entry
 from coordinator.runs.records import steps
@@ -38,7 +39,8 @@ class Told:
 def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     """Return what the vehicles told in a run, from its entries; None: there are none.
 
-    Raises as `records.fold`; and StorageError for a private run of another fleet than the engine's.
+    Raises as `records.fold`; and StorageError for a private run of another fleet than the engine's, and for an elastic
+    run whose journal has let answers go.
     """
     state: RunState | None = None
     opened: dict[str, OpenRound] = {}
@@ -46,6 +48,7 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
     answers: list[Opened] = []
     masked = Sums()
     for event, state, effects in steps(engine, entries):
+        _check_whole(event, state)
         if isinstance(event, Answer):  # those that were not accepted are journalled as TurnedAway
             asked, sums = opened.get(event.task_digest), Contribution.from_value(event.contribution).sums
             if asked is None:
@@ -65,3 +68,12 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
                 if isinstance(collecting, Privately):
                     layouts[effect.task_digest] = collecting.layout(effect.task)
     return None if state is None else Told(state, (*answers, *masked.opened))
+
+
+def _check_whole(event: Event, state: RunState) -> None:
+    """Raise StorageError when an event stands for others."""
+    if isinstance(event, Checkpoint):
+        raise StorageError(
+            f"the journal keeps no answers to the first {len(state.rounds)} rounds: they were more than "
+            f"{BOUND // 2**20} MB, and an elastic run needs them no more. Audit a run of fewer vehicles or rounds"
+        )

@@ -18,13 +18,15 @@ from coordinator.engine import (
     Event,
     OpenRound,
     Publish,
+    RoundClosed,
     RunState,
     SendReceipt,
     Unable,
 )
+from coordinator.engine.checkpoint import is_due
 from coordinator.engine.counters import Counters, is_counted_only
 from coordinator.journal.port import Entry
-from coordinator.runs.records import entry_of, shortened
+from coordinator.runs.records import begun_anew, entry_of, shortened
 from schemas.parts import Retained
 
 Ready: TypeAlias = dict[str, Retained]
@@ -103,6 +105,11 @@ def decide(
             # A private run whose scores cannot be asked for ends with its model.
             unable = preflight(after, instead, transaction.ready)
         transaction.effects += effects
+        closed = sum(effect.summary.bytes for effect in effects if isinstance(effect, RoundClosed))
+        if closed and is_due(after, closed) and (anew := begun_anew(engine, after, wall)) is not None:
+            # The run goes on from what the journal says, as it will after a restart.
+            transaction.states[run], entry = anew
+            transaction.entries.append(entry)
     return transaction
 
 

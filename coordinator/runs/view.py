@@ -37,18 +37,8 @@ def run_document(
         What a run that goes on waits for that may not come; stands where the reason of its end will.
     """
     return {
-        "run": state.run,
-        "scheme": state.spec.scheme,
-        "participation": state.spec.participation,
-        "state": "running" if ended is None else "ended",
-        "outcome": None if ended is None else state.phase,
-        "reason": state.reason or lacks,
-        "phase": state.phase,
-        "spec": state.spec.to_document(),
-        "started": _iso(started),
-        "ended": None if ended is None else _iso(ended),
+        **run_head(state, started=started, ended=ended, model=model, lacks=lacks),
         "features": list(state.features),
-        "target": state.target,
         "domain": None if state.domain is None else state.domain.to_document(),
         "cohort": list(state.cohort),
         "domain_contributors": list(state.domain_contributors),
@@ -61,14 +51,33 @@ def run_document(
         "rounds": [summary.to_document() for summary in state.rounds],
         "open": _open(state),
         "progress": _progress(engine, state),
-        "model": model,
-        "size": _size(state.model),
         "summary": plain(state.summary),
         "private": plain(state.private),
         "editions": [list(members) for members in state.summed],
         "false_answers": list(state.false_answers),
-        "scores": plain(state.scores),
         "agents": _agents(state),
+    }
+
+
+def run_head(
+    state: RunState, *, started: float, ended: float | None, model: dict[str, Any] | None, lacks: str = ""
+) -> dict[str, Any]:
+    """Return the part of `run_document` that is as short in a large fleet as in a small one; the same parameters."""
+    return {
+        "run": state.run,
+        "scheme": state.spec.scheme,
+        "participation": state.spec.participation,
+        "state": "running" if ended is None else "ended",
+        "outcome": None if ended is None else state.phase,
+        "reason": state.reason or lacks,
+        "phase": state.phase,
+        "spec": state.spec.to_document(),
+        "started": _iso(started),
+        "ended": None if ended is None else _iso(ended),
+        "target": state.target,
+        "model": model,
+        "size": _size(state.model),
+        "scores": plain(state.scores),
     }
 
 

@@ -91,7 +91,12 @@ TABLE: tuple[Described, ...] = (
     Described("glassfleet_published_bytes_total", "counter", (), "Payload bytes handed to the broker."),
     Described("glassfleet_queue_messages", "gauge", (), "Messages that wait to be handled."),
     Described("glassfleet_queue_bytes", "gauge", (), "The same in bytes."),
-    Described("glassfleet_queue_dropped_total", "counter", (), "Messages dropped because the queue was full."),
+    Described(
+        "glassfleet_queue_dropped_total",
+        "counter",
+        (),
+        "Messages dropped because the queue was full and nothing was taken from it for half a keepalive.",
+    ),
     Described(
         "glassfleet_nullified_cells_total", "counter", (), "Statistics nulled at the vehicles, over the ended runs."
     ),

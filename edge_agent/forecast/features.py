@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Recollection
 from glassfleet.data.windows import SlidingWindow, WindowPlan
@@ -76,23 +77,26 @@ class LiveFeatures:
             return None
         inputs = {name: float(full[name]) for name in self._domain.names}
         for name, value in inputs.items():
-            if not np.isfinite(value):
+            may_be_empty = self._domain.variable(name).missing is not None
+            if not np.isfinite(value) and not (may_be_empty and np.isnan(value)):
                 raise ValueError(f"{name!r} is {value}, not a finite number")
         return inputs
 
     def _numbers(self, row: Mapping[str, Any]) -> dict[str, float]:
-        """Return the columns that the model needs as numbers; a category becomes its position."""
+        """Return the columns that the model needs as numbers; a category becomes its position, an empty cell NaN."""
         assert self._domain is not None
         numbers = {}
         variables = {variable.name: variable for variable in self._domain.features}
         for name in self._domain.needs:
             value = row[name]
             variable = variables.get(name)
+            if variable is not None and variable.may_be_empty and is_empty(value):
+                value = MISSING if variable.categories else np.nan
             if variable is not None and variable.categories:
                 if value not in variable.categories:
                     raise ValueError(f"{name!r} is {str(value)[:40]!r}, which is no category of the model")
                 value = variable.categories.index(value)
-            numbers[name] = float(value)
+            numbers[name] = as_number(value)
         return numbers
 
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import isnan
 from typing import Any
 
 from broker.paho_transport import PahoTransport
@@ -149,7 +150,7 @@ class Forecaster:
             "kind": "forecast",
             "time": at,
             "model": {"name": record.name, "version": record.version, "digest": record.digest},
-            "inputs": inputs,
+            "inputs": {name: None if isnan(value) else value for name, value in inputs.items()},
             "prediction": prediction,
             "rule": fired.rule.index,
             "strength": float(fired.strength),

@@ -221,7 +221,7 @@ class Samples:
             self._put((sample, place))
 
     def _replay(self, path: Path, speed: float) -> Callable[[], None]:
-        table = read_table(path)
+        table = read_table(path, missing=None)  # the model says which cells may be empty
         names = [name for name in table.names if name != SPLIT]
         columns = [table.column(name).tolist() for name in names]
 

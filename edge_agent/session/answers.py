@@ -189,7 +189,7 @@ class Answerer:
 def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:
     """Return the number of rows and the contribution as a codec value; raises TaskError. Anywhere the same."""
     data = drawn_for(task, with_memory(task, data))
-    refuse_text(task, data)
+    refuse_cells(task, data)
     contribution = client_of(task.scheme).contribute(task, data, privacy_generator(noise))
     return {"rows": data.rows, "contribution": contribution.to_value()}
 
@@ -206,14 +206,17 @@ def with_memory(task: Task, data: Dataset) -> Dataset:
         raise TaskError(str(fault)) from fault
 
 
-def refuse_text(task: Task, data: Dataset) -> None:
-    """Raise TaskError where a scheme for numbers would take the positions of categories for numbers."""
-    if not data.categories or task.scheme == DOMAIN or getattr(catalogue.load(task.scheme), "categorical", False):
+def refuse_cells(task: Task, data: Dataset) -> None:
+    """Raise TaskError where a scheme would take positions of categories for numbers, or knows no empty cells."""
+    if task.scheme == DOMAIN:
         return
-    domain = task.body.get("domain")
+    scheme, domain = catalogue.load(task.scheme), task.body.get("domain")
     asked = domain.get("features", []) if isinstance(domain, dict) else []
-    for name in [feature.get("name") for feature in asked if isinstance(feature, dict)]:
-        if name in data.categories:
+    for feature in [each for each in asked if isinstance(each, dict)]:
+        name = feature.get("name")
+        if feature.get("missing") is not None and not getattr(scheme, "missing_cells", False):
+            raise TaskError(f"column {name!r} may have empty cells; scheme {task.scheme!r} takes none")
+        if name in data.categories and not getattr(scheme, "categorical", False):
             raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
 
 

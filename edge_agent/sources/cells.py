@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.cells import MISSING, is_empty, truth_of
 from schemas.errors import DataError
 
 SPLIT: Final = "split"
@@ -134,8 +135,45 @@ def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterato
         yield text
 
 
-def block_of_numbers(where: str, block: list[list[Any]], names: Sequence[str], row: int) -> NDArray[np.float64]:
-    """Return a block of rows as floats; raises DataError naming the first cell that is no finite number."""
+class YesAndNo:
+    """Makes numbers of columns of yes and no, block by block: 1 and 0.
+
+    Parameters
+    ----------
+    columns : sequence of int
+        Which may be such.
+    """
+
+    def __init__(self, columns: Sequence[int]) -> None:
+        self._texts: dict[int, set[str]] = {index: set() for index in columns}
+
+    def convert(self, block: list[list[Any]]) -> None:
+        """Change the block's cells in columns of one pair of words so far; others are left as they are."""
+        for index, texts in self._texts.items():
+            first = next((cells[index] for cells in block if not is_empty(cells[index])), 0.0)
+            if not texts and is_number(first):
+                continue
+            texts.update(cells[index] for cells in block if isinstance(cells[index], str))
+            numbers = truth_of(texts) or {}
+            for cells in block if numbers else ():
+                cells[index] = numbers.get(cells[index], cells[index])
+
+
+def without_marks(block: list[list[Any]], columns: Sequence[int]) -> None:
+    """Change the block's cells without a value, in columns that may have such, to NaN."""
+    for cells in block:
+        for index in columns:
+            if is_empty(cells[index]):
+                cells[index] = math.nan
+
+
+def block_of_numbers(
+    where: str, block: list[list[Any]], names: Sequence[str], row: int, may_be_empty: Sequence[int] = ()
+) -> NDArray[np.float64]:
+    """Return a block of rows as floats; NaN where a cell of the columns `may_be_empty` is (`without_marks`).
+
+    Raises DataError naming the first other cell that is no finite number.
+    """
     try:
         _no_underscores(block)
         numbers = np.array(block, dtype=np.float64).reshape(len(block), len(names))
@@ -148,6 +186,7 @@ def block_of_numbers(where: str, block: list[list[Any]], names: Sequence[str], r
                     raise text_cell(where, name, row + offset, str(cell)) from fault
         raise DataError(f"{where}: rows {row + 1} to {row + len(block)} are not numbers ({fault})") from fault
     finite = np.isfinite(numbers)
+    finite[:, may_be_empty] |= np.isnan(numbers[:, may_be_empty])
     if not finite.all():
         offset, index = (int(part) for part in np.argwhere(~finite)[0])
         if block[offset][index] is None:  # which numpy takes for nan
@@ -202,19 +241,24 @@ def no_cell(where: str, name: str, kind: str) -> DataError:
     )
 
 
-def as_numbers(where: str, name: str, column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column as floats when all its cells are numbers, else as the text that it is (dtype object)."""
+def as_numbers(where: str, name: str, column: NDArray[Any], *, may_be_empty: bool = False) -> NDArray[Any]:
+    """Return a column as floats when all its cells are numbers, else as the text that it is (dtype object).
+
+    Where cells `may_be_empty`, these are NaN, or the text :data:`glassfleet.data.cells.MISSING`.
+    """
     if column.dtype == object:
         blank = next((row for row, cell in enumerate(column) if cell is None or not str(cell).strip()), None)
-        if blank is not None:
+        if blank is not None and not may_be_empty:
             raise empty_cell(where, name, blank)
         try:
-            _no_underscores([column.tolist()])
-            column = column.astype(np.float64)
+            cells = [math.nan if may_be_empty and is_empty(cell) else cell for cell in column.tolist()]
+            _no_underscores([cells])
+            column = np.array(cells, dtype=object).astype(np.float64)
         except (ValueError, TypeError):
-            return np.array([str(cell) for cell in column], dtype=object)
+            texts = (MISSING if may_be_empty and is_empty(cell) else str(cell) for cell in column)
+            return np.array(list(texts), dtype=object)
     numbers = column.astype(np.float64)
-    finite = np.isfinite(numbers)
+    finite = np.isfinite(numbers) | (np.isnan(numbers) if may_be_empty else False)
     if not finite.all():
         row = int(np.argmin(finite))
         raise not_finite(where, name, row, numbers[row])

@@ -24,7 +24,12 @@ MANY: Final = 9
 
 
 def examine(
-    source: Path | str, *, target: str | None = None, labels: bool = False, categories: bool = False
+    source: Path | str,
+    *,
+    target: str | None = None,
+    labels: bool = False,
+    categories: bool = False,
+    missing: bool = False,
 ) -> Findings:
     """Look at a table: what it holds, and all that is wrong with it.
 
@@ -38,6 +43,8 @@ def examine(
         The target is a class label.
     categories : bool
         Columns of text may be inputs.
+    missing : bool
+        Inputs may have empty cells.
 
     Raises
     ------
@@ -66,7 +73,8 @@ def examine(
         if not name:
             continue  # told already, and there is no name to tell more under
         role = "target" if name == label else "split" if name == SPLIT else "input"
-        findings.columns.append(Judge(cells, findings, name, role, labels=labels, categories=categories).judge(column))
+        judge = Judge(cells, findings, name, role, labels=labels, categories=categories, missing=missing)
+        findings.columns.append(judge.judge(column))
     if SPLIT in cells.names:
         findings.train = sum(str(cell).strip() == "train" for cell in cells.columns[cells.names.index(SPLIT)])
     _judge_leaks(cells, label, findings)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edge_agent.sources.findings import Fault, Findings
 from edge_agent.sources.table import Table, read_source, read_table
+from glassfleet.data.cells import truth_of
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.lags import Memory, remember
 from schemas.errors import DataError
@@ -85,12 +86,14 @@ def order_of(table: Table, memory: Memory | None = None) -> Order | None:
     return replace(known, step=step, gaps=int((np.abs(ahead - step) > step / 2).sum()))
 
 
-def fit(findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
+def fit(
+    findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool, missing: bool = False
+) -> None:
     """Add to `findings` whatever keeps a table from a run with this domain, and what it would clip."""
     columns = {column.name: column for column in findings.columns}
     wanted = (*domain.needs, *([] if domain.target_name in domain.needs else [domain.target_name]))
-    missing = [name for name in wanted if name not in columns]
-    for name in missing:
+    absent = [name for name in wanted if name not in columns]
+    for name in absent:
         text = f"the domain needs the column {name!r}, which is not there"
         findings.faults.append(Fault("error", text, "Add it, or start the run with a domain without it", name))
     extra = [name for name, column in columns.items() if name not in wanted and column.role == "input"]
@@ -98,9 +101,10 @@ def fit(findings: Findings, source: Path | str, domain: Domain, *, labels: bool,
         extra = [name for name in extra if name not in (domain.memory.drive, domain.memory.time)]
     if extra:
         findings.faults.append(Fault("note", f"not used by this domain: {', '.join(extra[:10])}"))
-    if missing or not findings.usable:
+    if absent or not findings.usable:
         return  # the rest needs the rows
-    table = read_table(source)
+    inputs = [column.name for column in findings.columns if column.role == "input"]
+    table = read_table(source, missing=inputs if missing else ())
     remembered = () if domain.memory is None else domain.memory.columns
     for variable in (*domain.features, *([domain.target] if domain.target else [])):
         if variable.name not in remembered:
@@ -108,11 +112,13 @@ def fit(findings: Findings, source: Path | str, domain: Domain, *, labels: bool,
     if domain.target is None:
         _classes(findings, table, domain)
     if domain.memory is not None:
-        _memory(findings, source, domain, labels=labels, categories=categories)
+        _memory(findings, source, domain, labels=labels, categories=categories, missing=missing)
 
 
 def _within(table: Table, variable: Variable) -> list[Fault]:
     column = table.column(variable.name)
+    if variable.name in table.text and not variable.categories and truth_of(column):
+        return []
     if variable.name in table.text:
         unknown = sorted({str(cell).strip() for cell in column} - set(variable.categories))
         if not variable.categories:
@@ -121,6 +127,9 @@ def _within(table: Table, variable: Variable) -> list[Fault]:
         return [Fault("warning", text, "They count as unknown", variable.name)] if unknown else []
     if variable.categories:
         return [Fault("error", "the domain has categories here, the table holds numbers", "Write texts", variable.name)]
+    if variable.missing is None and np.isnan(column).any():
+        text = "has empty cells, and the domain knows none"
+        return [Fault("error", text, "Fill them in, or use a domain that was found with them", variable.name)]
     beyond = (column < variable.low) | (column > variable.high)
     count = int(beyond.sum())
     if not count:
@@ -140,9 +149,12 @@ def _classes(findings: Findings, table: Table, domain: Domain) -> None:
         findings.faults.append(Fault("error", text, f"Known: {', '.join(domain.classes[:10])}", domain.label))
 
 
-def _memory(findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool) -> None:
+def _memory(
+    findings: Findings, source: Path | str, domain: Domain, *, labels: bool, categories: bool, missing: bool
+) -> None:
+    kinds = {"labels": labels, "categories": categories, "missing": missing}
     try:
-        rows = read_source(source, target=domain.target_name, labels=labels, categories=categories).train
+        rows = read_source(source, target=domain.target_name, **kinds).train
         left = remember(rows, domain.memory).rows
     except DataError as fault:
         what, _, mend = str(fault).partition(". ")

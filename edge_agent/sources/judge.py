@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from edge_agent.sources.cells import LONGEST_NAME, SPLIT, is_number, separated
 from edge_agent.sources.findings import Cells, Column, Fault, Findings
 from edge_agent.sources.fit import TIMES
+from glassfleet.data.cells import NOTHING, truth_of
 from schemas.limits import MAX_CATEGORIES, MAX_FEATURES
 
 FEW_ROWS: Final = 30
@@ -28,9 +29,6 @@ LONGEST_CELL: Final = 40
 
 MOSTLY: Final = 0.5
 """Share of numbers from which a column is one of numbers, with odd cells."""
-
-NOTHING: Final = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
-"""Cells, in lower case, that stand for a missing value."""
 
 DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+(\.\d{3})*,\d+([eE][+-]?\d+)?$")
 THOUSANDS: Final = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?$")
@@ -130,7 +128,10 @@ def _how_to_mend_text(text: str) -> str:
         return "Write a time as a number of seconds, or remove it"
     if _DRESSED.match(text):
         return "Write the number alone: no unit, no %, nothing between thousands"
-    return "Encode it as numbers or remove it; the schemes fedga and dp_tree take categories (--categories)"
+    return (
+        "Encode it as numbers or remove it; the schemes fmt, bmt, fmt_classes, fedga and dp_tree take categories "
+        "(--categories)"
+    )
 
 
 def _is_time(text: str) -> bool:
@@ -149,19 +150,21 @@ class Judge:
     """One column's judge."""
 
     def __init__(
-        self, cells: Cells, findings: Findings, name: str, role: str, *, labels: bool, categories: bool
+        self, cells: Cells, findings: Findings, name: str, role: str, *, labels: bool, categories: bool, missing: bool
     ) -> None:
         self._lines = cells.lines
         self._findings = findings
         self._column = Column(name, role)
         self._labels = labels
         self._categories = categories
+        self._may_be_empty = missing and role == "input"
         self._takes_texts = False
 
     def judge(self, cells: list[Any]) -> Column:
         """Return what the column holds; what is wrong with it is added to the findings."""
         texts = [_text(cell) for cell in cells]
-        missing = [row for row, text in enumerate(texts) if text.lower() in NOTHING]
+        marks_of = NOTHING | {"nan"} if self._may_be_empty else NOTHING
+        missing = [row for row, text in enumerate(texts) if text.lower() in marks_of]
         gone = set(missing)
         numbers = np.full(len(texts), np.nan)
         odd, commas, infinite = [], [], []
@@ -178,13 +181,14 @@ class Judge:
                 odd.append(row)
         column = self._column
         present = len(texts) - len(missing)
+        odd = self._yes_and_no(texts, numbers, odd, present)
         wordy = column.role == "split" or (column.role == "target" and self._labels)
         numeric = present > 0 and present - len(odd) >= MOSTLY * present and not wordy
         column.kind = "number" if numeric else "text" if present else "empty"
-        marks = any(texts[row] for row in missing)
+        marks = any(texts[row] for row in missing) and not self._may_be_empty
         # Where texts may be inputs, an agent takes such a column for one of texts: hardly what was meant, but no fault.
         self._takes_texts = wordy or (self._categories and column.role == "input" and bool(odd or commas or marks))
-        if column.kind == "text":  # a mark such as ? is a text like any other to an agent
+        if column.kind == "text" and not self._may_be_empty:  # a mark such as ? is a text like any other to an agent
             gone = {row for row in missing if not texts[row]}
         column.missing = len(gone)
         column.different = len({text for row, text in enumerate(texts) if row not in gone})
@@ -200,27 +204,42 @@ class Judge:
             self._say("warning", f"all cells are the same; {use}", f"{way}, unless other vehicles differ")
         return column
 
+    def _yes_and_no(self, texts: list[str], numbers: NDArray[np.float64], odd: list[int], present: int) -> list[int]:
+        """Read a column of yes and no as 1 and 0; return the cells that are no numbers then."""
+        truth = truth_of(texts[row] for row in odd)
+        if truth is None or len(odd) < present or self._categories or self._column.role != "input":
+            return odd
+        for row in odd:
+            numbers[row] = truth[texts[row]]
+        self._say("note", ", ".join(f"{text} is {value:.0f}" for text, value in sorted(truth.items())), "")
+        return []
+
     def _say(self, level: Literal["error", "warning", "note"], what: str, mend: str, rows: Sequence[int] = ()) -> None:
         places = tuple(self._lines[row] for row in rows[:SHOWN])
         self._findings.faults.append(Fault(level, what, mend, self._column.name, places, len(rows)))
 
     def _missing(self, texts: list[str], missing: list[int]) -> None:
         if len(missing) == len(texts):
-            taken = self._takes_texts and all(texts)
+            taken = self._may_be_empty or (self._takes_texts and all(texts))
             self._say("warning" if taken else "error", "no cell has a value", "Remove the column")
             return
         text = self._takes_texts or self._column.kind == "text"
-        marked = [row for row in missing if texts[row]] if text else []
+        marked = [row for row in missing if texts[row]] if text and not self._may_be_empty else []
         if marked:
             shown = ", ".join(map(repr, sorted({texts[row] for row in marked})))
             what = f"{many(len(marked), 'cell')} with {shown}, which counts as a text of its own"
             self._say("warning", what, "Remove the rows if it means that the value is missing", marked)
-        rows = [row for row in missing if not (text and texts[row])]
+        rows = [row for row in missing if row not in set(marked)]
         if rows:
             written = sorted({texts[row] for row in rows} - {""})
             shown = f" (written as {', '.join(map(repr, written))})" if written else ""
             what = f"{many(len(rows), 'cell')} without a value, {len(rows) / len(texts):.1%}{shown}"
-            self._say("error", what, "Fill them in, or remove the rows", rows)
+            if self._may_be_empty:
+                self._say("note", what, "", rows)
+            else:
+                way = "Fill them in, or remove the rows"
+                more = "; or take them as missing (--missing), for fmt, bmt and fmt_classes"
+                self._say("error", what, way + more * (self._column.role == "input"), rows)
 
     def _numbers(
         self, texts: list[str], numbers: NDArray[np.float64], odd: list[int], commas: list[int], infinite: list[int]

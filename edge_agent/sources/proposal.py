@@ -14,8 +14,9 @@ from typing import Final
 from edge_agent.sources.cells import SPLIT, check_roles, empty_table, header
 from edge_agent.sources.files import opened
 from edge_agent.sources.fit import TIMES
-from edge_agent.sources.judge import MOSTLY, NOTHING
+from edge_agent.sources.judge import MOSTLY
 from edge_agent.sources.plan import Plan, Rule, cells_of, hour, number
+from glassfleet.data.cells import NOTHING, PAIRS
 from schemas.errors import DataError
 from schemas.limits import MAX_CATEGORIES
 from schemas.text import counted
@@ -27,12 +28,6 @@ SHOWN: Final = 20
 
 MISSING: Final = NOTHING | {"nan"}
 """Cells, in lower case, without a value."""
-
-PAIRS: Final = (
-    ("true", "false"), ("yes", "no"), ("y", "n"), ("on", "off"), ("t", "f"), ("ja", "nein"), ("wahr", "falsch"),
-    ("sim", "não"), ("sí", "no"), ("si", "no"), ("oui", "non"), ("vrai", "faux"),
-)  # fmt: skip
-"""Words for true and false, in lower case."""
 
 FORMATS: Final = tuple(
     f"{day}{time}"

@@ -1,7 +1,7 @@
 """A vehicle's data, read once and checked in full: a table from a file, a database or a window store.
 
 A table has names, one row per observation, an optional ``split`` column (``train`` or ``test``; without it all rows
-train), and the target last or named. Cells are numbers; there are no empty ones.
+train), and the target last or named. Cells are numbers, or yes and no; there are no empty ones.
 
 CSV is read in blocks with the standard library's parser and turned into floats a block at a time: 36,000 rows of 15
 columns take a fraction of a second and little more memory than the numbers themselves, without pandas. A query's rows
@@ -10,7 +10,7 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from edge_agent.sources.cells import (
     SPLIT,
+    YesAndNo,
     as_numbers,
     block_of_numbers,
     check_roles,
@@ -31,9 +32,11 @@ from edge_agent.sources.cells import (
     no_column,
     text_cell,
     train_rows,
+    without_marks,
 )
 from edge_agent.sources.location import Location
 from edge_agent.sources.readers import locate
+from glassfleet.data.cells import truth_of
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
@@ -70,15 +73,17 @@ class Table:
         return self.columns[self._position(name)]
 
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
-        """Return numeric columns side by side, shape (n, len(names)); raises DataError for missing and text columns."""
-        for name in names:
-            if name in self.text:
-                column = self.column(name)
-                raise _first_text(self.path, name, column)
-        wanted = [self.columns[self._position(name)] for name in names]
+        """Return columns of numbers, or of yes and no, side by side, shape (n, len(names)).
+
+        Raises DataError for missing and text columns.
+        """
         out = np.empty((self.rows, len(names)), dtype=np.float64)
-        for index, column in enumerate(wanted):
-            out[:, index] = column
+        for index, name in enumerate(names):
+            column = self.column(name)
+            truth = truth_of(column) if name in self.text else None
+            if name in self.text and truth is None:
+                raise _first_text(self.path, name, column)
+            out[:, index] = column if truth is None else [truth[cell] for cell in column]
         return out
 
     def _position(self, name: str) -> int:
@@ -124,6 +129,7 @@ def read_source(
     target: str | None = None,
     labels: bool = False,
     categories: bool = False,
+    missing: bool = False,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -138,6 +144,8 @@ def read_source(
         The target is a class label, kept as text; otherwise it must be a number.
     categories : bool
         Other columns of text are taken too, as positions among their categories; otherwise text is a fault.
+    missing : bool
+        Cells of inputs without a value are taken too, as NaN or as a category of their own; otherwise they are a fault.
 
     Raises
     ------
@@ -147,7 +155,7 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    read = partial(_read_source, place, target=target, labels=labels, categories=categories)
+    read = partial(_read_source, place, target=target, labels=labels, categories=categories, missing=missing)
     return read() if place.reader.mark is None else _Moving(place.reader.mark(place), read).source()
 
 
@@ -168,12 +176,12 @@ class _Moving:
         return self._source
 
 
-def _read_source(place: Location, *, target: str | None, labels: bool, categories: bool) -> Source:
+def _read_source(place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool) -> Source:
     where = place.shown
     raw, texts = (
-        _read_categories(place, target=target, labels=labels)
+        _read_categories(place, target=target, labels=labels, missing=missing)
         if categories
-        else (_read(place, target=target, labels=labels), {})
+        else (_read(place, target=target, labels=labels, missing=missing), {})
     )
     label = _target(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
@@ -200,8 +208,10 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     return Source(dataset(train), dataset(~train), warnings)
 
 
-def read_table(path: Path | str) -> Table:
+def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Table:
     """Read any table with a header row; columns that hold something else than numbers are kept as text and listed.
+
+    Cells of the columns `missing` (None: of all) may be empty: they are NaN then, or the text `cells.MISSING`.
 
     Raises
     ------
@@ -210,10 +220,11 @@ def read_table(path: Path | str) -> Table:
     UsageError
         The URL names no kind of source that there is.
     """
-    return _table(locate(path))
+    return _table(locate(path), lambda names: names if missing is None else missing)
 
 
-def _table(place: Location) -> Table:
+def _table(place: Location, may_be_empty: Callable[[Sequence[str]], Collection[str]]) -> Table:
+    """Read a table; `may_be_empty` is told the columns and returns those that may have empty cells."""
     where = place.shown
     if place.reader.columns is not None:
         names, columns = place.reader.columns(place)
@@ -230,9 +241,9 @@ def _table(place: Location) -> Table:
     if not columns or not len(columns[0]):
         raise empty_table(where)
     checked: list[NDArray[Any]] = []
-    text = []
+    text, gaps = [], may_be_empty(names)
     for name, column in zip(names, columns, strict=True):
-        array = as_numbers(where, name, column)
+        array = as_numbers(where, name, column, may_be_empty=name in gaps)
         checked.append(array)
         if array.dtype == object:
             text.append(name)
@@ -248,10 +259,10 @@ class _Raw:
     train: NDArray[np.bool_]
 
 
-def _read(place: Location, *, target: str | None, labels: bool) -> _Raw:
+def _read(place: Location, *, target: str | None, labels: bool, missing: bool) -> _Raw:
     with place.reader.rows(place) as (names, blocks):
         check_roles(place.shown, names, target)
-        return _collect(place.shown, names, blocks, target, labels=labels)
+        return _collect(place.shown, names, blocks, target, labels=labels, missing=missing)
 
 
 def _target(named: str | None, names: Sequence[str]) -> str:
@@ -263,11 +274,17 @@ def _first_text(where: str, name: str, column: NDArray[Any]) -> DataError:
     return text_cell(where, name, row, str(column[row]))
 
 
-def _read_categories(place: Location, *, target: str | None, labels: bool) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
+def _read_categories(
+    place: Location, *, target: str | None, labels: bool, missing: bool
+) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
     """Read a file with columns of text: these become positions among their categories, in lexicographic order."""
     where = place.shown
-    table = _table(place)
-    check_roles(where, table.names, target)
+
+    def inputs(names: Sequence[str]) -> set[str]:
+        check_roles(where, tuple(names), target)
+        return {*names} - {SPLIT, _target(target, names)} if missing else set()
+
+    table = _table(place, inputs)
     label = _target(target, table.names)
     names = [name for name in table.names if name != SPLIT and not (labels and name == label)]
     numbers = np.empty((table.rows, len(names)), dtype=np.float64)
@@ -291,12 +308,20 @@ def _read_categories(place: Location, *, target: str | None, labels: bool) -> tu
 
 
 def _collect(
-    where: str, names: tuple[str, ...], blocks: Iterator[list[list[Any]]], target: str | None, *, labels: bool
+    where: str,
+    names: tuple[str, ...],
+    blocks: Iterator[list[list[Any]]],
+    target: str | None,
+    *,
+    labels: bool,
+    missing: bool,
 ) -> _Raw:
     label = _target(target, names)
     split_at = names.index(SPLIT) if SPLIT in names else None
     label_at = names.index(label) if labels else None
     numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]
+    inputs = [place for place, index in enumerate(numeric) if names[index] != label]
+    truth, may_be_empty = YesAndNo(inputs), inputs if missing else []
     # Grows in place: a list of blocks would leave as many bytes to the process as the table has.
     numbers = bytearray()
     classes: list[str] = []
@@ -313,7 +338,9 @@ def _collect(
             classes.extend(class_labels(where, label, [cells[label_at] for cells in block], row))
         if len(numeric) < len(names):
             block = [[cells[index] for index in numeric] for cells in block]  # noqa: PLW2901 - lean: the former block goes
-        numbers += block_of_numbers(where, block, [names[index] for index in numeric], row).tobytes()
+        without_marks(block, may_be_empty)
+        truth.convert(block)
+        numbers += block_of_numbers(where, block, [names[index] for index in numeric], row, may_be_empty).tobytes()
         row += len(train[-1])
     if not row:
         raise empty_table(where)

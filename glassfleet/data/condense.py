@@ -79,7 +79,7 @@ def condensed(data: Dataset, domain: Domain, min_rows: int) -> Dataset:
     """
     if min_rows == 1:
         return data
-    texts = [place for place, variable in enumerate(domain.features) if variable.categories]
+    texts = [place for place, variable in enumerate(domain.inputs) if variable.categories]
     inputs = _inputs(data, domain, texts)
     if domain.target is not None:
         points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows, data.key, texts)
@@ -93,23 +93,23 @@ def condensed(data: Dataset, domain: Domain, min_rows: int) -> Dataset:
 
 def _inputs(data: Dataset, domain: Domain, texts: Sequence[int]) -> Array:
     """Return the inputs in [0, 1], shape (n, F): of a text 0 where the run does not know it, else its number of c."""
-    codes = encode_inputs(data, domain) if texts else data.X
+    codes = domain.completed(encode_inputs(data, domain)) if texts else data.X
     inputs = domain.scale_inputs(codes)
     for column in texts:
         own = codes[:, column]
-        inputs[:, column] = np.where(own == np.rint(own), own + 1.0, 0.0) / len(domain.features[column].categories)
+        inputs[:, column] = np.where(own == np.rint(own), own + 1.0, 0.0) / len(domain.inputs[column].categories)
     return inputs
 
 
 def _in_own_units(points: Array, domain: Domain, texts: Sequence[int]) -> Array:
-    """Return inputs in the units of the domain; a text that the run does not know as the code -0.5."""
-    low = np.array([variable.low for variable in domain.features])
-    width = np.array([variable.high for variable in domain.features]) - low
+    """Return features in the units of the domain; a text that the run does not know as the code -0.5."""
+    low = np.array([variable.low for variable in domain.inputs])
+    width = np.array([variable.high for variable in domain.inputs]) - low
     X: Array = low + points * width
     for column in texts:
-        number = np.rint(points[:, column] * len(domain.features[column].categories))
+        number = np.rint(points[:, column] * len(domain.inputs[column].categories))
         X[:, column] = np.where(number > 0.0, number - 1.0, -0.5)
-    return X
+    return domain.as_given(X)
 
 
 def condense(points: Array, min_rows: int, key: bytes = b"", kept: Sequence[int] = ()) -> Array:

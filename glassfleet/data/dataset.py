@@ -23,7 +23,7 @@ class Dataset:
     target : str
         Name of the target.
     X : ndarray of float64, shape (n, F)
-        Inputs in their own units, finite.
+        Inputs in their own units, finite; NaN where a cell is empty.
     y : ndarray, shape (n,)
         Target: float64 and finite for regression, text labels for classification.
     categories : Mapping of str to tuple of str
@@ -49,7 +49,7 @@ class Dataset:
             raise ValueError(f"X has shape {self.X.shape}, expected (n, {len(self.features)})")
         if self.y.shape != (self.X.shape[0],):
             raise ValueError(f"y has shape {self.y.shape}, expected ({self.X.shape[0]},)")
-        if not np.isfinite(self.X).all() or (self.y.dtype.kind == "f" and not np.isfinite(self.y).all()):
+        if np.isinf(self.X).any() or (self.y.dtype.kind == "f" and not np.isfinite(self.y).all()):
             raise ValueError("X and y must be finite")
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from glassfleet.data.cells import MISSING
 from glassfleet.data.lags import Memory
 from schemas import limits
 
@@ -32,6 +33,9 @@ class Variable(BaseModel):
     categories : tuple of str
         Of a column of text: its categories in lexicographic order; a value is then a position among them (low is 0,
         high the last). Empty for numbers.
+    missing : float or None
+        What an empty cell (NaN) is taken for, within the limits; an :class:`Indicator` then says that it was empty.
+        None: the run knows no empty cells of this column.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,6 +46,7 @@ class Variable(BaseModel):
     unit: str = Field(default="", max_length=40)
     terms: tuple[str, ...] = ()
     categories: tuple[str, ...] = Field(default=(), max_length=limits.MAX_CATEGORIES)
+    missing: float | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Variable:
@@ -53,16 +58,43 @@ class Variable(BaseModel):
             raise ValueError(f"{self.name}: low {self.low} is above high {self.high}")
         if not np.isfinite(self.high - self.low):
             raise ValueError(f"{self.name}: the range from {self.low} to {self.high} is too wide")
+        if self.missing is not None and (self.categories or not self.low <= self.missing <= self.high):
+            raise ValueError(f"{self.name}: an empty cell is taken for a number within the limits, of numbers alone")
         return self
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether cells of the column may be empty: the run knows what they are taken for, or the category of such."""
+        return self.missing is not None or MISSING in self.categories
+
     def text(self, value: float) -> str:
-        """Return a value as people read it: category, or number with unit."""
+        """Return a value as people read it: category, or number with unit; NaN is a missing one."""
+        if np.isnan(value):
+            return "missing"
         if self.categories:
             code = round(value)
             if code == value and 0 <= code < len(self.categories):
                 return self.categories[code]
             return "an unknown category"
         return f"{value:.6g} {self.unit}".rstrip()
+
+
+class Indicator(Variable):
+    """Whether a cell of an input is empty: an input of its own, with the categories given and missing.
+
+    Attributes
+    ----------
+    of : Variable
+        The input.
+    """
+
+    of: Variable
+
+    @classmethod
+    def about(cls, variable: Variable) -> Indicator:
+        """Return the indicator of an input."""
+        categories = ("given", "missing")
+        return cls(name=f"{variable.name} is missing", low=0.0, high=1.0, categories=categories, of=variable)
 
 
 class Domain(BaseModel):
@@ -92,11 +124,13 @@ class Domain(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Domain:
-        names = self.names
+        names = self.input_names
         if len(set(names)) != len(names):
             raise ValueError("feature names must differ from each other")
         if (self.target is None) == (not self.classes):
             raise ValueError("a domain has either a numeric target or classes")
+        if any(name.endswith("\0") for name in self.classes):
+            raise ValueError("a class ends with a NUL character, which arrays of texts do not keep")
         if self.memory is not None:
             missing = sorted(set(self.memory.columns) - set(names))
             if missing:
@@ -107,6 +141,27 @@ class Domain(BaseModel):
     def names(self) -> tuple[str, ...]:
         """Feature names in column order."""
         return tuple(variable.name for variable in self.features)
+
+    @property
+    def gaps(self) -> list[int]:
+        """Positions of the features that may have empty cells."""
+        return [index for index, variable in enumerate(self.features) if variable.missing is not None]
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """What is learned from: the features, and an indicator of each that may have empty cells."""
+        return (*self.features, *(Indicator.about(self.features[index]) for index in self.gaps))
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of :attr:`inputs`, by which documents name coefficients."""
+        return tuple(variable.name for variable in self.inputs)
+
+    def by_feature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what is told of inputs, shape (inputs,), by feature, shape (F,): with that of its indicator."""
+        told = values[: len(self.features)].copy()
+        told[self.gaps] += values[len(self.features) :]
+        return told
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -133,21 +188,51 @@ class Domain(BaseModel):
         raise KeyError(f"no variable {name!r} in this domain")
 
     def check_rows(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rows of inputs as float64; raises ValueError unless they are finite and have the domain's columns."""
+        """Return rows of features as rows of inputs (:meth:`completed`), in float64.
+
+        Raises ValueError unless they have the domain's columns, and are finite; NaN where there may be empty cells.
+        """
         rows = np.asarray(X, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != len(self.features):
             raise ValueError(f"X has shape {rows.shape}, expected (n, {len(self.features)})")
+        rows = self.completed(rows)
         if not np.isfinite(rows).all():
+            for index in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist():
+                raise ValueError(
+                    f"X must be finite: {self.names[index]!r} has an empty cell, and none was there to learn from"
+                )
             raise ValueError("X must be finite")
         return rows
 
+    def completed(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rows of features, shape (n, F), as rows of :attr:`inputs`.
+
+        An empty cell (NaN) gets the number that it is taken for, and its indicator is 1.
+        """
+        if not self.gaps:
+            return X
+        empty = np.isnan(X[:, self.gaps])
+        filled = X.copy()
+        taken_for = np.array([self.features[index].missing for index in self.gaps], dtype=np.float64)
+        filled[:, self.gaps] = np.where(empty, taken_for, X[:, self.gaps])
+        return np.concatenate([filled, empty.astype(np.float64)], axis=1)
+
+    def as_given(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rows of inputs as rows of features, with NaN where cells are empty: the reverse of `completed`."""
+        if not self.gaps:
+            return X
+        n = len(self.features)
+        given = X[:, :n].copy()
+        given[:, self.gaps] = np.where(X[:, n:] == 1.0, np.nan, given[:, self.gaps])
+        return given
+
     def scale_inputs(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map rows `X`, shape (n, F), to [0, 1]: (x - low) / (high - low), clipped; a constant input becomes 0.
+        """Map rows of inputs `X` to [0, 1]: (x - low) / (high - low), clipped; a constant input becomes 0.
 
         Element-wise, hence independent of how rows are spread.
         """
-        low = np.array([variable.low for variable in self.features])
-        high = np.array([variable.high for variable in self.features])
+        low = np.array([variable.low for variable in self.inputs])
+        high = np.array([variable.high for variable in self.inputs])
         return _scale(X, low, high)
 
     def scale_target(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -183,15 +268,22 @@ def quantile_variables(
     input_quantiles: tuple[float, float],
     categories: Mapping[str, tuple[str, ...]],
 ) -> tuple[Variable, ...]:
-    """Return the variables of columns `X`, shape (n, F): exact quantiles, or all categories of columns of text."""
-    low, high = np.quantile(X, input_quantiles, axis=0)
-    texts = [categories.get(name, ()) for name in names]
-    return tuple(
-        Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own)
-        if own
-        else Variable(name=name, low=float(a), high=float(b))
-        for name, a, b, own in zip(names, low, high, texts, strict=True)
-    )
+    """Return the variables of columns `X`, shape (n, F): exact quantiles, or all categories of columns of text.
+
+    An empty cell (NaN) is taken for the median of those that are not.
+    """
+    found = []
+    for name, column in zip(names, X.T, strict=True):
+        if own := categories.get(name, ()):
+            found.append(Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own))
+            continue
+        empty = np.isnan(column)
+        if empty.all():
+            raise ValueError(f"no cell of {name!r} has a value: leave the column out")
+        low, middle, high = np.quantile(column[~empty], (input_quantiles[0], 0.5, input_quantiles[1])).tolist()
+        missing = min(max(middle, low), high) if empty.any() else None
+        found.append(Variable(name=name, low=low, high=high, missing=missing))
+    return tuple(found)
 
 
 def pooled_domain(

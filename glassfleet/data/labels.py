@@ -55,6 +55,8 @@ def check_labels(values: Mapping[str, Any], rows: int, min_count: int) -> None:
         raise ContributionError(f"labels must be a list of {MAX_LABELS} texts at most")
     if not all(isinstance(label, str) and 0 < len(label) <= MAX_LABEL for label in labels):
         raise ContributionError(f"a label must be a text of 1 to {MAX_LABEL} characters")
+    if any(label.endswith("\0") for label in labels):
+        raise ContributionError("a label must not end with a NUL character: arrays of texts do not keep it")
     if labels != sorted(set(labels)):
         raise ContributionError("labels must be in lexicographic order, each once")
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int64 or counts.shape != (len(labels),):

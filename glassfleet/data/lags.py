@@ -269,7 +269,10 @@ def _source(data: Dataset, name: str, place: Mapping[str, int]) -> FloatArray:
         return data.y
     if name in data.categories:
         raise DataError(f"memory inputs: column {name!r} holds text, which has no lag or difference")
-    return data.X[:, place[name]]
+    values = data.X[:, place[name]]
+    if np.isnan(values).any():
+        raise DataError(f"memory inputs: column {name!r} has empty cells, of which there is no lag: fill them")
+    return values
 
 
 def _drives(data: Dataset, memory: Memory) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

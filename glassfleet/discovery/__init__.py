@@ -92,7 +92,7 @@ class Discovery:
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: each row is looked up in the grid of each column."""
-        grids, _, _ = read_task(task)
+        grids = read_task(task).grids
         counts = sum(grid.size for grid in grids.values())
         return Cost(5e-7 * (rows * len(grids) + counts), (rows * 60 + counts * 40) / 1e6)
 
@@ -101,7 +101,7 @@ class Discovery:
 
         What a vehicle alone must not decide is known from sums over vehicles, as in other runs; but nobody can weigh
         down one vehicle's counts, or name a vehicle that is far out. All columns are numbers: vehicles would tell texts
-        of their own, and one that has text there does not answer.
+        of their own, and one that has text there, or empty cells, does not answer.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Discovery:
         """
         if parameters.labels and not parameters.classes:
             raise UsageError(DECLARE_TEXTS)
-        return parameters.model_copy(update={"min_count": 0, "categories": False, "either": False})
+        return parameters.model_copy(update={"min_count": 0, "categories": False, "missing": False, "either": False})
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`; raises TaskError where it asks for texts."""

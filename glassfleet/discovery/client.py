@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from glassfleet.data.labels import count_labels
 from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import ROW_EDGES, Grid, join_small
 from glassfleet.scheme import Contribution, Task
+from glassfleet.untrusted import Remembered
 from schemas import limits
 from schemas.codec import Value
 
@@ -35,6 +37,8 @@ class DiscoveryClient:
             first round). In a guarded run also ``vehicles`` (int64, 1 for each stretch of each grid that this vehicle
             reaches, in the order of the counts) and, in the first round, ``row_counts`` (int64, shape (238,): 1 in the
             bin of this vehicle's number of rows), so that sums over vehicles say how many there are.
+            ``gaps`` (int64, 1 for each column in which a cell is empty, in a run that takes such; only where there is
+            one): rows with an empty cell are in no count of its column.
             ``nullified`` is the number of small counts that were not sent as they are. Values ``labels`` and
             ``label_rows`` when the task asks for labels, ``categories`` when it asks for those.
 
@@ -44,15 +48,18 @@ class DiscoveryClient:
             The vehicle lacks a column, the target is text, or the task is malformed.
         """
         del rng
-        grids, target, min_count = read_task(task)
+        question = read_task(task)
+        grids, target, min_count = question.grids, question.target, question.min_count
         counts: list[NDArray[np.int64]] = []
         outside = np.zeros((len(grids), 2), dtype=np.int64)
         nullified = 0
         asks_categories = task.body.get("categories") is True
+        gaps = np.zeros(len(grids), dtype=np.int64)
         is_first = task.body.get("round", 1) == 1
         for row, (name, grid) in enumerate(grids.items()):
             edges = grid.edges()
-            values = _column(data, name, target, text=asks_categories)
+            values = _values(data, name, target, text=asks_categories, missing=task.body.get("missing") is True)
+            gaps[row] = len(values) < data.rows
             bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, grid.size - 1)
             count = np.bincount(bins, minlength=grid.size).astype(np.int64)
             tails = (int((values < edges[0]).sum()), int((values > edges[-1]).sum()))
@@ -76,8 +83,10 @@ class DiscoveryClient:
             told["categories"], withheld = tell_categories(data, list(grids), min_count)
             nullified += withheld
         sums = {"counts": np.concatenate(counts), "outside": outside}
+        if gaps.any():
+            sums["gaps"] = gaps
         if task.body.get("guarded") is True:
-            sums["vehicles"] = reached(grids, sums["counts"])
+            sums["vehicles"] = reached(question.stretches, sums["counts"])
             if is_first:
                 sums["row_counts"] = row_bin(data.rows)
         return Contribution(task.kind, data.rows, sums, told, nullified)
@@ -85,25 +94,25 @@ class DiscoveryClient:
 
 def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `task`; raises TaskError where it asks for texts, too."""
-    grids, _, min_count = read_task(task)
+    question = read_task(task)
     if task.body.get("labels") or task.body.get("categories"):
         raise TaskError("a vehicle's own labels and categories are no sums")
-    if min_count > 1:
+    if question.min_count > 1:
         raise TaskError("counts of which a vehicle withholds the small ones do not add up")
     shapes: dict[str, tuple[int, ...]] = {
-        "counts": (sum(grid.size for grid in grids.values()),),
-        "outside": (len(grids), 2),
+        "counts": (sum(grid.size for grid in question.grids.values()),),
+        "outside": (len(question.grids), 2),
     }
     if task.body.get("guarded") is True:
-        shapes["vehicles"] = (len(stretches_of(grids)),)
+        shapes["vehicles"] = question.stretches.shape
         if task.body.get("round", 1) == 1:
             shapes["row_counts"] = (ROW_EDGES.size - 1,)
     return shapes
 
 
-def reached(grids: Mapping[str, Grid], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 1 for each stretch of `grids` in which there are `counts`, else 0; shape (stretches of all grids,)."""
-    return (np.add.reduceat(counts, stretches_of(grids)) > 0).astype(np.int64)
+def reached(stretches: NDArray[np.intp], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 1 for each stretch in which there are `counts`, else 0; `stretches` as of `stretches_of`, same shape."""
+    return (np.add.reduceat(counts, stretches) > 0).astype(np.int64)
 
 
 def stretches_of(grids: Mapping[str, Grid]) -> NDArray[np.intp]:
@@ -123,19 +132,56 @@ def row_bin(rows: int) -> NDArray[np.int64]:
     return bins
 
 
-def read_task(task: Task) -> tuple[dict[str, Grid], str, int]:
-    """Return a task's grids by column, its target and its ``min_count``; raises TaskError when it is malformed."""
-    if task.scheme != "domain" or task.kind != "histogram":
-        raise TaskError(f"not a task of domain discovery: {task.scheme!r}, {task.kind!r}")
-    columns, target, min_count = (task.body.get(key) for key in ("columns", "target", "min_count"))
-    if not isinstance(columns, Mapping) or not 1 <= len(columns) <= limits.MAX_FEATURES + 1:
-        raise TaskError("the task names no columns")
-    if not isinstance(target, str) or type(min_count) is not int:
-        raise TaskError("the task lacks its target or min_count")
-    grids = {name: Grid.from_value(columns[name]) for name in sorted(columns)}
-    if sum(grid.size for grid in grids.values()) > MAX_COUNTS:
-        raise TaskError(f"the task asks for more than {MAX_COUNTS} counts")
-    return grids, target, min_count
+@dataclass(frozen=True)
+class Question:
+    """A task of domain discovery, read and checked.
+
+    Attributes
+    ----------
+    grids : dict of str to Grid
+        By column, in the order of the counts.
+    target : str
+    min_count : int
+        Fewest rows that a vehicle tells of a bin.
+    stretches : ndarray of intp
+        Where the stretches of all grids begin in the counts.
+    """
+
+    grids: dict[str, Grid]
+    target: str
+    min_count: int
+    stretches: NDArray[np.intp]
+
+    @classmethod
+    def from_task(cls, task: Task) -> Question:
+        """Read `task`; raises TaskError when it is malformed."""
+        if task.scheme != "domain" or task.kind != "histogram":
+            raise TaskError(f"not a task of domain discovery: {task.scheme!r}, {task.kind!r}")
+        columns, target, min_count = (task.body.get(key) for key in ("columns", "target", "min_count"))
+        if not isinstance(columns, Mapping) or not 1 <= len(columns) <= limits.MAX_FEATURES + 1:
+            raise TaskError("the task names no columns")
+        if not isinstance(target, str) or type(min_count) is not int:
+            raise TaskError("the task lacks its target or min_count")
+        grids = {name: Grid.from_value(columns[name]) for name in sorted(columns)}
+        if sum(grid.size for grid in grids.values()) > MAX_COUNTS:
+            raise TaskError(f"the task asks for more than {MAX_COUNTS} counts")
+        return cls(grids, target, min_count, stretches_of(grids))
+
+
+read_task = Remembered(Question.from_task)
+"""``Question.from_task``, once for each task."""
+
+
+def _values(data: Dataset, name: str, target: str, *, text: bool, missing: bool) -> NDArray[np.float64]:
+    """Return a column's values, without empty cells; raises TaskError where the run takes none."""
+    column = _column(data, name, target, text=text)
+    empty = np.isnan(column)
+    if empty.any() and not missing:
+        raise TaskError(
+            f"column {name!r} has empty cells here, and this run takes none: fill them, or use a scheme that takes "
+            "them, in a run that is not private"
+        )
+    return column[~empty]
 
 
 def _column(data: Dataset, name: str, target: str, *, text: bool) -> NDArray[np.float64]:

@@ -89,18 +89,20 @@ def usual_rows(rows: Iterable[int | NDArray[np.int64]]) -> int:
     return min(MANY_ROWS * int(ROW_EDGES[median + 1]), 2**31 - 1)
 
 
-def weighed_down(contribution: Contribution, most: int) -> NDArray[np.int64]:
+def weighed_down(contribution: Contribution, most: int, grids: Mapping[str, Grid]) -> NDArray[np.int64]:
     """Return a vehicle's counts as `most` of its rows would have given them, about: it tells all, see `drawn_for`.
 
-    Counts up to each bin are rounded, not those of bins: so each column still has `most` in all, and few in many bins
-    do not all become none.
+    Counts up to each bin of a column are rounded, not those of bins: so each column of all rows still has `most` in
+    all, and few in many bins do not all become none.
     """
     counts = contribution.sums["counts"]
     if not most or contribution.rows <= most:
         return counts
-    columns, rest = np.divmod(np.cumsum(counts), contribution.rows)  # each column has all rows, or none
-    fewer: NDArray[np.int64] = np.diff(columns * most + rest * most // contribution.rows, prepend=0)
-    return fewer
+    ends = np.cumsum([grid.size for grid in grids.values()])
+    columns = np.split(counts, ends[:-1])
+    return np.concatenate(
+        [np.diff(np.cumsum(column) * most // contribution.rows, prepend=np.int64(0)) for column in columns]
+    )
 
 
 def counted(counts: NDArray[np.int64], dropped: Sequence[int]) -> NDArray[np.int64]:
@@ -157,14 +159,17 @@ def noted(
     """
     far_out: dict[str, Any] = {agent: dict(columns) for agent, columns in notes.get("far_out", {}).items()}
     rows: dict[str, Any] = dict(notes.get("rows", {}))
+    places = np.array(list(spans.values()), dtype=np.intp).reshape(-1, 4).T
     for contribution in contributions:
-        agent, counts = contribution.agent, contribution.sums["counts"]
+        agent = contribution.agent
         if not agent or not contribution.rows or contribution.vehicles is not None:
             continue
         if most and contribution.rows > most and len(rows) < MAX_NAMED:
             rows[agent] = contribution.rows
-        for name, (begin, first, last, end) in spans.items():
-            outside = int(counts[begin:first].sum() + counts[last:end].sum()) / contribution.rows
+        before = np.concatenate([[0], np.cumsum(contribution.sums["counts"])])
+        begin, first, last, end = before[places]
+        shares = ((first - begin + end - last) / contribution.rows).tolist()
+        for name, outside in zip(spans, shares, strict=True):
             if outside >= FAR_OUT and (agent in far_out or len(far_out) < MAX_NAMED):
                 columns = far_out.setdefault(agent, {})
                 columns[name] = max(outside, columns.get(name, 0.0))

@@ -49,6 +49,8 @@ class DiscoveryParameters(BaseModel):
         The target is a class where the vehicles have text in it, else a number.
     categories : bool
         Columns of text are taken; their categories are found, as the union of the vehicles'.
+    missing : bool
+        Inputs may have empty cells; what these are taken for is found: the middle of the fleet's values.
     memory : Memory or None
         How those of the features come about that are differences and lags; see :meth:`remembering`.
     guarded : bool
@@ -80,6 +82,7 @@ class DiscoveryParameters(BaseModel):
     labels: bool = False
     either: bool = False
     categories: bool = False
+    missing: bool = False
     memory: Memory | None = None
     guarded: bool = True
     readable: bool = False

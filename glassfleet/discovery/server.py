@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from glassfleet.data.categories import check_categories, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.data.labels import check_labels, union_of
-from glassfleet.discovery.client import reached, read_task, row_bin, stretches_of
+from glassfleet.discovery.client import Question, reached, read_task, row_bin, stretches_of
+from glassfleet.discovery.gaps import middles, taken_for
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
 from glassfleet.errors import ContributionError
@@ -38,7 +39,8 @@ class DiscoveryServer:
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise ContributionError unless the counts can be true: shapes, signs, and totals equal to the rows."""
-        grids, _, min_count = read_task(task)
+        question = read_task(task)
+        grids, min_count = question.grids, question.min_count
         if contribution.kind != task.kind:
             raise ContributionError(f"kind is {contribution.kind!r}, asked was {task.kind!r}")
         labels = task.body.get("labels") in (True, "either")
@@ -50,6 +52,7 @@ class DiscoveryServer:
         # Vehicles of former versions tell neither vehicles nor row_counts, in a run that asks for them.
         more = set(contribution.sums) - {"counts", "outside"}
         known = {"vehicles", "row_counts"} if task.body.get("guarded") is True else set()
+        known |= {"gaps"} if task.body.get("missing") is True else set()
         if len(contribution.sums) - len(more) != 2 or not more <= known or (values and not labels):
             raise ContributionError("a histogram has the sums counts and outside, and nothing else")
         if contribution.nullified > 0 and min_count <= 1:
@@ -60,12 +63,12 @@ class DiscoveryServer:
             if part.shape != shape:
                 raise ContributionError(f"{name} has shape {part.shape}, expected {shape}")
             # The upper bound also keeps the totals below from overflowing.
-            if bool(((part < 0) | (part > contribution.rows)).any()):
+            if part.min() < 0 or part.max() > contribution.rows:
                 raise ContributionError(f"{name} must be in [0, {contribution.rows}], the rows of the agent")
-            if bool(((part > 0) & (part < min_count)).any()):
+            if min_count > 1 and bool(((part > 0) & (part < min_count)).any()):
                 raise ContributionError(f"{name} holds a count below min_count {min_count}")
         self._check_totals(list(grids), sizes, min_count, contribution)
-        _check_ones(grids, contribution)
+        _check_ones(question, contribution)
 
     @staticmethod
     def _check_totals(names: list[str], sizes: list[int], min_count: int, contribution: Contribution) -> None:
@@ -73,8 +76,14 @@ class DiscoveryServer:
         ends = np.cumsum(np.array(sizes, dtype=np.intp))
         totals = np.add.reduceat(contribution.sums["counts"], ends - np.array(sizes, dtype=np.intp))
         tails = contribution.sums["outside"].sum(axis=1)
-        for name, total, tail in zip(names, totals, tails, strict=True):
-            if total != expected:
+        gaps = contribution.sums.get("gaps")
+        if gaps is None:
+            gaps = np.zeros(len(names), dtype=np.int64)
+        elif gaps.shape != (len(names),) or not np.isin(gaps, (0, 1)).all():
+            raise ContributionError("gaps are a 0 or 1 for each column")
+        for name, total, tail, has_gaps in zip(names, totals, tails, gaps, strict=True):
+            # Rows with an empty cell are not counted.
+            if total != expected and not (has_gaps and 0 <= total < contribution.rows):
                 raise ContributionError(f"the counts of {name!r} add up to {total}, expected {expected}")
             if tail > contribution.rows:
                 raise ContributionError(f"{tail} values of {name!r} outside the grid, of {contribution.rows} rows")
@@ -97,6 +106,8 @@ class DiscoveryServer:
         summed: dict[str, Value] = {"before": state["sums_digest"], "counts": sums.counts, "outside": sums.outside}
         named: dict[str, Value] = {"class_rows": class_rows} if class_rows else {}
         named |= {"categories": categories} if categories else {}
+        gaps = middles(state.get("gaps", {}), grids, contributions, sums.counts)
+        named |= {"gaps": gaps} if gaps else {}
         digest = digest_of(summed | named)
         refined: dict[str, Grid] = {}
         if number == 1 and parameters.target not in grids and not parameters.classes:
@@ -122,6 +133,8 @@ class DiscoveryServer:
                 if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
                     found[name] = _limits(grid, place, parameters, name)
+                    if name in gaps:
+                        found[name] = [*found[name], taken_for(gaps[name], *found[name])]
                 else:
                     refined[name] = place.finer
                     gone = part - place.counts  # in the edge bins: those that were gone before, or what is left of them
@@ -140,7 +153,7 @@ class DiscoveryServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say how many columns have their limits."""
         found = state["found"]
-        lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high) in list(found.items())[:200]]
+        lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high, *_) in list(found.items())[:200]]
         columns = len(found) + len(state["columns"])
         return {"round": state["round"], "columns": columns, "found": len(found), "lines": lines}
 
@@ -167,13 +180,15 @@ def _add_up(
         most = usual_rows(each.sums.get("row_counts", each.rows) for each in contributions)
     counts = np.zeros(sum(grid.size for grid in grids.values()), dtype=np.int64)
     outside = np.zeros((len(grids), 2), dtype=np.int64)
-    vehicles = np.zeros(len(stretches_of(grids)), dtype=np.int64)
+    stretches = stretches_of(grids)
+    vehicles = np.zeros(stretches.shape, dtype=np.int64)
     for contribution in contributions:
         # Of a group's sum nobody can weigh down one vehicle's part.
         is_sum = contribution.vehicles is not None
-        counts = counts + (contribution.sums["counts"] if is_sum else weighed_down(contribution, most))
-        outside = outside + contribution.sums["outside"]
-        vehicles = vehicles + contribution.sums.get("vehicles", reached(grids, contribution.sums["counts"]))
+        counts += contribution.sums["counts"] if is_sum else weighed_down(contribution, most, grids)
+        outside += contribution.sums["outside"]
+        told = contribution.sums.get("vehicles")
+        vehicles += reached(stretches, contribution.sums["counts"]) if told is None else told
     ends = np.cumsum([len(grid.stretches()) for grid in grids.values()])
     by_column = dict(zip(grids, np.split(vehicles, ends[:-1]), strict=True))
     with_rows = sum(
@@ -183,7 +198,7 @@ def _add_up(
     return _Sums(counts, outside, by_column, fewest_vehicles(with_rows) if parameters.guarded else 1, most)
 
 
-def _check_ones(grids: Mapping[str, Grid], contribution: Contribution) -> None:
+def _check_ones(question: Question, contribution: Contribution) -> None:
     vehicles = contribution.vehicles
     if vehicles is not None:  # of many vehicles the ones are sums
         ones = [contribution.sums[name] for name in ("vehicles", "row_counts") if name in contribution.sums]
@@ -193,7 +208,7 @@ def _check_ones(grids: Mapping[str, Grid], contribution: Contribution) -> None:
             raise ContributionError("row_counts do not count every vehicle with rows once")
         return
     for name, own in (
-        ("vehicles", reached(grids, contribution.sums["counts"])),
+        ("vehicles", reached(question.stretches, contribution.sums["counts"])),
         ("row_counts", row_bin(contribution.rows)),
     ):
         if not np.array_equal(contribution.sums.get(name, own), own):
@@ -244,6 +259,8 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
         body["labels"] = True if parameters.labels else "either"
     if parameters.categories and number == 1:
         body["categories"] = True
+    if parameters.missing:
+        body["missing"] = True
     if parameters.memory is not None:
         body["memory"] = parameters.memory.to_document()
     if parameters.guarded:
@@ -346,11 +363,12 @@ def _last_high(grid: Grid, place: _Place) -> float:
 
 def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
     def variable(name: str) -> Variable:
-        low, high = found[name]
+        low, high, *missing = found[name]
         return Variable(
             name=name,
             low=low,
             high=high,
+            missing=missing[0] if missing else None,
             unit=parameters.units.get(name, ""),
             terms=parameters.terms.get(name, ()),
             categories=tuple(categories.get(name, ())),

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet import catalogue
 from glassfleet.data.categories import encode_inputs
+from glassfleet.data.cells import MISSING, truth_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, quantile_variables
 from glassfleet.data.labels import MAX_LABEL
@@ -85,7 +86,7 @@ class SchemeEstimator(LearnedEstimator):
         ----------
         X : array-like of shape (n, F)
             Finite numbers, in their own units. A data frame's column names are kept, and its columns of text are
-            categories, where the scheme takes them.
+            categories, where the scheme takes them. NaN is an empty cell, where the scheme takes such.
         y : array-like of shape (n,)
             Finite numbers, or class labels for a classifier.
 
@@ -152,11 +153,27 @@ class SchemeEstimator(LearnedEstimator):
             input_quantiles=self.input_quantiles,
             min_count=getattr(self, "min_rows", MIN_ROWS),
             categories=self._takes_text,
+            missing=self._takes_missing,
         )
 
     @property
     def _takes_text(self) -> bool:
         return bool(getattr(self._scheme(), "categorical", False))
+
+    @property
+    def _takes_missing(self) -> bool:
+        return bool(getattr(self._scheme(), "missing_cells", False))
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks: NaN is taken where the scheme takes empty cells."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing
+        return tags
+
+    @property
+    def _finite(self) -> bool | str:
+        """What scikit-learn's validation is told of the cells that may be there."""
+        return "allow-nan" if self._takes_missing else True
 
     def _coded(self, X: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
         """Return a data frame with its texts as positions among them, and the texts by column; other rows as given."""
@@ -166,12 +183,18 @@ class SchemeEstimator(LearnedEstimator):
         for name, column in X.select_dtypes(exclude=["number", "bool", "datetime", "timedelta"]).items():
             if not column.map(lambda cell: isinstance(cell, str)).any():
                 continue
+            truth = None if self._takes_text else truth_of(cell for cell in column if isinstance(cell, str))
+            if truth is not None:
+                X = X.assign(**{name: column.map(truth)})
+                continue
             if not self._takes_text:
                 raise ValueError(
                     f"column {name!r} holds text, and {type(self).__name__} takes numbers: leave it out, or encode it"
                 )
             if column.isna().any():
-                raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
+                if not self._takes_missing:
+                    raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
+                column = column.where(column.notna(), MISSING)  # noqa: PLW2901
             texts, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)
             X, categories[name] = X.assign(**{name: codes}), tuple(texts.tolist())
         return X, categories
@@ -180,7 +203,7 @@ class SchemeEstimator(LearnedEstimator):
         """Return rows to predict, shape (n, F), with categories as the domain numbers them."""
         check_is_fitted(self)
         X, categories = self._coded(X)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
         try:
             return encode_inputs(self._named(rows, np.zeros(len(rows)), categories), self.domain_)
         except GlassfleetError as fault:
@@ -270,7 +293,9 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
         X, categories = self._coded(X)
-        rows, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        rows, target = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, reset=reset, ensure_all_finite=self._finite
+        )
         return self._named(rows, target.astype(np.float64), categories)
 
     def _own_domain(self, data: Dataset) -> Domain:
@@ -305,7 +330,7 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
         X, categories = self._coded(X)
-        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset, ensure_all_finite=self._finite)
         check_classification_targets(labels)
         self._seen = np.unique(labels)
         return self._named(rows, np.array(_texts(labels), dtype=np.str_), categories)

@@ -96,7 +96,9 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
     max_rules : int, default 20
         Most rules.
     max_slopes : int, default 12
-        Most inputs in a rule's score; held-out rows decide whether fewer are enough.
+        Most inputs and bends in a rule's score; held-out rows decide whether fewer are enough.
+    max_hinges : int, default 6
+        Most bends of the lines that scores are made of; 0: scores are straight in each input.
     max_regressors : int, default 32
         Inputs that scores may use.
     max_split_features : int, default 8
@@ -119,6 +121,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
     n_sets: int = 11
     max_rules: int = 20
     max_slopes: int = 12
+    max_hinges: int = 6
     max_regressors: int = 32
     max_split_features: int = 8
     holdout: float = 0.2

@@ -95,14 +95,14 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Raises
         ------
         ValueError
-            It is not one row, or the goal is none of these.
+            It is not one row, has an empty cell, or the goal is none of these.
         """
         row = self._row(x)
         try:
             sought = None if goal is None else Goal.parse(str(goal), self.domain_)
+            return counterfactual(self.model_, row, sought)
         except GlassfleetError as fault:
             raise ValueError(str(fault)) from fault
-        return counterfactual(self.model_, row, sought)
 
     def plot_tree(self) -> Picture:
         """Draw the tree, or the rules where they are a list.

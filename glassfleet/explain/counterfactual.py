@@ -18,7 +18,7 @@ from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import PER_INPUT, Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row
 from glassfleet.nature import nature
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain
@@ -153,6 +153,9 @@ def counterfactual(
         The goal is not one for this target, or `keep` or `only` names no input.
     """
     x = as_row(model.domain, row)
+    if np.isnan(x).any():
+        empty = model.domain.names[int(np.argmax(np.isnan(x)))]
+        raise DataError(f"the row has no value of {empty!r}: give it one, to look for ways from there")
     before = _plain(model.predict(x[None, :])[0])
     wanted = goal or Goal.default(model.domain, before)
     _check(wanted, model.domain, [*keep, *(only or ())], max_inputs)

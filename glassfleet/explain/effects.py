@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,14 @@ WORK: Final = 30_000_000
 EXAMPLE: Final = "an example row, as the model's record has no typical one"
 
 
+@runtime_checkable
+class TellsChances(Protocol):
+    """A classifier that tells how likely each class is."""
+
+    def predict_proba(self, X: Floats) -> Floats:
+        """Return the chance of each class, in the order of the domain's, shape (n, C)."""
+
+
 @dataclass(frozen=True)
 class Effect:
     """What a model answers while one input goes over its range and the others keep the values of a row.
@@ -53,19 +61,22 @@ class Effect:
     values : tuple of float
         Of the input, ascending, in its own unit; of a column of text the positions of its categories.
     answers : tuple of (float or str)
-        Forecasts in the target's own unit, or classes.
+        Forecasts in the target's own unit, chances in percent, or classes.
     value : float or None
         What the row itself has, within the input's limits; None: none of its categories.
+    chance_of : str
+        The class whose chances the answers are; empty: they are no chances.
     """
 
     feature: Variable
     values: tuple[float, ...]
     answers: tuple[float | str, ...]
     value: float | None
+    chance_of: str = ""
 
 
 def effect(model: Model, row: Floats, feature: str) -> Effect:
-    """Return how the answer moves with one input.
+    """Return how the answer moves with one input; or the chance of the second of two classes, where the model tells it.
 
     Parameters
     ----------
@@ -88,10 +99,11 @@ def effect(model: Model, row: Floats, feature: str) -> Effect:
     place = names.index(feature)
     variable = model.domain.features[place]
     values = _values(variable, POINTS)
-    answers = _varied(model, [row], place, values)[0].tolist()
     own = float(row[place])
-    inside = None if variable.categories and own not in values else min(max(own, variable.low), variable.high)
-    return Effect(variable, tuple(values.tolist()), tuple(answers), inside)
+    is_known = not np.isnan(own) and (not variable.categories or own in values)
+    inside = min(max(own, variable.low), variable.high) if is_known else None
+    answers = _varied(model, [row], place, values)[0].tolist()
+    return Effect(variable, tuple(values.tolist()), tuple(answers), inside, _chance_of(model))
 
 
 def starting_row(model: Model, reference: Reference | None) -> Reference:
@@ -103,7 +115,8 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     """Return by how much each input alone moves the answer, by name.
 
     An input goes over its range while the others stay. Of a forecast it is the highest less the lowest on this way, in
-    the target's own unit; of a class the share of the way, [0, 1], on which it is another one than most often there.
+    the target's own unit, and so of the chance of the second of two classes, in percent, where the model tells it; of
+    other classes the share of the way, in percent, on which it is another one than most often there.
     It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models), weighted by these,
     each from the typical row moved into the rule; a network is asked at the typical row.
 
@@ -144,7 +157,8 @@ def main_effects(model: Model, row: Floats, counts: Mapping[str, float]) -> tupl
     counts : mapping of str to float
         By input; one that counts for nothing has no effect to show.
     """
-    ranked = sorted((name for name in counts if counts[name] > 0.0), key=lambda name: -counts[name])
+    least = 1e-9 * max(counts.values(), default=0.0)  # less is rounding
+    ranked = sorted((name for name in counts if counts[name] > least), key=lambda name: -counts[name])
     return tuple(effect(model, row, name) for name in ranked[:CURVES])
 
 
@@ -154,15 +168,25 @@ def _values(variable: Variable, points: int) -> Floats:
     return np.linspace(variable.low, variable.high, points)
 
 
+def _chance_of(model: Model) -> str:
+    """Return the second of a model's two classes, whose chance it tells; else nothing."""
+    tells = len(model.domain.classes) == 2 and isinstance(model, TellsChances)
+    return model.domain.classes[1] if tells else ""
+
+
 def _varied(model: Model, rows: Sequence[Floats], place: int, values: Floats) -> NDArray[Any]:
     """Return the answers for each row with each value of one input, shape (rows, values)."""
     varied = np.repeat(np.array(rows), len(values), axis=0)
     varied[:, place] = np.tile(values, len(rows))
-    return np.asarray(model.predict(varied)).reshape(len(rows), len(values))
+    if isinstance(model, TellsChances) and _chance_of(model):
+        answers: NDArray[Any] = 100.0 * model.predict_proba(varied)[:, 1]
+    else:
+        answers = np.asarray(model.predict(varied))
+    return answers.reshape(len(rows), len(values))
 
 
 def _moves(answers: NDArray[Any]) -> Floats:
     """Return how far each line of answers goes, shape (rows,)."""
     if answers.dtype.kind == "f":
         return np.asarray(np.ptp(answers, axis=1), dtype=np.float64)
-    return np.array([1.0 - np.unique(line, return_counts=True)[1].max() / len(line) for line in answers])
+    return np.array([100.0 - 100.0 * np.unique(line, return_counts=True)[1].max() / len(line) for line in answers])

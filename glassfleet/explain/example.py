@@ -12,7 +12,7 @@ from glassfleet.nature import nature
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain
-    from glassfleet.rules import Rule
+    from glassfleet.rules import Condition, Rule
     from glassfleet.scheme import Model
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ def row_at(domain: Domain, part: float) -> Floats:
 def moved_into(domain: Domain, rule: Rule, row: Floats) -> Floats:
     """Return a row as near as it can be where a rule's conditions hold, fuzzy ones to the degree of a half."""
     moved = _peak(domain, rule, row)
-    for part in rule.conditions:
+    for part in _of_values(rule):
         index = domain.names.index(part.feature)
         value, variable = row[index], domain.features[index]
         if part.crisp:
@@ -90,7 +90,7 @@ def _rows(domain: Domain, rule: Rule, rules: Sequence[Rule], middle: Floats) -> 
 
 def _peak(domain: Domain, rule: Rule, middle: Floats) -> Floats:
     row = middle.copy()
-    for part in rule.conditions:
+    for part in _of_values(rule):
         index = domain.names.index(part.feature)
         variable = domain.features[index]
         value = min(max(part.peak, variable.low), variable.high)
@@ -100,4 +100,12 @@ def _peak(domain: Domain, rule: Rule, middle: Floats) -> Floats:
             if variable.categories:
                 value = float(np.floor(high)) if np.floor(value) <= part.low else float(np.floor(value))
         row[index] = value
+    for part in rule.conditions:
+        if part.about_cell and part.term == "missing":
+            row[domain.names.index(part.feature)] = np.nan
     return row
+
+
+def _of_values(rule: Rule) -> list[Condition]:
+    """Return the conditions that are about an input's value."""
+    return [part for part in rule.conditions if not part.about_cell]

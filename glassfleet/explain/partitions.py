@@ -11,7 +11,7 @@ import numpy as np
 from glassfleet import catalogue
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.tables import Conditions, CutTree, RampTree, RuleList, RuleTables, SetTree, SplitTree, knots_of
+from glassfleet.tables import CutTree, RampTree, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,20 +72,21 @@ class Partition(View):
 
 def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
-    conditions, count = _conditions(model), len(model.domain.features)
+    tables, count = _tables(model), len(model.domain.features)
+    conditions, levels = (None, ()) if tables is None else (tables.conditions, tables.levels)
     knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
-    levels = conditions.levels if isinstance(conditions, CutTree) else ()
     cuts: list[set[float]] = [set() for _ in range(count)]
     if isinstance(conditions, SplitTree):
         for feature, threshold in zip(conditions.feature, conditions.threshold, strict=True):
             if feature >= 0:
                 cuts[feature].add(threshold)
-    for feature, line in enumerate(levels):
+    for feature, line in enumerate(levels[:count]):  # indicators of empty cells come after the features
         cuts[feature] |= {code + 0.5 for code, (one, other) in enumerate(pairwise(line[1:])) if one != other}
     if isinstance(conditions, RampTree):
         for (_, feature), (begin, end) in zip(conditions.splits, conditions.ramps, strict=True):
-            variable = model.domain.features[feature]
-            cuts[feature].add(variable.low + 0.5 * (begin + end) * (variable.high - variable.low))
+            variable = model.domain.inputs[feature]
+            if not variable.categories:
+                cuts[feature].add(variable.low + 0.5 * (begin + end) * (variable.high - variable.low))
     return tuple(
         Partition(
             feature=variable.name,
@@ -100,13 +101,13 @@ def partitions(model: Model) -> tuple[Partition, ...]:
     )
 
 
-def _conditions(model: Model) -> Conditions | None:
-    """Return when which rule fires; None where the scheme does not say."""
+def _tables(model: Model) -> RuleTables | None:
+    """Return when which rule fires, and what it says; None where the scheme does not say."""
     try:
         found = catalogue.tables_of(model)
     except UsageError:
         return None
-    return found.conditions if isinstance(found, RuleTables) else None
+    return found if isinstance(found, RuleTables) else None
 
 
 def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:

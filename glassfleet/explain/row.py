@@ -38,7 +38,7 @@ class Contribution(View):
     ----------
     feature, unit : str
     value : float
-        As given; a position among the categories for a column of text.
+        As given; a position among the categories for a column of text. None: the cell is empty.
     text : str
         The value for people.
     share : float or None
@@ -51,7 +51,7 @@ class Contribution(View):
 
     feature: str
     unit: str
-    value: float
+    value: float | None
     text: str
     share: float | None
     difference: str = ""
@@ -170,7 +170,8 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
         tuple(
             Degree(term=part.term, degree=degree)
             for part in partition.sets
-            if (degree := part.degree(float(np.clip(x[index], partition.low, partition.high)))) > 0.0
+            if not np.isnan(x[index])
+            and (degree := part.degree(float(np.clip(x[index], partition.low, partition.high)))) > 0.0
         )
         for index, partition in enumerate(partitions(model))
     ]
@@ -178,7 +179,7 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
         Contribution(
             feature=variable.name,
             unit=variable.unit,
-            value=float(x[index]),
+            value=None if np.isnan(x[index]) else float(x[index]),
             text=variable.text(float(x[index])),
             share=shares.get(variable.name),
             difference=told.differences.get(variable.name, ""),
@@ -240,7 +241,10 @@ def _notes(model: Model, x: np.ndarray, told: Explanation) -> tuple[str, ...]:
     if kind == "structures":  # whatever the inputs are
         return tuple(notes)
     for value, variable in zip(x, model.domain.features, strict=True):
-        if not variable.low <= value <= variable.high and not variable.categories:
+        if variable.missing is not None and np.isnan(value):
+            taken = variable.text(float(f"{variable.missing:.4g}"))
+            notes.append(f"{variable.name} is missing; where its value is asked for it is taken for {taken}")
+        elif not variable.low <= value <= variable.high and not variable.categories:
             unit = f" {variable.unit}" if variable.unit else ""
             notes.append(
                 f"{variable.name} = {value:.6g}{unit} is outside the model's range, {variable.low:.6g} to "

@@ -168,7 +168,7 @@ class Search:
         for rule in self.model.rules():
             for part in rule.conditions:
                 i = place[part.feature]
-                if i in count and not part.low < self.x[i] < part.high:
+                if i in count and not part.about_cell and not part.low < self.x[i] < part.high:
                     count[i] += rule.support
         return sorted(self.free, key=lambda i: (-count[i], i))
 
@@ -184,6 +184,10 @@ class Search:
     def _into(self, rule: Rule, place: dict[str, int]) -> Floats | None:
         row = self.x.copy()
         for part in rule.conditions:
+            if part.about_cell:
+                if part.term == "missing":
+                    return None
+                continue
             i = place[part.feature]
             low, high = max(part.low, self.low[i]), min(part.high, self.high[i])
             if part.crisp:

@@ -168,12 +168,12 @@ def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:
     weight = np.array([rule.support for rule in rules])
     if not weight.sum() > 0:
         weight = np.ones(len(rules))
-    effects: NDArray[np.float64] = (np.abs(slopes) * weight[:, None]).sum(axis=0) / weight.sum()
+    effects: NDArray[np.float64] = (slopes * weight[:, None]).sum(axis=0) / weight.sum()
     return effects
 
 
 def slopes_of(model: Model) -> NDArray[np.float64] | None:
-    """Return each rule's change when an input crosses the rule's region, shape (r, F), in the target's unit.
+    """Return by how much an input moves each rule over the rule's region, up or down, shape (r, F), in target units.
 
     None for models whose consequents are no polynomials.
     """
@@ -183,7 +183,7 @@ def slopes_of(model: Model) -> NDArray[np.float64] | None:
     slopes = np.zeros((len(rules), len(place)))
     for line, rule in enumerate(rules):
         for slope in rule.consequent.slopes or ():
-            slopes[line, place[slope.feature]] = slope.over_region
+            slopes[line, place[slope.feature]] += abs(slope.over_region)
     return slopes
 
 

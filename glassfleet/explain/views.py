@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.rules import Activation, Condition, Rule
 from schemas.errors import DataError
 
 if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
+    from glassfleet.data.domain import Domain, Variable
 
 FORMAT: Final = 1
 """Version of the JSON forms; it grows when a field changes its meaning or goes. New fields do not change it."""
@@ -146,7 +147,8 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
     Raises
     ------
     DataError
-        An input is missing, is not a finite number, or is no category of its column.
+        An input is missing, is not a finite number, or is no category of its column. Where the model knows empty
+        cells, None, NaN and "" are such.
     """
     if not isinstance(row, Mapping):
         values = np.asarray(row, dtype=object).ravel().tolist()
@@ -156,19 +158,23 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
     missing = [name for name in domain.names if name not in row]
     if missing:
         raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
-    found = np.empty(len(domain.features))
-    for index, variable in enumerate(domain.features):
-        value = row[variable.name]
-        if isinstance(value, str) and variable.categories:
-            if value not in variable.categories:
-                known = ", ".join(variable.categories[:10])
-                raise DataError(f"{variable.name} has no category {value!r}; known: {known}")
-            found[index] = variable.categories.index(value)
-            continue
-        try:
-            found[index] = float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{variable.name} must be a number, got {value!r}") from None
-        if not np.isfinite(found[index]):
-            raise DataError(f"{variable.name} must be finite, got {value!r}")
-    return found
+    return np.array([_number(variable, row[variable.name]) for variable in domain.features])
+
+
+def _number(variable: Variable, value: Any) -> float:
+    if variable.may_be_empty and is_empty(value):
+        if not variable.categories:
+            return np.nan
+        value = MISSING
+    if isinstance(value, str) and variable.categories:
+        if value not in variable.categories:
+            known = ", ".join(variable.categories[:10])
+            raise DataError(f"{variable.name} has no category {value!r}; known: {known}")
+        return float(variable.categories.index(value))
+    try:
+        number = as_number(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{variable.name} must be a number, got {value!r}") from None
+    if not np.isfinite(number):
+        raise DataError(f"{variable.name} must be finite, got {value!r}")
+    return number

@@ -79,6 +79,8 @@ def _head(model: Model, title: str) -> str:
         what = f"{variable.low:.6g} to {variable.high:.6g}{_unit(variable.unit)}"
         if variable.categories:
             what = ", ".join(f"{code} = {text}" for code, text in enumerate(variable.categories))
+        if variable.missing is not None:
+            what += f"; NAN where it is missing, then it is taken for {variable.missing:.6g}"
         lines.append(f"  x[{index}]  {_comment(variable.name)}: {_comment(what)}")
     body = "\n".join(f" * {line}".rstrip() for line in lines)
     return (
@@ -100,7 +102,11 @@ def _parts(found: Tables) -> list[str]:
 
 def _data(model: Model, values: dict[str, Any], code: str, kind: str) -> str:
     """Return the numbers and tables that `code` names; nested tables line by line."""
-    numbers = {"INPUTS": len(model.domain.features), "WIDEST": max(values.get("units", [0]))}
+    numbers = {
+        "INPUTS": len(model.domain.features),
+        "COLUMNS": len(model.domain.inputs) + len(values["hinges"]),
+        "WIDEST": max(values.get("units", [0])),
+    }
     arrays = []
     for name, value in values.items():
         if not isinstance(value, tuple):
@@ -126,8 +132,8 @@ def _predict(kind: str) -> str:
     nothing = "-1" if kind == "int" else "NAN"
     return (
         f"static inline {kind} gf_predict(const double *x, int *rule)\n{{\n    int decided = -1;\n"
-        f"    {kind} output = {nothing};\n    int finite = 1;\n    for (int f = 0; f < GF_INPUTS; f++)\n"
-        "        finite = finite && isfinite(x[f]);\n    if (finite)\n        output = gf_answer(x, &decided);\n"
+        f"    {kind} output = {nothing};\n    int usable = 1;\n    for (int f = 0; f < GF_INPUTS; f++)\n"
+        "        usable = usable && gf_usable(f, x[f]);\n    if (usable)\n        output = gf_answer(x, &decided);\n"
         "    if (rule != NULL)\n        *rule = decided;\n    return output;\n}\n"
     )
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from glassfleet import catalogue
 from glassfleet.data.domain import Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
+from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import canonical_json, document_digest
@@ -145,14 +146,19 @@ def _standard(model: Model, title: str) -> ET.Element:
     if isinstance(found, NetworkTables):
         raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
     conditions, names = found.conditions, _Names()
-    if isinstance(conditions, CutTree) and conditions.levels:
+    if found.levels:
         domain = _in_levels(domain)
     mamdani = bool(domain.classes) and found.evaluator != "highest_score"
     root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
     base = _add(root, "knowledgeBase")
     where = regions(domain, conditions)
     rules = list(model.rules())
-    words = [{part.feature: part.term for part in rule.conditions} for rule in rules]
+    words = [
+        {f"{part.feature} is missing" if part.about_cell else part.feature: part.term for part in rule.conditions}
+        for rule in rules
+    ]
+    if found.hinges:
+        domain = _with_hinges(domain, found.hinges)
     # Where rules name single sets, all sets of an input are stated.
     knots = knots_of(conditions, len(domain.features)) if isinstance(conditions, RuleList | SetTree) else None
     inputs, terms = [], []
@@ -190,10 +196,24 @@ def _standard(model: Model, title: str) -> ET.Element:
 
 
 def _in_levels(domain: Domain) -> Domain:
-    """Return the domain with levels, in [0, 1], in place of categories: FML has numbers alone."""
+    """Return the domain with levels, in [0, 1], in place of categories, and all inputs as features.
+
+    FML has numbers alone, and no empty cells.
+    """
     level = {"low": 0.0, "high": 1.0, "unit": "level", "categories": ()}
-    features = tuple(one.model_copy(update=level) if one.categories else one for one in domain.features)
+    features = tuple(one.model_copy(update=level if one.categories else {"missing": None}) for one in domain.inputs)
     return domain.model_copy(update={"features": features})
+
+
+def _with_hinges(domain: Domain, hinges: Hinges) -> Domain:
+    """Return the domain with ``age above 37.5``, 0 below, behind its inputs: polynomials in FML have no bends."""
+    told = []
+    for at, knot in hinges:
+        one = domain.features[at]
+        bend = one.low + knot * (one.high - one.low)
+        own = {"name": f"{one.name} above {bend!r}", "low": 0.0, "high": one.high - bend, "terms": ()}
+        told.append(one.model_copy(update=own))
+    return domain.model_copy(update={"features": (*domain.features, *told)})
 
 
 def _sets(variable: Variable, knots: Sequence[float] | None) -> dict[Shape, str]:
@@ -310,18 +330,19 @@ def _polynomial_output(
 def _polynomials(
     domain: Domain, target: Variable, found: RuleTables, start: int = 0, step: int = 1
 ) -> list[list[float]]:
-    """Return each rule's output in own units: the constant, then one slope per input; or the constant alone.
+    """Return each rule's output in own units: the constant, then one slope per input and hinge; or the constant alone.
 
     Of rules that have `step` outputs, that numbered `start`.
     """
     width = target.high - target.low
+    scales = [(variable.low, variable.high - variable.low) for variable in domain.features]
+    scales[len(scales) - len(found.hinges) :] = [(0.0, scales[at][1]) for at, _ in found.hinges]
     polynomials = []
     for scaled, line in zip(found.constants[start::step], found.slopes[start::step], strict=True):
         constant, slopes = target.low + width * scaled, []
-        for variable, coefficient in zip(domain.features, line, strict=False):
-            span = variable.high - variable.low
+        for (low, span), coefficient in zip(scales, line, strict=False):
             slope = width * coefficient / span if span > 0 else 0.0
-            constant -= slope * variable.low
+            constant -= slope * low
             slopes.append(slope)
         polynomials.append([constant, *slopes] if any(slopes) else [constant])
     return polynomials

@@ -21,7 +21,8 @@ _PREDICT = '''
 def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = False) -> "float | str | tuple":
     """Return the forecast for one row: values by name, or in the order of INPUTS; with `rule` also the rule's number.
 
-    A value is a finite number, or its text. An input in CATEGORIES takes one of their texts, or its position, from 0.
+    A value is a finite number, or its text. An input in CATEGORIES takes one of their texts, or its position, from 0;
+    one in GAPS may be empty: None, NaN or "".
     Raises ValueError that names the input and its fault; KeyError when an input is missing.
     """
     if isinstance(row, dict):
@@ -40,6 +41,10 @@ def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = Fals
 
 def _number(name: str, value: "float | str") -> float:
     known = CATEGORIES.get(name)
+    if value is None or str(value).strip().lower() in ("", "nan"):
+        if name in GAPS:
+            return math.nan
+        value = "missing" if known and "missing" in known else value
     if known and isinstance(value, str):
         if value in known:
             return float(known.index(value))
@@ -111,6 +116,7 @@ def to_python(model: Model, title: str = "") -> str:
         f"TARGET = {domain.target_name!a}",
         f"CLASSES = {_listed(domain.classes)}",
         f"CATEGORIES = {_categories(model)}",
+        f"GAPS = {_listed([domain.names[gap] for gap in domain.gaps])}",
         f"RULES = {_listed([] if nature(model) == 'network' else [str(rule) for rule in model.rules()])}",
         "",
     ]

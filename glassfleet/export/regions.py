@@ -41,7 +41,7 @@ _Spans = list[dict[int, tuple[int, int]]]
 
 def regions(domain: Domain, conditions: Conditions) -> list[Region]:
     """Return each rule's region, in the order of the model's rules."""
-    features = domain.features
+    features = domain.inputs
     match conditions:
         case SplitTree():
             return [

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from glassfleet import catalogue
-from glassfleet.tables import Conditions, RuleTables, Tables
+from glassfleet.tables import Conditions, Line, RuleTables, Tables
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ def conditions_of(model: Model) -> Conditions:
     if not isinstance(found, RuleTables):
         raise UsageError("a network has no rules that could fire")
     return found.conditions
+
+
+def levels_of(model: Model) -> tuple[Line, ...]:
+    """Return the levels of each input's categories, empty for numbers; raises ``UsageError`` for a network."""
+    found = catalogue.tables_of(model)
+    if not isinstance(found, RuleTables):
+        raise UsageError("a network has no levels of categories")
+    return found.levels or ((),) * len(model.domain.inputs)
 
 
 def table_values(model: Model, found: Tables) -> dict[str, Any]:
@@ -37,7 +45,10 @@ def table_values(model: Model, found: Tables) -> dict[str, Any]:
     values |= {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     for done in ("evaluator", "conditions", "weights"):
         values.pop(done, None)
-    values["levels"] = values.get("levels") or ((),) * len(domain.features)
+    values["levels"] = (values.get("levels") or ())[: len(domain.features)] or ((),) * len(domain.features)
+    values["gaps"] = tuple(domain.gaps)
+    values["taken_for"] = tuple(float(domain.features[index].missing or 0.0) for index in domain.gaps)
+    values.setdefault("hinges", ())
     if isinstance(found, RuleTables):
         values["rank"] = found.rank
         values["default"] = found.rank.index(0) if found.default is None else found.default

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain, Indicator, Variable
 from glassfleet.rules import Condition
 
 Array = NDArray[np.float64]
@@ -110,9 +110,23 @@ def _scaled(value: Array) -> tuple[float, ...]:
     return (unknown, *known)
 
 
+INDICATOR = (0.0, 0.0, 1.0)
+"""The levels of an indicator of empty cells: given (and unknown), missing."""
+
+
 def has_categories(domain: Domain) -> bool:
-    """Whether an input of the domain is text."""
+    """Whether a feature of the domain is text, whose levels follow from sums."""
     return any(variable.categories for variable in domain.features)
+
+
+def needs_levels(domain: Domain) -> bool:
+    """Whether an input of the domain has levels: one of text, or an indicator of empty cells."""
+    return any(variable.categories for variable in domain.inputs)
+
+
+def first_levels(domain: Domain) -> Levels:
+    """Return the levels of a domain without features of text; empty where there are numbers alone."""
+    return plain_levels(domain) if domain.gaps else ()
 
 
 def sums_by_category(domain: Domain, X: Array, terms: Ints) -> Ints:
@@ -131,28 +145,33 @@ def sums_by_category(domain: Domain, X: Array, terms: Ints) -> Ints:
 
 
 def by_input(domain: Domain, sums: Ints) -> Iterator[tuple[Variable, Ints]]:
-    """Yield each input and its lines of what :func:`sums_by_category` returns: none where it is no text."""
+    """Yield each input and its lines of what :func:`sums_by_category` returns: none where it is no feature of text."""
     start = 0
-    for variable in domain.features:
-        end = start + len(variable.categories)
+    for variable in domain.inputs:
+        end = start + (0 if isinstance(variable, Indicator) else len(variable.categories))
         yield variable, sums[start:end]
         start = end
+
+
+def level_knots(line: Sequence[float]) -> tuple[float, ...]:
+    """Return the levels of an input of text and both ends, ascending, each once."""
+    return tuple(sorted({0.0, 1.0, *line}))
 
 
 def with_levels(knots: Sequence[tuple[float, ...]], levels: Levels) -> tuple[tuple[float, ...], ...]:
     """Return the inputs' knots, those of an input of text being its levels and both ends."""
     if not levels:
         return tuple(knots)
-    return tuple(tuple(sorted({0.0, 1.0, *line})) if line else own for own, line in zip(knots, levels, strict=True))
+    return tuple(level_knots(line) if line else own for own, line in zip(knots, levels, strict=True))
 
 
 def plain_levels(domain: Domain) -> Levels:
-    """Return the levels of a domain of numbers alone."""
-    return ((),) * len(domain.features)
+    """Return the levels of a domain without features of text, a line for each input."""
+    return tuple(INDICATOR if isinstance(variable, Indicator) else () for variable in domain.inputs)
 
 
 def scaled_inputs(domain: Domain, levels: Levels, X: Array) -> Array:
-    """Return rows `X`, shape (n, F), in own units, as inputs in [0, 1], shape (F, n): numbers scaled, texts' levels."""
+    """Return rows of inputs in own units, shape (n, F), in [0, 1], shape (F, n): numbers scaled, texts' levels."""
     scaled = np.ascontiguousarray(domain.scale_inputs(X).T)
     for feature, line in enumerate(levels):
         if line:
@@ -164,9 +183,11 @@ def scaled_inputs(domain: Domain, levels: Levels, X: Array) -> Array:
 
 def check_levels(levels: Sequence[Sequence[float]], domain: Domain) -> Levels:
     """Return `levels` as tuples; raises ValueError, with the reason, unless they are those of the domain's inputs."""
-    if len(levels) != len(domain.features):
-        raise ValueError(f"levels of {len(levels)} inputs, expected {len(domain.features)}")
-    for line, variable in zip(levels, domain.features, strict=True):
+    if len(levels) != len(domain.inputs):
+        raise ValueError(f"levels of {len(levels)} inputs, expected {len(domain.inputs)}")
+    for line, variable in zip(levels, domain.inputs, strict=True):
+        if isinstance(variable, Indicator) and tuple(line) != INDICATOR:
+            raise ValueError(f"the levels of {variable.name!r} are not {INDICATOR}")
         if len(line) != (len(variable.categories) + 1 if variable.categories else 0):
             raise ValueError(f"{variable.name!r} has {len(variable.categories)} categories, and {len(line)} levels")
         if not all(0.0 <= level <= 1.0 for level in line):
@@ -175,7 +196,11 @@ def check_levels(levels: Sequence[Sequence[float]], domain: Domain) -> Levels:
 
 
 def level_condition(variable: Variable, line: Sequence[float], low: float, high: float) -> Condition:
-    """Return that an input of text has a category with a level from `low` to `high`."""
+    """Return that an input of text has a category with a level from `low` to `high`, or that a cell is empty or not."""
+    if isinstance(variable, Indicator):
+        own, term = variable.of, "missing" if low > 0.0 else "given"
+        peak = own.low if own.missing is None else own.missing
+        return Condition(own.name, term, own.low, own.high, peak, own.unit, crisp=True, about_cell=True)
     codes = [float(code) for code, level in enumerate(line[1:]) if low <= level <= high] or [0.0]
     return Condition(
         feature=variable.name,

@@ -72,7 +72,7 @@ def write_rules(rules: LinearRules, domain: Domain) -> list[dict[str, Any]]:
     return [
         {
             "coefficients": {
-                name: float(value) for name, value in zip(domain.names, row[1:], strict=True) if value != 0.0
+                name: float(value) for name, value in zip(domain.input_names, row[1:], strict=True) if value != 0.0
             },
             "intercept": float(row[0]),
             "weight": float(rules.weight[line]),
@@ -87,7 +87,7 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     """Read a document's rules; raises DocumentError unless they are one for each of so many leaves of the domain."""
     if len(lines) != leaves:
         raise DocumentError(f"{len(lines)} rules for {leaves} leaves")
-    place = {name: index for index, name in enumerate(domain.names)}
+    place = {name: index for index, name in enumerate(domain.input_names)}
     coefficients = np.zeros((len(lines), len(place) + 1))
     for line, rule in enumerate(lines):
         coefficients[line, 0] = rule.intercept
@@ -121,7 +121,7 @@ class LinearTree(ReadsRules, Generic[Span]):
         self.domain = domain
         self._shape = tree
         self._rules = rules
-        self._levels = levels
+        self.levels = levels
 
     # --- what each tree says of itself ------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class LinearTree(ReadsRules, Generic[Span]):
         return result
 
     def _scaled(self, X: Array) -> Array:
-        return scaled_inputs(self.domain, self._levels, X)
+        return scaled_inputs(self.domain, self.levels, X)
 
     def _raw(self, scaled: Array, weights: Array) -> Array:
         """Return scaled, unclipped forecasts of scaled rows, shape (F, n), with the leaves' weights, shape (L, n)."""
@@ -200,7 +200,7 @@ class LinearTree(ReadsRules, Generic[Span]):
         target = self.domain.target
         assert target is not None
         width = target.high - target.low
-        shares = np.zeros(len(self.domain.features))
+        shares = np.zeros(len(scaled))
         for part, coefficients in zip(weight, self._rules.coefficients, strict=True):
             shares += part * width * coefficients[1:] * scaled[:, 0]
         order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
@@ -220,7 +220,7 @@ class LinearTree(ReadsRules, Generic[Span]):
             prediction=prediction,
             fired=fired[0],
             runners_up=tuple(fired[1:]),
-            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            shares=dict(zip(self.domain.names, self.domain.by_feature(shares).tolist(), strict=True)),
             base=prediction - float(shares.sum()),
             clipped_from=said if clipped else None,
             notes=(_clipped_note(self.domain, said, prediction, alone=alone),) if clipped else (),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from glassfleet.data.domain import Variable
+from glassfleet.fuzzy.levels import level_condition
 from glassfleet.fuzzy.terms import limits_words
 from glassfleet.rules import Condition
 
@@ -38,9 +41,16 @@ def ramp_words(variable: Variable, below: Ramp | None, above: Ramp | None) -> st
     return limits_words(variable, low, high)
 
 
-def ramp_condition(variable: Variable, below: Ramp | None, above: Ramp | None) -> Condition:
-    """Return ``variable is ...`` for a span; `peak` is the middle of where the degree is one."""
+def ramp_condition(
+    variable: Variable, below: Ramp | None, above: Ramp | None, levels: Sequence[float] = ()
+) -> Condition:
+    """Return ``variable is ...`` for a span; `peak` is the middle of where the degree is one.
+
+    `levels` are those of an input of text, of which none is on a ramp.
+    """
     first, second = below or (0.0, 0.0), above or (1.0, 1.0)
+    if levels:
+        return level_condition(variable, levels, first[1], second[0])
     return Condition(
         feature=variable.name,
         term=ramp_words(variable, below, above),

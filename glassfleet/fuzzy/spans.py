@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassfleet.data.domain import Variable
+from glassfleet.fuzzy.levels import level_condition
 from glassfleet.fuzzy.terms import limits_words, linguistic_terms
 from glassfleet.rules import Condition
 
@@ -50,8 +51,15 @@ def _limits(variable: Variable, knots: Sequence[float], first: int, last: int) -
     return limits_words(variable, low, high)
 
 
-def span_condition(variable: Variable, knots: Sequence[float], first: int, last: int) -> Condition:
-    """Return ``variable is ...`` for a run of sets; `peak` is the middle of where the membership is one."""
+def span_condition(
+    variable: Variable, knots: Sequence[float], first: int, last: int, levels: Sequence[float] = ()
+) -> Condition:
+    """Return ``variable is ...`` for a run of sets; `peak` is the middle of where the membership is one.
+
+    `levels` are those of an input of text, which are its knots.
+    """
+    if levels:
+        return level_condition(variable, levels, knots[first], knots[last])
     top = len(knots) - 1
     is_named = _terms(variable, len(knots)) is not None
     return Condition(

@@ -15,10 +15,9 @@ import selectors
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -42,8 +41,15 @@ GROUPS = 8
 RESEND, HASTE = 20.0, 2.0
 """Seconds without a receipt after which an answer is sent again; and after which when it is asked for again."""
 
+REMEMBERED = 7
+"""Requests, and answers, that are remembered beside the newest."""
+
 RECONNECT = 0.5
 """Seconds after which a vehicle that lost the broker tries again."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def rows_of(number: int) -> Dataset:
@@ -110,7 +116,7 @@ class Vehicles:
         self.drop_at, self.back_after = drop_at, back_after
         self.rows = [rows_of(number) for number in range(GROUPS)]
         self.questions: list[str] = []
-        self.last: tuple[bytes, Envelope] | None = None
+        self.requests: dict[bytes, Envelope] = {}
         self.templates: dict[str, list[bytes]] = {}
         self.back: list[tuple[float, Vehicle]] = []
         self.tally: Counter[str] = Counter()
@@ -118,14 +124,21 @@ class Vehicles:
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def connect(self) -> dict[str, Any]:
-        """Let all come up."""
+    def connect(self, *, silent: bool = False) -> dict[str, Any]:
+        """Let all come up; `silent`: nobody says so yet, see `announce`."""
         begun = time.monotonic()
         for vehicle in self.vehicles:
-            self.come_up(vehicle)
+            self.come_up(vehicle, silent=silent)
             if vehicle.number % 50 == 49:
                 self.subscribed()  # the broker takes no more connections at once
         self.subscribed()
+        return {"seconds": time.monotonic() - begun}
+
+    def announce(self) -> dict[str, Any]:
+        """Let all say that they are up."""
+        begun = time.monotonic()
+        for vehicle in self.vehicles:
+            self.say(vehicle, self.topics.agent_state(name_of(vehicle.number)), self.state(vehicle, "up"), retain=True)
         return {"seconds": time.monotonic() - begun}
 
     def floor(self, size: int) -> dict[str, Any]:
@@ -147,8 +160,8 @@ class Vehicles:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def come_up(self, vehicle: Vehicle) -> None:
-        """Connect, say so, and ask for what concerns it."""
+    def come_up(self, vehicle: Vehicle, *, silent: bool = False) -> None:
+        """Connect, say so unless `silent`, and ask for what concerns it."""
         agent, topics = name_of(vehicle.number), self.topics
         vehicle.lives += 1
         identity = self.identities / agent if self.signers else None
@@ -156,7 +169,8 @@ class Vehicles:
         vehicle.peer = peer = Peer(self.address, agent, will, identity)
         self.selector.register(peer.socket, selectors.EVENT_READ, vehicle)
         peer.subscribe(topics.request("+"), topics.receipt(agent))
-        self.say(vehicle, topics.agent_state(agent), self.state(vehicle, "up"), retain=True)
+        if not silent:
+            self.say(vehicle, topics.agent_state(agent), self.state(vehicle, "up"), retain=True)
         for message, _ in vehicle.waits.values():
             peer.send(message)
         self.watch(vehicle)
@@ -271,10 +285,11 @@ class Vehicles:
         elif topic.endswith("/receipt"):
             self.receipt(vehicle, payload)
         elif payload:
-            if self.last is None or self.last[0] != payload:
-                self.last = (payload, Envelope.from_bytes(payload, fleet=self.topics.fleet))
-                self.ask(self.last[1])
-            self.answer(vehicle, self.last[1])
+            if payload not in self.requests:
+                request = Envelope.from_bytes(payload, fleet=self.topics.fleet)
+                self.requests = {**_newest(self.requests), payload: request}
+                self.ask(request)
+            self.answer(vehicle, self.requests[payload])
 
     def receipt(self, vehicle: Vehicle, payload: bytes) -> None:
         """Count a receipt."""
@@ -291,16 +306,12 @@ class Vehicles:
         """Compute the answers to a question, one for each group; its agent is set for each vehicle."""
         request = envelope.body
         assert isinstance(request, Request)
-        self.asked: Callable[[str], bool] = lambda _: True
-        if request.asked is not None:
-            self.asked = frozenset(request.asked).__contains__
-        elif request.sample is not None:
-            self.asked = request.sample.asks
         if request.task_digest in self.templates:
             return
         self.questions.append(request.task_digest)
         task = Task.from_value(request.task)
-        self.templates = {request.task_digest: [self.template(envelope, request, task, rows) for rows in self.rows]}
+        answers = [self.template(envelope, request, task, rows) for rows in self.rows]
+        self.templates = {**_newest(self.templates), request.task_digest: answers}
 
     def template(self, envelope: Envelope, request: Request, task: Task, rows: Dataset) -> bytes:
         """Return the answer of the vehicle ``v-----``."""
@@ -328,7 +339,7 @@ class Vehicles:
         request = envelope.body
         assert isinstance(request, Request)
         agent, digest = name_of(vehicle.number), request.task_digest
-        is_asked = not vehicle.is_outside and self.asked(agent)
+        is_asked = not vehicle.is_outside and _asks(request, agent)
         if digest in vehicle.waits:
             message, due = vehicle.waits[digest]
             vehicle.waits[digest] = (message, min(due, time.monotonic() + HASTE))
@@ -345,6 +356,17 @@ class Vehicles:
         self.tally["answer.bytes"] = len(payload)
         self.say(vehicle, topic, payload)
         vehicle.waits[digest] = (publish(topic, payload, vehicle.message), time.monotonic() + RESEND)
+
+
+def _newest(known: dict[K, V]) -> dict[K, V]:
+    """Return what was known last: a round's request may reach some vehicles after the next one reached others."""
+    return dict(list(known.items())[-REMEMBERED:])
+
+
+def _asks(request: Request, agent: str) -> bool:
+    if request.asked is not None:
+        return agent in request.asked
+    return request.sample is None or request.sample.asks(agent)
 
 
 def main() -> None:

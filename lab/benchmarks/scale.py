@@ -25,7 +25,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.url import safe_address
-from console.client import Coordinator, CoordinatorError
+from console.client import Coordinator
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
@@ -34,8 +34,8 @@ from glassfleet.scheme import Contribution, Scheme, Task
 from lab.benchmarks.agent_memory import cpu_seconds, memory
 from lab.benchmarks.measure import ms, print_table
 from lab.benchmarks.raw_mqtt import Peer, publish
-from lab.benchmarks.raw_vehicles import GROUPS, name_of, rows_of
-from lab.benchmarks.wire import coordinator_process
+from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
+from lab.benchmarks.wire import answers, coordinator_process
 from lab.demo.secure import secure_broker
 from schemas.documents import document_digest
 
@@ -46,11 +46,14 @@ PATIENCE = 1800.0
 
 SETTINGS = {"GLASSFLEET_MAX_MESSAGE_BYTES": "1000000", "GLASSFLEET_FLEET": "bench"}
 
-ELASTIC = {
+ELASTIC: dict[str, Any] = {
     "scheme": "fedavg_mlp",
     "participation": "elastic",
     "parameters": {"rounds": 20, "hidden": [8], "epochs": 1},
 }
+
+LONG, KILL_AT = 100, 90
+"""Rounds of a long run, and after how many its coordinator is killed."""
 
 RUNS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"scheme": "frt"}, 4),
@@ -72,60 +75,6 @@ def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
     )
 
 
-def storm(fleets: Sequence[int] = FLEETS) -> None:
-    """Let fleets come up at once; then start the broker again in the midst of a run, and kill the coordinator."""
-    rows = [_storm(vehicles) for vehicles in fleets]
-    header = ["vehicles", "births until all are known, s", "ms a birth", "broker again: to the next answer, s"]
-    header += ["coordinator killed: to the next answer, s", "coordinator, MB", "lost", "doubled", "equal"]
-    print_table("Storms (seconds of wall-clock, ms of the coordinator's processor)", header, rows)
-
-
-def _storm(vehicles: int) -> list[Any]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker = launch("mosquitto", state_dir=folder / "broker")
-        stack.callback(broker.stop)
-        api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **SETTINGS))
-        tell = stack.enter_context(_vehicles({"url": broker.url, "fleet": "bench", "count": vehicles}))
-        _wait(lambda: not api.get("/api/agents"))
-        begun, before = time.perf_counter(), cpu_seconds(process.pid)
-        tell("connect")
-        _wait(lambda: _up(api) == vehicles, 0.1)
-        births, processor = time.perf_counter() - begun, cpu_seconds(process.pid) - before
-        policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
-        name = api.post("/api/runs", {**ELASTIC, "model": "bench", "policy": policy})["run"]
-
-        def seconds_to_an_answer(trouble: Callable[[], None]) -> float:
-            trouble()
-            begun, accepted = time.perf_counter(), _accepted(api, name)
-            _wait(lambda: _accepted(api, name) > accepted, 0.05)
-            return time.perf_counter() - begun
-
-        def kill() -> None:
-            process.kill()
-            process.start()
-            _wait(lambda: _answers(api))
-
-        _wait(lambda: len(api.run(name)["rounds"]) > 4, 0.1)
-        restarted = seconds_to_an_answer(broker.restart)
-        _wait(lambda: len(api.run(name)["rounds"]) > 10, 0.1)
-        begun = time.perf_counter()
-        seconds_to_an_answer(kill)
-        killed = time.perf_counter() - begun
-        record = _ended(api, name)
-        told = tell("told")
-        resident = memory(process.pid)[1]
-    numbers = [births, 1000 * processor / vehicles, restarted, killed]
-    return [
-        f"{vehicles:,}",
-        *(f"{number:.2f}" for number in numbers),
-        f"{resident:.0f}",
-        told["waiting"],
-        told.get("doubled", 0),
-        _is_equal(record),
-    ]
-
-
 def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) -> list[Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
@@ -138,19 +87,19 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         deadline = max(10.0, vehicles / 50) if drop_at else 600.0
         fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "drop_at": drop_at, "back_after": deadline + 5}
         fleet["identities"] = str(identities)
-        tell = stack.enter_context(_vehicles(fleet))
+        tell = stack.enter_context(vehicles_process(fleet))
         tell("connect")
-        _wait(lambda: _up(api) == vehicles)
+        wait(lambda: up(api) == vehicles)
         before = [cpu_seconds(pid), cpu_seconds(broker.pid)]
-        size = _size(state)
+        size = journal_bytes(state)
         policy = {"gather_agents": vehicles, "min_agents": 0.5, "deadline": deadline, "gather_timeout": 600.0}
         name = api.post("/api/runs", {**run, "model": "bench", "policy": policy})["run"]
-        record = _ended(api, name)
+        record = ended(api, name)
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
-        told = tell("told")
+        told = settled(tell)
         accepted = sum(each["accepted"] for each in record["rounds"])
         floor = None if signed else _floor(broker.url, vehicles, told["answer.bytes"], tell)  # no vehicle's topic
-        journal = (_size(state) - size) / 1e6
+        journal = (journal_bytes(state) - size) / 1e6
         resident = memory(pid)[1]
     times = [each["seconds"] for each in record["rounds"]]
     return [
@@ -168,7 +117,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         f"{accepted:,}",
         told["waiting"],
         told.get("doubled", 0),
-        _is_equal(record),
+        is_equal(record),
     ]
 
 
@@ -181,7 +130,7 @@ def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str
 
 
 @contextmanager
-def _vehicles(wanted: dict[str, Any]) -> Iterator[Any]:
+def vehicles_process(wanted: dict[str, Any]) -> Iterator[Any]:
     """Start the process of the vehicles; give what tells it a command and returns its answer."""
     child = subprocess.Popen(
         [sys.executable, "-m", "lab.benchmarks.raw_vehicles"],
@@ -210,6 +159,14 @@ def _vehicles(wanted: dict[str, Any]) -> Iterator[Any]:
         child.wait()
 
 
+def settled(tell: Any) -> dict[str, Any]:
+    """Return what the vehicles counted, once all have their receipts: some come back as the run ends."""
+    deadline = time.monotonic() + 2 * RESEND
+    while (told := tell("told"))["waiting"] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return dict(told)
+
+
 def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
     """Return the median of the seconds that a question to all takes until all have answered, with nobody to think."""
     asker = Peer(safe_address(url), "floor")
@@ -226,6 +183,64 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
         seconds.append(time.perf_counter() - begun)
     asker.socket.close()
     return median(seconds)
+
+
+def long(fleets: Sequence[int] = FLEETS) -> None:
+    """Let fleets learn for a hundred elastic rounds; near the end the coordinator is killed and started again."""
+    rows = [_long(vehicles) for vehicles in fleets]
+    header = ["vehicles", "rounds", "answers", "run, s", "coordinator, ms an answer", "journal, most MB"]
+    header += ["at the kill, MB", "started again: until it answers, s", "processor for that, s"]
+    header += ["coordinator before, MB", "after, MB", "lost", "doubled", "equal"]
+    print_table("Long elastic runs (seconds of wall-clock)", header, rows)
+
+
+def _long(vehicles: int) -> list[Any]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch("mosquitto", state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        state = folder / "coordinator"
+        api, process = stack.enter_context(coordinator_process(broker.url, state, **SETTINGS))
+        tell = stack.enter_context(vehicles_process({"url": broker.url, "fleet": "bench", "count": vehicles}))
+        tell("connect")
+        wait(lambda: up(api) == vehicles)
+        policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
+        parameters = {**ELASTIC["parameters"], "rounds": LONG}
+        begun, idle = time.perf_counter(), cpu_seconds(process.pid)
+        spec = {**ELASTIC, "parameters": parameters, "model": "bench", "policy": policy}
+        name = api.post("/api/runs", spec)["run"]
+        sizes: list[int] = []
+
+        def is_late() -> bool:
+            sizes.append(journal_bytes(state))
+            # Seldom, and not all of the run: it is long, and each look costs the coordinator time.
+            return any(each["run"] == name and each["rounds_closed"] >= KILL_AT for each in api.get("/api/runs"))
+
+        wait(is_late, 1.0)
+        before, processor = memory(process.pid)[1], cpu_seconds(process.pid) - idle
+        process.kill()
+        killed = time.perf_counter()
+        process.start()
+        wait(lambda: answers(api), 0.05)
+        restart = [time.perf_counter() - killed, cpu_seconds(process.pid)]
+        record = ended(api, name)
+        seconds, told = time.perf_counter() - begun, tell("told")
+        processor += cpu_seconds(process.pid) - restart[1]
+        after = memory(process.pid)[1]
+    accepted = sum(each["accepted"] for each in record["rounds"])
+    return [
+        f"{vehicles:,}",
+        len(record["rounds"]),
+        f"{accepted:,}",
+        f"{seconds:.0f}",
+        f"{1000 * processor / accepted:.2f}",
+        *(f"{size / 1e6:.0f}" for size in (max(sizes), sizes[-1])),
+        *(f"{each:.1f}" for each in restart),
+        *(f"{each:.0f}" for each in (before, after)),
+        told["waiting"],
+        told.get("doubled", 0),
+        is_equal(record),
+    ]
 
 
 @dataclass
@@ -249,7 +264,7 @@ class _Once:
         return self._known[key]
 
 
-def _is_equal(record: dict[str, Any]) -> str:
+def is_equal(record: dict[str, Any]) -> str:
     """Say whether the run's model is what its cohort learns in one process, by their digests."""
     spec, scheme = record["spec"], catalogue.load(record["scheme"])
     rows = [rows_of(number) for number in range(GROUPS)]
@@ -264,42 +279,26 @@ def _is_equal(record: dict[str, Any]) -> str:
     return "yes" if document_digest(outcome.model.to_document()) == record["model"]["digest"] else "NO"
 
 
-def _size(folder: Path) -> int:
+def journal_bytes(folder: Path) -> int:
     """Return the bytes of a coordinator's journal."""
     return sum(each.stat().st_size for each in folder.glob("journal.sqlite*"))
 
 
-def _up(api: Coordinator) -> int:
+def up(api: Coordinator) -> int:
     """Return how many vehicles the coordinator takes for up."""
     return sum(each["status"] == "up" for each in api.get("/api/agents"))
 
 
-def _accepted(api: Coordinator, run: str) -> int:
-    """Return how many answers have been accepted in a run."""
-    record = api.run(run)
-    return sum(each["accepted"] for each in [*record["rounds"], record["open"] or {"accepted": 0}])
-
-
-def _answers(api: Coordinator) -> bool:
-    """Whether a coordinator that was started again answers."""
-    api.look_again()
-    try:
-        api.get("/api/runs")
-    except CoordinatorError:
-        return False
-    return True
-
-
-def _ended(api: Coordinator, run: str) -> dict[str, Any]:
+def ended(api: Coordinator, run: str) -> dict[str, Any]:
     """Return a run once it has finished."""
-    _wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"])
+    wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"])
     record = api.run(run)
     if record["outcome"] != "finished":
         raise SystemExit(f"{record['outcome']}: {record['reason']}")
     return record
 
 
-def _wait(condition: Callable[[], bool], pause: float = 0.5) -> None:
+def wait(condition: Callable[[], bool], pause: float = 0.5) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:

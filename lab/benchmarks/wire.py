@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from broker.servers.mosquitto import find_mosquitto
-from console.client import Coordinator
+from console.client import Coordinator, CoordinatorError
 from edge_agent import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
@@ -92,3 +92,13 @@ def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[
             process.check()
             time.sleep(0.02)
         yield Coordinator(None, None, folder), process
+
+
+def answers(api: Coordinator) -> bool:
+    """Whether a coordinator that was started again answers."""
+    api.look_again()
+    try:
+        api.get("/api/runs")
+    except CoordinatorError:
+        return False
+    return True

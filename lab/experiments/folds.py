@@ -237,6 +237,7 @@ def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any],
         input_quantiles=input_quantiles_of(scheme),
         labels=y.dtype.kind == "U",
         categories=True,
+        missing=True,
     )
     return discover(wanted, list(train.values()))
 

@@ -44,7 +44,8 @@ def read_rows(
     """
     if labels and "classification" not in scheme.purpose:
         raise UsageError(f"{scheme.name} learns numbers, not class labels; leave --labels out, or use frbc")
-    table = read_table(path)
+    gaps = getattr(scheme, "missing_cells", False) is True
+    table = read_table(path, missing=None if gaps else ())
     names = list(table.names)
     if SPLIT in names and target != SPLIT:
         names.remove(SPLIT)
@@ -64,6 +65,8 @@ def read_rows(
         )
     else:
         y = table.matrix([chosen])[:, 0].copy()
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise DataError(f"{path}: the target {chosen!r} has an empty cell in row {int(np.isnan(y).argmax()) + 1}")
     X, categories = _inputs(table, features, scheme)
     try:
         return remember(Dataset(tuple(features), chosen, X, y, categories=categories), memory)

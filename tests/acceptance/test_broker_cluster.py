@@ -17,10 +17,9 @@ from broker.servers.child import ChildBroker
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.topics import Topics
+from tests.support.brokers import nats_cluster, rabbitmq_cluster
 from tests.support.cloud import SOURCES, Start, central_digest, has_ended, record_of, rows, spec
-from tests.support.nats import nats_cluster
 from tests.support.processes import eventually
-from tests.support.rabbitmq import rabbitmq_cluster
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)]
 

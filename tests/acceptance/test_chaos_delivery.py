@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-import glassfleet.schemes
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
@@ -29,7 +27,7 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.cloud import DOMAIN, SOURCES, central_digest
 from tests.support.processes import eventually
-from tests.support.simulation import quiet
+from tests.support.schedules import quiet
 
 pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
@@ -37,16 +35,11 @@ TINY = Path(__file__).parents[1] / "property" / "tiny"
 
 
 @pytest.fixture(autouse=True)
-def _with_tiny_scheme(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(TINY)])
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
+def _with_tiny_scheme(add_schemes: Callable[[Path], None]) -> Iterator[None]:
+    add_schemes(TINY)
     quiet()
     yield
     structlog.reset_defaults()
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
-    monkeypatch.delitem(sys.modules, "glassfleet.schemes.federated_median", raising=False)
 
 
 class Tap:

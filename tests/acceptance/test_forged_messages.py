@@ -26,8 +26,8 @@ from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
+from tests.support.authorities import FleetCa, number_in
 from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
-from tests.support.fleet import FleetCa, number_in
 from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]

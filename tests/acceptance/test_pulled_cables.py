@@ -25,8 +25,8 @@ from lab.chaos.audit import Evidence, examine
 from lab.chaos.fleet import FLEET
 from lab.chaos.rows import write_data
 from schemas.topics import Topics
+from tests.support.authorities import FleetCa
 from tests.support.cloud import EXACT, ROOT
-from tests.support.fleet import FleetCa
 from tests.support.netns import Network, why_not
 from tests.support.processes import eventually
 

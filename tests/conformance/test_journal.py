@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
 from coordinator.journal.inspect import rows
-from coordinator.journal.port import Damaged, Decision, Leader, overview
+from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Leader, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
 from coordinator.runs.view import run_document
@@ -69,6 +69,38 @@ def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> 
     assert list(journal.records("a")) == [entry("a", 2), entry("a", 4)]
     assert journal.unfinished() == ["b", "a"]
     assert journal.last_time() == 4.0
+
+
+def checkpoint(run: str, number: int) -> Entry:
+    return replace(entry(run, number), kind=CHECKPOINT, body=b"all of %s until %d" % (run.encode(), number))
+
+
+def test_journal_puts_a_checkpoint_in_place_of_all_former_records_of_its_run(opener: Opener) -> None:
+    journal = opener()
+    journal.append([entry("a", 1), entry("b", 2), entry("a", 3)])
+    journal.append([entry("a", 4), checkpoint("a", 5), entry("b", 6), entry("a", 7)])
+    journal.close()
+    journal = opener()
+    began = replace(checkpoint("a", 5), wall=entry("a", 1).wall)
+    assert list(journal.records("a")) == [began, entry("a", 7)]
+    assert list(journal.records("b")) == [entry("b", 2), entry("b", 6)]
+    assert journal.unfinished() == ["a", "b"], "in the order of their start"
+    assert journal.last_time() == 7.0
+    journal.append([checkpoint("a", 8), checkpoint("c", 9)])
+    assert list(journal.records("a")) == [replace(checkpoint("a", 8), wall=began.wall)]
+    assert list(journal.records("c")) == [checkpoint("c", 9)]
+    assert journal.unfinished() == ["a", "b", "c"]
+    journal.close()
+
+
+def test_journal_is_written_to_while_a_run_is_read(opener: Opener) -> None:
+    journal = opener()
+    many = [entry(run, number) for number in range(250) for run in ("a", "b")]
+    journal.append(many)
+    found = journal.records("a")
+    first = [next(found) for _ in range(120)]
+    journal.append([entry("b", 1000)])
+    assert [*first, *found] == [each for each in many if each.run == "a"]
 
 
 def test_journal_refuses_a_second_coordinator_until_it_is_closed(opener: Opener) -> None:
@@ -318,6 +350,28 @@ def test_journal_removes_and_reports_a_torn_last_record(address: str) -> None:
     journal.close()
 
 
+def test_journal_keeps_a_damaged_checkpoint_as_its_run_would_be_gone_without_it(address: str) -> None:
+    journal = SqlJournal(address)
+    journal.append([entry("r", 1), checkpoint("r", 2)])
+    journal.close()
+    spoil(address, "UPDATE records SET body = substr(body, 1, 2)")
+    journal = SqlJournal(address)
+    assert journal.damage == ()
+    assert journal.unfinished() == ["r"]
+    with pytest.raises(DamagedError, match=r"record 1 .* is damaged"):
+        list(journal.records("r"))
+    journal.close()
+
+
+def test_journal_keeps_all_records_when_a_checkpoint_cannot_be_written(address: str) -> None:
+    journal = SqlJournal(address)
+    journal.append([entry("r", 1), entry("r", 2)])
+    with pytest.raises(StorageError):
+        journal.append([checkpoint("r", 3), replace(entry("r", 4), kind=None)])  # type: ignore[arg-type]
+    assert list(journal.records("r")) == [entry("r", 1), entry("r", 2)]
+    journal.close()
+
+
 def test_journal_refuses_a_damaged_record_in_the_middle(address: str) -> None:
     spoil(filled(address), "UPDATE records SET at = 2.5 WHERE seq = 2")
     journal = SqlJournal(address)
@@ -417,6 +471,19 @@ def test_sqlite_journal_is_written_ahead_and_synchronously(path: Path) -> None:
     with journal._database.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_sqlite_journal_whose_run_begins_anew_takes_no_more_room(path: Path) -> None:
+    journal = SqlJournal(f"sqlite:///{path}")
+    for number in range(5):
+        journal.append([replace(entry("r", 1), body=b"%05d" % each * 300) for each in range(8000)])
+        journal.append([checkpoint("r", 2)])
+        journal.append([entry("r", 3)])
+        size = journal.size_bytes()
+        assert size is not None
+        assert size < 28_000_000, f"{12 * (number + 1)} MB of answers were written"
+    assert path.with_name(path.name + "-wal").stat().st_size < 9_000_000
+    journal.close()
 
 
 def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(address: str) -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import glassfleet.schemes
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS, Bench, ConformanceError
 from glassfleet.export import export, from_fml
@@ -42,15 +41,9 @@ def test_scheme_keeps_the_contract(name: str, check: str) -> None:
 
 
 @pytest.fixture
-def with_toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def with_toy(add_schemes: Callable[[Path], None]) -> None:
     """The toy's folder lies beside those of our schemes; nothing else is changed."""
-    monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(FOLDER)])
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
-    yield
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
-    monkeypatch.delitem(sys.modules, "glassfleet.schemes.federated_mean", raising=False)
+    add_schemes(FOLDER)
 
 
 def test_scheme_is_found_and_used_when_its_folder_is_there(with_toy: None, tmp_path: Path) -> None:

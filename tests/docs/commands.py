@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from console.main import cli
-from tests.support.commands import every_command
+from tests.support.processes import every_command
 
 _START = re.compile(r"(?:^|(?<=[\s(;&|`]))glassfleet(?= [a-z-])")
 _BEFORE = re.compile(r"(?:.*(?:[(;&|`$]|\b(?:do|then|else|until|while|if|exec|sudo|coordinator)|--|\b\w+=\S*))?")

@@ -23,8 +23,9 @@ from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain.summary import summary
 from tests.docs.pages import ROOT
-from tests.support.keys import TestCa
-from tests.support.simulation import Simulation, quiet
+from tests.support.authorities import TestCa
+from tests.support.schedules import quiet
+from tests.support.simulation import Simulation
 
 PLACES = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
 """A file and what it holds, as the page's tables write them."""

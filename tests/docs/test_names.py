@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-import pytest
-
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
 from glassfleet import catalogue
@@ -50,23 +48,6 @@ def test_pages_show_commands_that_can_be_typed():
                     yield f"glassfleet {' '.join(words)}: {said}"
 
     assert of_every_page(wrong) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("glassfleet run begin", "no such command"),
-        ("glassfleet run start --no-such-thing", "No such option"),
-        ("glassfleet run start --participation everybody", "not one of"),
-        ("glassfleet run show", "is missing"),
-        ("until glassfleet doctor --quickly > /dev/null 2>&1; do", "No such option"),
-        ('eval "$(glassfleet completion korn)" # so', "not one of"),
-    ],
-)
-def test_reader_of_commands_finds_what_click_would_refuse(line: str, says: str):
-    (words,) = command_lines(line)
-
-    assert says in (fault(words, whole=True) or "")
 
 
 def test_pages_name_options_that_exist():

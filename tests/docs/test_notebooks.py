@@ -1,8 +1,10 @@
-"""The notebooks of the documentation say what their cells print."""
+"""Notebooks, docstrings and the page of refusals print what they show."""
 
 from __future__ import annotations
 
 import contextlib
+import doctest
+import importlib
 import io
 import json
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 
+from glassfleet.errors import REFUSALS
 from tests.docs.pages import ROOT
+from tests.docs.test_names import CODE
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -28,3 +32,23 @@ def test_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: 
             exec("".join(cell["source"]), names)
         outputs = [output for output in cell["outputs"] if output["output_type"] == "stream"]
         assert printed.getvalue() == "".join(line for output in outputs for line in output["text"])
+
+
+def test_examples_of_docstrings_give_what_they_show() -> None:
+    files = [path for folder in CODE for path in (ROOT / folder).rglob("*.py") if ">>> " in path.read_text("utf-8")]
+    names = [path.relative_to(ROOT).with_suffix("").as_posix() for path in files if path.name != Path(__file__).name]
+    told: list[str] = []
+    tried = 0
+    for name in names:
+        module = importlib.import_module(name.removesuffix("/__init__").replace("/", "."))
+        runner = doctest.DocTestRunner(verbose=False)
+        for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+            runner.run(test, out=told.append)
+        tried += runner.summarize(verbose=False).attempted
+    assert not told, "".join(told)
+    assert tried
+
+
+def test_page_has_each_code_with_its_reason() -> None:
+    page = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
+    assert [code for code, why in REFUSALS.items() if f"| `{code}` | {why} |" not in page] == []

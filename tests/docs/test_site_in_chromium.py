@@ -27,7 +27,6 @@ LOOKED_AT = [
     "reference/messages",
     "api/scheme",
 ]
-PHONE = 390
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +86,6 @@ def test_pages_of_site_have_no_accessibility_faults(
         assert faults == [], name
 
 
-def test_pages_of_site_fit_on_a_phone_without_scrolling_sideways(page: Page, address: str, site: Path) -> None:
-    page.set_viewport_size({"width": PHONE, "height": 844})
-    for path in sorted(site.glob("**/*.html")):
-        page.goto(f"{address}/{path.relative_to(site).as_posix()}", wait_until="domcontentloaded")
-
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, path.name
-
-
 def test_search_of_site_finds_a_page_by_a_word(page: Page, address: str):
     page.goto(f"{address}/index.html")
     page.keyboard.press("/")
@@ -111,13 +102,3 @@ def test_pages_of_site_open_from_a_folder_without_a_server(browser: Browser, sit
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("Your first fleet")
     context.close()
-
-
-def test_diagram_on_a_phone_scrolls_by_itself_with_the_keyboard(page: Page, address: str):
-    page.set_viewport_size({"width": PHONE, "height": 844})
-    page.goto(f"{address}/explanation/rounds.html")
-    box = page.locator(".gf-diagram > div")
-    box.focus()
-    page.keyboard.press("ArrowRight")
-
-    page.wait_for_function("document.querySelector('.gf-diagram > div').scrollLeft > 0")

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 from tests.fuzz.harness import fuzz, generator, limit_memory, makers
-from tests.support.simulation import quiet
+from tests.support.schedules import quiet
 
 
 def main() -> int:

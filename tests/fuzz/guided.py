@@ -123,7 +123,7 @@ def _signed() -> Guided:
     from schemas.errors import WireError
     from schemas.topics import Topics
     from tests.fuzz.targets import FLEET, envelopes
-    from tests.support.keys import TestCa
+    from tests.support.authorities import TestCa
 
     topics, ca = Topics(FLEET), TestCa()
     verifier = ca.verifier()

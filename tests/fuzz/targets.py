@@ -34,11 +34,12 @@ from schemas.messages import (
     Request,
 )
 from schemas.parts import pack, read_model, unpack
-from schemas.record import RECORD_FORMAT, ModelRecord
+from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler, BlobStore
 from tests.fuzz.mutate import TEXTS, break_bytes, made_up, mutate, odd, spoil
 from tests.fuzz.mutate import pack as pack_carelessly
+from tests.support.coordinator_http import record_of as record_with
 
 FLEET = "fuzz"
 DIGEST = "ab" * 32
@@ -53,14 +54,10 @@ class Target(Protocol):
 
     def feed(self, rng: random.Random) -> str:
         """Make one input and feed it; the outcome for the report. Raises what is not documented."""
-        ...
 
 
-SMALL: dict[str, dict[str, Any]] = {
-    # Small settings of schemes that are slow with the defaults.
-    "fedga": {"population": 8, "generations": 2},
-    "tsk": {},
-}
+SMALL = {"fedga": {"population": 8, "generations": 2}}
+"""Small settings of schemes that are slow with the defaults."""
 
 
 @cache
@@ -130,18 +127,7 @@ def record_of(name: str) -> ModelRecord:
     """A published model of a scheme."""
     bench = benches()[name]
     document = bench.outcome(bench.parameters).model.to_document()
-    return ModelRecord(
-        format=RECORD_FORMAT,
-        name="m",
-        version=1,
-        digest=document_digest(document),
-        document=document,
-        fleet=FLEET,
-        run="r",
-        scheme=document["scheme"],
-        cohort=["a"],
-        created="2026-01-01T00:00:00Z",
-    )
+    return record_with(document, fleet=FLEET, run="r", scheme=document["scheme"], cohort=["a"])
 
 
 def as_it_arrives(value: Any) -> Any:
@@ -155,16 +141,25 @@ def told(fault: Exception, outcome: str) -> str:
     return outcome
 
 
-class Codec:
-    """`schemas.codec.decode`: WireError, or a value that reads the same when it is written again."""
-
-    name = "codec"
+class Messages:
+    """One true message of every kind, mutated."""
 
     def __init__(self) -> None:
         self._seeds = [codec.decode(envelope.to_bytes()) for envelope in envelopes()]
 
     def feed(self, rng: random.Random) -> str:
         return self.take(mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds))))
+
+    @staticmethod
+    def take(data: bytes) -> str:
+        """Feed one input."""
+        raise NotImplementedError
+
+
+class Codec(Messages):
+    """`schemas.codec.decode`: WireError, or a value that reads the same when it is written again."""
+
+    name = "codec"
 
     @staticmethod
     def take(data: bytes) -> str:
@@ -181,16 +176,10 @@ class Codec:
         return "decoded"
 
 
-class Envelopes:
+class Envelopes(Messages):
     """`Envelope.from_bytes` on every kind of message."""
 
     name = "envelope"
-
-    def __init__(self) -> None:
-        self._seeds = [codec.decode(envelope.to_bytes()) for envelope in envelopes()]
-
-    def feed(self, rng: random.Random) -> str:
-        return self.take(mutate(rng, rng.choice(self._seeds), codec.encode(rng.choice(self._seeds))))
 
     @staticmethod
     def take(data: bytes) -> str:
@@ -216,8 +205,7 @@ class Parts:
 
     def feed(self, rng: random.Random) -> str:
         try:
-            feed = rng.choice((self._unpack, self._part, self._part, self._blob, self._blob, self._model))
-            return feed(rng)
+            return rng.choice((self._unpack, self._part, self._part, self._blob, self._blob, self._model))(rng)
         except WireError as fault:
             return fault.code
         finally:
@@ -273,15 +261,8 @@ class TopicNames:
 
     def feed(self, rng: random.Random) -> str:
         topics = Topics(FLEET)
-        line = rng.choice(
-            (
-                topics.request("r"),
-                topics.contribution("a", "r"),
-                topics.blob(DIGEST, 3),
-                topics.model_version("m", 7),
-                topics.receipt("a"),
-            )
-        ).split("/")
+        told = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.receipt("a"))
+        line = rng.choice((*told, topics.model_version("m", 7))).split("/")
         for _ in range(rng.choice((0, 1, 1, 2))):
             place = rng.randrange(len(line))
             line[place] = rng.choice((*TEXTS, "+", "#", "007", "1" * 12, "²", "-1", line[place] + "\n"))
@@ -386,8 +367,7 @@ class Tasks:
             return fault.code
         if not isinstance(body, dict):
             return "no map"
-        kind = step.task.kind if rng.random() < 0.9 else rng.choice(TEXTS)
-        task = Task(step.task.scheme, kind, body)
+        task = Task(step.task.scheme, step.task.kind if rng.random() < 0.9 else rng.choice(TEXTS), body)
         try:
             answer = self._client.contribute(task, rng.choice(self._rows), np.random.default_rng(0))
         except TaskError as fault:
@@ -402,8 +382,7 @@ class Documents:
     def __init__(self, scheme: str) -> None:
         self.name = f"{scheme}/document"
         self._bench = benches()[scheme]
-        model = self._bench.outcome(self._bench.parameters).model
-        self._document = json.loads(json.dumps(model.to_document()))
+        self._document = json.loads(json.dumps(self._bench.outcome(self._bench.parameters).model.to_document()))
 
     def feed(self, rng: random.Random) -> str:
         return self.take(self._bench.scheme, spoil(rng, self._document, edits=rng.choice((1, 1, 2, 4))))

@@ -23,7 +23,7 @@ from schemas.trust.identity import load_key, read_request
 from schemas.trust.revocation import lists_in
 from tests.fuzz.targets import FLEET, benches
 from tests.fuzz.worlds import CoordinatorWorld
-from tests.support.keys import TestCa
+from tests.support.authorities import TestCa
 
 FOLDER = Path(__file__).parent / "corpus"
 READERS: dict[str, Callable[[bytes], Any]] = {

@@ -53,13 +53,6 @@ def not_semi_definite(columns: int) -> Lie:
     return lie
 
 
-def swap(first: str, second: str) -> Lie:
-    def lie(sums: Sums, rows: int) -> None:
-        sums[first], sums[second] = sums[second], sums[first]
-
-    return lie
-
-
 def every(*lies: Lie) -> Lie:
     def lie(sums: Sums, rows: int) -> None:
         for part in lies:

@@ -31,8 +31,8 @@ def test_classifier_has_the_stated_accuracy_with_at_most_twenty_rules(glassfleet
         f1 = f1_score(data.y[test], tree.predict(data.X[test]), average="macro")
         scores.append((f1, log_loss(data.y[test], tree.predict_proba(data.X[test]))))
     macro_f1, loss = np.mean(scores, axis=0)
-    assert macro_f1 == pytest.approx(0.8533, abs=5e-4)  # of frbc with 1789 rules: 0.778
-    assert loss == pytest.approx(0.3168, abs=5e-4)
+    assert macro_f1 == pytest.approx(0.8529, abs=5e-4)  # of frbc with 1789 rules: 0.778
+    assert loss == pytest.approx(0.3152, abs=5e-4)
 
 
 def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
@@ -47,8 +47,13 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
     )
     domain = Domain(features=features, label="class", classes=("a", "b", "c"))
     fleet = {f"v{i}": Dataset(domain.names, "class", X[i::4], y[i::4]) for i in range(4)}
-    outcome = federated(SCHEME, Parameters(min_rows=1), domain, fleet)
-    assert document_digest(outcome.model.to_document()) == DIGEST
+    assert document_digest(federated(SCHEME, Parameters(min_rows=1), domain, fleet).model.to_document()) == DIGEST
+    straight = federated(SCHEME, Parameters(min_rows=1, max_hinges=0), domain, fleet).model.to_document()
+    del straight["parameters"]["max_hinges"]
+    former = {**straight, "format": 1}
+    assert document_digest(former) == FORMER
+    assert SCHEME.from_document(former).to_document() == former
 
 
-DIGEST = "913ea3bd4774061ceef14303ab14971011c8e66077297d55d0f8acd1452868e6"
+DIGEST = "d8cba5d0ab25e05102ed8c3925b614294fcbcd4ea80fa8b9e10fa8efe6cdb030"
+FORMER = "913ea3bd4774061ceef14303ab14971011c8e66077297d55d0f8acd1452868e6"

@@ -6,7 +6,7 @@ import pytest
 
 from broker.paho_transport import PahoTransport
 from broker.port import Link
-from tests.support.fake_coordinator import FakeCoordinator
+from tests.support.agent_bench import FakeCoordinator
 
 
 @pytest.fixture

@@ -11,18 +11,16 @@ import pytest
 from broker.servers.launch import launch
 from edge_agent.compute import worker
 from edge_agent.compute.budget import Budget
-from edge_agent.compute.worker import Work, is_light
+from edge_agent.compute.worker import Work
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import TaskError
-from glassfleet.scheme import Contribution, Cost, Next, Task, cost_of
+from glassfleet.scheme import Contribution, Cost, Next, Task
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
-from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import domain_of, first_task, record_of, rows
+from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
@@ -194,14 +192,6 @@ def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_pa
     assert np.array_equal(ours.sums["histogram"], theirs.sums["histogram"])
 
 
-def test_work_tells_a_refusal_of_the_scheme_and_forgets_its_process(tmp_path):
-    data = rows()
-    other = Dataset(("a", "b", "z"), "y", data.X, data.y)
-    with pytest.raises(TaskError, match="'z'"):
-        worked(kept(tmp_path, data), first_task(other))
-    assert Work.running["answer"] == 0
-
-
 def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordinator, start_agent):
     data = rows()
     weights = task_of("fedavg_mlp", data, **MONSTER).body["weights"]
@@ -237,21 +227,6 @@ def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_pa
     assert found[-1] == here
     assert list((tmp_path / "scoring").iterdir()) == []
     assert list(apart._local.values()) == [here.local]
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "parameters"),
-    [
-        ("fedavg_mlp", 60, MONSTER),
-        ("tsk", 60, LOCAL | {"max_iterations": 5000}),
-        ("tsk", 400_000, {}),
-        ("fmt", 10**7, {}),
-    ],
-)
-def test_scheme_knows_what_takes_long_and_what_does_not(name, count, parameters):
-    scheme = catalogue.load(name)
-    assert is_light(cost_of(scheme, task_of(name, rows()), 60))
-    assert not is_light(cost_of(scheme, task_of(name, rows(), **parameters), count))
 
 
 def test_every_scheme_says_what_an_answer_may_take():

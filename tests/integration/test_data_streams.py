@@ -1,4 +1,4 @@
-"""Rows from where they live: a broker that asks for certificates, a growing file, a pipe, PostgreSQL; all real."""
+"""Rows on their way to a fleet: files and databases that grow, collectors that are killed, and columns of text."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import structlog
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
-from edge_agent.sources import read_source
+from coordinator.specification.run import RoundPolicy, RunSpec
+from edge_agent.sources import Source, read_source
 from edge_agent.sources.window import WindowStore
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
-from tests.support.fleet import FleetCa
+from tests.support.authorities import FleetCa
 from tests.support.postgres import PASSWORD, USER, PostgresServer
 from tests.support.processes import eventually
+from tests.support.schedules import central_digest
+from tests.support.simulation import Simulation
 
 COLLECT = [sys.executable, "-m", "console.main", "data", "collect"]
 TOPIC = "vehicle/samples"
@@ -210,23 +217,6 @@ def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again
     assert numbers(store) == list(range(total + 1))
 
 
-def test_collector_goes_on_with_the_new_file_when_the_log_is_rotated(tmp_path: Path) -> None:
-    file, store = tmp_path / "samples.jsonl", tmp_path / "drive.window"
-    file.write_bytes(line(0) + line(1))
-    process = started(store, "--source", str(file), "--follow")
-    wait_for(2, store)
-    file.rename(tmp_path / "samples.jsonl.1")
-    file.write_bytes(line(2))
-    wait_for(3, store)
-    file.write_bytes(b"")  # cut in place
-    wait_for(3, store)
-    time.sleep(0.5)  # until the cut was seen; a longer file at once could not be told from one that grew
-    file.write_bytes(line(3))
-    wait_for(4, store)
-    ended(process)
-    assert numbers(store) == [0, 1, 2, 3]
-
-
 def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -> None:
     store = tmp_path / "drive.window"
     # The limit of a file's size stands for the disk's end: the write fails in the same place.
@@ -283,3 +273,135 @@ def test_query_reads_postgresql_with_the_password_from_the_environment_and_canno
     with pytest.raises(DataError, match='relation "nosuch" does not exist'):
         read_source(f"{place}?table=nosuch")
     assert read_source(f"{place}?table=drive").train.rows == 5000
+
+
+FUELS = {"v1": ("petrol", "diesel"), "v2": ("petrol", "gas"), "v3": ("diesel", "gas")}
+"""No vehicle has seen all of them."""
+
+
+def sources(folder: Path) -> dict[str, Source]:
+    found = {}
+    for seed, (name, fuels) in enumerate(FUELS.items()):
+        rng = np.random.default_rng(seed)
+        lines = ["speed,fuel,use"]
+        for _ in range(120):
+            speed, fuel = rng.uniform(0, 100), fuels[int(rng.integers(0, 2))]
+            lines.append(f"{speed:.2f},{fuel},{'van' if fuel == 'diesel' and speed < 60 else 'car'}")
+        path = folder / f"{name}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        found[name] = read_source(path, labels=True, categories=True)
+    return found
+
+
+def with_categories(source: Source, categories: dict[str, tuple[str, ...]]) -> Source:
+    """Return the rows as positions among the fleet's categories, as one machine with all files would have them."""
+    data = source.train
+    X = data.X.copy()
+    for name, own in data.categories.items():
+        at = data.features.index(name)
+        X[:, at] = [categories[name].index(own[int(place)]) for place in data.X[:, at]]
+    return Source(Dataset(data.features, data.target, X, data.y, categories=dict(categories)), source.test)
+
+
+def run_spec(scheme: str, **parameters: object) -> RunSpec:
+    policy = RoundPolicy(deadline=20.0, gather_agents=3, gather_timeout=30, min_agents=3, on_missed_quorum="fail")
+    return RunSpec(
+        run="r1",
+        scheme=scheme,
+        model="m",
+        parameters=parameters,
+        policy=policy,
+        participation="elastic" if scheme in {"dp_tree", "fedga"} else "cohort",
+    )
+
+
+def learned(folder: Path, there: dict[str, Source], spec: RunSpec) -> tuple[Simulation, dict[str, object]]:
+    fleet = Simulation(there, folder)
+    fleet.start_coordinator()
+    for name in there:
+        fleet.start_agent(name)
+    fleet.advance(2.0)
+    fleet.start_run(spec)
+    return fleet, fleet.run_until_ended("r1", within=600.0)
+
+
+def test_fleet_learns_from_text_columns_what_one_machine_learns_from_all_files(tmp_path: Path) -> None:
+    there = sources(tmp_path)
+    fleet, ended = learned(tmp_path, there, run_spec("dp_tree", noise="none"))
+    assert ended["outcome"] == "finished", ended
+    record = fleet.record("m")
+    assert record is not None
+    (fuel,) = [each for each in record.document["domain"]["features"] if each["name"] == "fuel"]
+    assert fuel["categories"] == ["diesel", "gas", "petrol"]
+    assert sorted(record.cohort) == sorted(FUELS)
+    pooled = {name: with_categories(each, {"fuel": tuple(fuel["categories"])}) for name, each in there.items()}
+    assert record.digest == central_digest(record, pooled)
+
+
+@pytest.fixture
+def structlog_defaults() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+@pytest.mark.parametrize("scheme", ["frbc", "frt"])
+def test_vehicle_refuses_by_name_when_the_scheme_takes_no_text(tmp_path: Path, scheme: str) -> None:
+    with structlog.testing.capture_logs() as lines:
+        _, ended = learned(tmp_path, sources(tmp_path), run_spec(scheme))
+    assert ended["outcome"] == "failed"
+    (closed,) = [each for each in lines if each["event"] == "round-closed"]
+    assert set(closed["dropped"]) == set(FUELS)
+    assert all("column 'fuel' holds text" in why for why in closed["dropped"].values())
+
+
+def gappy(folder: Path) -> dict[str, Source]:
+    """Return rows of houses; in one file no size is known, in another all are; some have no city."""
+    found = {}
+    for seed, name in enumerate(FUELS):
+        rng = np.random.default_rng(seed)
+        lines = ["size,city,garden,split,price"]
+        for row in range(200):
+            size, city, garden = rng.uniform(30, 200), rng.choice(["Lima", "Rio", ""]), rng.choice(["yes", "no"])
+            told = f"{size:.1f}" if rng.random() < 0.5 * seed else rng.choice(["", "NA", "?"])
+            price = (size if told[:1].isdigit() else 150.0) + 40.0 * (city == "") + 20.0 * (garden == "yes")
+            lines.append(f"{told},{city},{garden},{'test' if row % 5 == 0 else 'train'},{price:.1f}")
+        path = folder / f"{name}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        found[name] = read_source(path, categories=True, missing=True)
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["fmt", "bmt"])
+def test_fleet_learns_from_rows_with_empty_cells_what_one_machine_learns(tmp_path: Path, scheme: str) -> None:
+    there = gappy(tmp_path)
+    fleet, ended = learned(tmp_path, there, run_spec(scheme, min_rows=1))
+    assert ended["outcome"] == "finished", ended
+    record = fleet.record("m")
+    assert record is not None
+    size, city, garden = record.document["domain"]["features"]
+    assert size["low"] < size["missing"] < size["high"]
+    assert city["categories"] == ["Lima", "Rio", "missing"]
+    assert garden["categories"] == ["no", "yes"]
+    pooled = {
+        name: with_categories(each, {"city": tuple(city["categories"]), "garden": tuple(garden["categories"])})
+        for name, each in there.items()
+    }
+    assert record.digest == central_digest(record, pooled)
+    model = catalogue.model_of(record)
+    rows = np.array([[np.nan, 0.0, 0.0], [60.0, 1.0, 1.0], [np.nan, 2.0, 1.0]])
+    assert model.predict(rows) == pytest.approx([150.0, 80.0, 210.0], abs=20.0)
+    assert any("size is missing" in str(rule) for rule in model.rules())
+
+
+@pytest.mark.parametrize("scheme", ["frt", "tsk"])
+def test_vehicle_refuses_by_name_when_the_scheme_takes_no_empty_cells(tmp_path: Path, scheme: str) -> None:
+    numbers = {}
+    for name, each in gappy(tmp_path).items():
+        numbers[name] = Source(each.train.select(("size",)), each.test.select(("size",)))
+    with structlog.testing.capture_logs() as lines:
+        _, ended = learned(tmp_path, numbers, run_spec(scheme))
+    assert ended["outcome"] == "failed"
+    (closed,) = [each for each in lines if each["event"] == "round-closed"]
+    assert all("column 'size' has empty cells here" in why for why in closed["dropped"].values())

@@ -110,16 +110,7 @@ def from_containers() -> Iterator[tuple[str, list[str]]]:
             yield "kubernetes coordinator", document["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def from_pages() -> Iterator[tuple[str, list[str]]]:
-    for page in ("deploy.md", "operate.md"):
-        text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
-        blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-        for line in "".join(blocks).splitlines():
-            if found := re.match(r"(?:docker compose exec \w+ )?glassfleet ([^#]*)", line):
-                yield f"{page} {found[1][:40]}", shlex.split(found[1])
-
-
-COMMANDS = [*from_units(), *from_containers(), *from_pages()]
+COMMANDS = [*from_units(), *from_containers()]
 
 
 @pytest.mark.parametrize("words", [pytest.param(words, id=name) for name, words in COMMANDS])

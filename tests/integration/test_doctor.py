@@ -11,21 +11,18 @@ from typing import Any
 
 import pytest
 import structlog
-from cryptography.hazmat.primitives import hashes
 
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link
 from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.trust import trust
 from console.checkup import machine
 from console.main import run
-from coordinator.authority.store import Authority
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from coordinator.runs.defaults import default_engine
 from schemas.topics import Topics
-from tests.support.fleet import FleetCa
+from tests.support.authorities import FleetCa
 
 pytestmark = pytest.mark.mosquitto
 TOPICS = Topics("fleet")
@@ -170,36 +167,6 @@ def test_doctor_says_when_the_own_certificate_was_revoked_and_when_the_key_is_op
     found = doctor("--identity", str(me))
     assert "was revoked" in found["revocation"]["says"]
     assert "chmod 600" in found["private key"]["fix"]
-
-
-def test_doctor_names_each_authority_and_whose_list_is_missing(
-    fleet: FleetCa, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    me, other = (
-        fleet.identity("broker", "broker-two", hosts=("localhost",)),
-        Authority.create(tmp_path, "CA two"),
-    )
-    trust(me, other.ca_pem + other.crl_pem)
-
-    def looks() -> dict[str, list[tuple[str, str]]]:
-        capsys.readouterr()
-        run(["doctor", "--state-dir", str(tmp_path / "state"), "--identity", str(me), "--json"])
-        found = [(item["check"], item["level"], item["says"]) for item in json.loads(capsys.readouterr().out)]
-        return {name: [item[1:] for item in found if item[0] == name] for name in ("authority", "revocation")}
-
-    names = [f"{one.name},O=Glassfleet (SHA-256 {printed(one)}...)" for one in (fleet.authority, other)]
-    for found in looks().values():
-        for (level, says), name in zip(found, names, strict=True):
-            assert (level, name in says) == ("ok", True), says
-    (me / "crl.pem").write_bytes(fleet.authority.crl_pem)
-    (kept, _), (missing, says) = looks()["revocation"]
-    assert (kept, missing) == ("ok", "wrong")
-    assert f"the list of CN={names[1]} is missing" in says
-    assert "refuses all" in says
-
-
-def printed(authority: Authority) -> str:
-    return authority.certificate.fingerprint(hashes.SHA256()).hex()[:16]
 
 
 # Access rules

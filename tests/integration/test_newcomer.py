@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from broker.servers.launch import launch
-from coordinator.http.dashboard.new_run import defaults, spec_of
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually
 from tests.unit.edge_agent.forecast.test_forecast import PLAIN
@@ -64,31 +63,6 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     assert "cancelled" in processes.said(waiting)
 
 
-@pytest.mark.slow
-def test_note_of_a_broker_that_was_killed_is_not_believed(processes: Processes) -> None:
-    first = processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: processes.note("broker-url"))
-    assert processes.call("model", "list").returncode == 0
-    first.kill()
-    first.wait()
-    url = processes.note("broker-url")
-    assert url
-    for words in (["model", "list"], ["tap", "--count", "1"]):
-        done = processes.call(*words)
-        assert done.returncode == 4
-        assert f"the `glassfleet broker` that wrote {processes.folder / 'broker-url'} was killed" in done.stderr
-    found = {each["check"]: each for each in json.loads(processes.call("doctor", "--json").stdout)}
-    assert found["broker"]["level"] == "wrong"
-    assert found["broker"]["fix"].startswith("start it again with `glassfleet broker`")
-    # A service waits for the next one, and takes what that one notes.
-    coordinator = processes.start("coordinator", "--api-port", "0", "--broker-wait", "40")
-    eventually(lambda: "was killed" in processes.said(coordinator))
-    processes.start("broker", "--kind", "embedded", "--port", "0")
-    eventually(lambda: is_healthy(processes))
-    assert coordinator.poll() is None
-    assert processes.call("model", "list").returncode == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "again"),
     [
@@ -129,11 +103,6 @@ def test_launch_says_which_port_is_in_use(tmp_path: Path, kind: str) -> None:
         launch(kind, state_dir=tmp_path, port=port)
 
 
-@pytest.mark.parametrize(("scheme", "participation"), [("fedga", "elastic"), ("frt", "cohort")])
-def test_form_for_a_new_run_takes_the_participation_that_the_scheme_has(scheme: str, participation: str) -> None:
-    assert spec_of(defaults(scheme)).participation == participation
-
-
 @pytest.fixture
 def vehicle(processes: Processes) -> tuple[str, ...]:
     """A forecast of two rows, the model not there yet."""
@@ -160,15 +129,6 @@ def test_forecast_run_prints_a_line_for_each_forecast(processes: Processes, vehi
         assert time_.endswith("+00:00")
         assert rule.startswith("rule ")
         assert line.endswith("  ALERT")
-
-
-def test_forecast_run_says_once_what_it_waits_for_when_there_is_no_model(
-    processes: Processes, vehicle: tuple[str, ...]
-) -> None:
-    done = processes.call(*vehicle)
-    assert (done.returncode, done.stdout) == (9, "")
-    assert done.stderr.count("waits-for-model") == 1
-    assert "glassfleet agent" in done.stderr
 
 
 def test_forecast_run_names_the_agents_that_are_there_when_its_own_never_was(
@@ -227,13 +187,6 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> 
         unknown = running.call(*words)
         assert unknown.returncode == 9
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
-    misspelt = running.call("run", "start", "--scheme", "fmt", "--param", "max_rule=6")
-    assert misspelt.returncode == 2
-    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in misspelt.stderr
-    for option, value, why in (("--deadline", "-1", "deadline"), ("--token", "wrong", "refused the token")):
-        refused = running.call("run", "start", option, value)
-        assert refused.returncode == 2
-        assert why in refused.stderr
 
 
 def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes) -> None:

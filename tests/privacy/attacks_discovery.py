@@ -66,9 +66,9 @@ def _facts(transcript: Transcript) -> dict[str, list[tuple[float, int, int]]]:
     """Return, by column, edges, and the least and the most values that can be below each."""
     facts: dict[str, list[tuple[float, int, int]]] = {}
     for task, answer in transcript:
-        grids, _, min_count = read_task(task)
-        hidden, begin = max(min_count - 1, 0), 0
-        for name, grid in grids.items():
+        question = read_task(task)
+        hidden, begin = max(question.min_count - 1, 0), 0
+        for name, grid in question.grids.items():
             counts = answer.sums["counts"][begin : begin + grid.size]
             begin += grid.size
             below = np.concatenate([[0], np.cumsum(counts)])

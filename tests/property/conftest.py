@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.support.simulation import Simulation, quiet
+from tests.support.schedules import quiet
+from tests.support.simulation import Simulation
 
 
 @pytest.fixture

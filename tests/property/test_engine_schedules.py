@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,14 +16,17 @@ from coordinator.engine import (
     Malformed,
     NoBroker,
     Refused,
+    RoundClosed,
     RunState,
     Tick,
+    checkpoint,
     standing,
     wakes_at,
 )
+from coordinator.engine.checkpoint import is_due
 from coordinator.engine.events import from_value, to_value
 from coordinator.engine.table import TABLE
-from coordinator.runs.records import shortened
+from coordinator.runs.records import begun_anew, shortened
 from coordinator.runs.view import run_document
 from glassfleet.scheme import Task
 from schemas import codec
@@ -62,9 +66,14 @@ SPECS = st.fixed_dictionaries(
 
 
 class Stage:
-    """A play whose journal is kept as the shell keeps it, and that can be restarted from it."""
+    """A play whose journal is kept as the shell keeps it, and that can be restarted from it.
 
-    def __init__(self, choice: dict[str, Any]) -> None:
+    `begins_anew` whenever a round of an elastic run has closed; otherwise its journal keeps everything.
+    """
+
+    def __init__(self, choice: dict[str, Any], *, begins_anew: bool = False) -> None:
+        self.begins_anew = begins_anew
+        self.checkpoints = 0
         spec = toy_spec(
             participation=choice["participation"],
             parameters={"levels": choice["levels"], "coarse": choice["coarse"]},
@@ -89,9 +98,23 @@ class Stage:
         effects = self.play.send(event)
         if self.play.state is not before:
             self.journal.append(_bytes(shortened(event, effects)))
+        closed = sum(effect.summary.bytes for effect in effects if isinstance(effect, RoundClosed))
+        if closed and self.begins_anew:
+            self.begin_anew(closed)
         assert _reachable(before.phase, self.play.state.phase)
         check_open(self.play.state)
         self.note()
+
+    def begin_anew(self, closed: int) -> None:
+        before = self.play.state
+        with patch.object(checkpoint, "BOUND", 1):
+            if not is_due(before, closed):
+                return
+        anew = begun_anew(TOY_ENGINE, before, 0.0)
+        assert anew is not None
+        self.checkpoints += 1
+        self.play.state, self.journal = anew[0], [anew[1].body]
+        assert self.play.state == before
 
     def act(self, what: str, number: int) -> None:
         if what == "wait":
@@ -199,21 +222,24 @@ def fingerprint(state: RunState) -> str:
     )
 
 
+COURSE = {
+    "participation": "elastic",
+    "domain": None,
+    "levels": 4,
+    "coarse": 1,
+    "min_agents": 1,
+    "target": None,
+    "sample": None,
+    "grace": 0,
+    "on_missed_quorum": "extend",
+    "max_restarts": 5,
+}
+
+
 @settings(max_examples=100, deadline=None)
 @given(choice=SPECS, actions=st.lists(ACTION, max_size=60), helpful=st.sets(AGENT))
 @example(
-    choice={
-        "participation": "cohort",
-        "domain": "given",
-        "levels": 4,
-        "coarse": 1,
-        "min_agents": 1,
-        "target": None,
-        "sample": None,
-        "grace": 0,
-        "on_missed_quorum": "extend",
-        "max_restarts": 5,
-    },
+    choice={**COURSE, "participation": "cohort", "domain": "given"},
     actions=[("answer-all", 3), ("answer-all", 3), ("answer-all", 2), ("wait", 12), ("restart", 0)],
     helpful={0, 1, 2},
 )
@@ -241,6 +267,25 @@ def test_run_ends_by_name_and_counts_once_whatever_happens(
     stage.restart()
     if state.phase == "finished":
         check_model(stage)
+
+
+@settings(max_examples=100, deadline=None)
+@given(choice=SPECS, actions=st.lists(ACTION, max_size=60))
+@example(choice=COURSE, actions=[("answer-all", 3), ("answer-all", 2), ("answer-old", 3), ("wait", 12), ("restart", 0)])
+def test_run_whose_journal_begins_anew_decides_what_one_that_keeps_all_decides(
+    choice: dict[str, Any], actions: list[tuple[str, int]]
+) -> None:
+    choice = {**choice, "participation": "elastic"}
+    kept, anew = Stage(choice), Stage(choice, begins_anew=True)
+    for what, number in actions:
+        for stage in (kept, anew):
+            stage.act(what, number)
+        assert anew.play.effects == kept.play.effects
+        assert fingerprint(anew.play.state) == fingerprint(kept.play.state)
+    for stage in (kept, anew):
+        stage.restart()
+    rounds = anew.play.state.rounds
+    assert anew.checkpoints == len(rounds) - (anew.play.state.is_ended and len(rounds) > 0)
 
 
 def check_model(stage: Stage) -> None:

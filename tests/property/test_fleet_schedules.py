@@ -13,23 +13,22 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-import glassfleet.schemes
 from broker.memory import Faults
+from coordinator.engine import checkpoint
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
-from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import pooled_domain
-from tests.support.schedules import assert_promises, schedule_fault
-from tests.support.simulation import Simulation, empty_like
+from tests.support.schedules import assert_promises, empty_like, schedule_fault
+from tests.support.simulation import Simulation
 
 BATCH = 50
 SEED = os.environ.get("GLASSFLEET_SEED")
@@ -46,15 +45,8 @@ pytestmark = pytest.mark.usefixtures("quiet_logs", "tiny_scheme")
 
 
 @pytest.fixture
-def tiny_scheme(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = Path(__file__).parent / "tiny"
-    monkeypatch.setattr(glassfleet.schemes, "__path__", [*glassfleet.schemes.__path__, str(folder)])
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
-    yield
-    catalogue._modules.cache_clear()
-    catalogue._reason.cache_clear()
-    monkeypatch.delitem(sys.modules, "glassfleet.schemes.federated_median", raising=False)
+def tiny_scheme(add_schemes: Callable[[Path], None]) -> None:
+    add_schemes(Path(__file__).parent / "tiny")
 
 
 def source(index: int) -> Source:
@@ -69,8 +61,8 @@ POOLED = pool([each.train for each in SOURCES.values()])
 DOMAIN = pooled_domain(POOLED.features, "y", POOLED.X, POOLED.y)
 
 
-def play(seed: int, folder: Path) -> Counter[str]:
-    """Play one schedule; return what happened. Raises AssertionError when a promise does not hold."""
+def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str], dict[str, Any], Simulation]:
+    """Play one schedule; return what happened, the run, and its fleet. Raises when a promise does not hold."""
     chance = random.Random(seed)
     faults = Faults(
         delay=(0.0, chance.choice([0.0, 0.1, 0.6])),
@@ -84,7 +76,7 @@ def play(seed: int, folder: Path) -> Counter[str]:
     for name in NAMES:
         sim.start_agent(name)
     sim.advance(1)
-    participation = chance.choice(["cohort", "cohort", "elastic"])
+    participation = "elastic" if elastic else chance.choice(["cohort", "cohort", "elastic"])
     policy = RoundPolicy(
         min_agents=1, deadline=chance.choice([2, 5]), gather_agents=chance.choice([1, 3]), max_restarts=9, extensions=20
     )
@@ -109,7 +101,7 @@ def play(seed: int, folder: Path) -> Counter[str]:
         seen["smaller"] += len(record.cohort) < len(NAMES)
     for name in list(sim.agents):
         sim.kill_agent(name)
-    return seen
+    return seen, document, sim
 
 
 def play_all(seeds: range, root: Path) -> Counter[str]:
@@ -117,7 +109,7 @@ def play_all(seeds: range, root: Path) -> Counter[str]:
     for seed in seeds:
         folder = root / "now"
         try:
-            total += play(seed, folder)
+            total += play(seed, folder)[0]
         except BaseException as fault:
             fault.add_note(f"seed {seed}; replay it with GLASSFLEET_SEED={seed}")
             raise
@@ -133,3 +125,23 @@ def test_fleet_counts_once_and_equals_central_under_seeded_schedules(seeds: rang
         # Schedules that meet nothing would prove nothing.
         for what in ("equal", "replayed", "smaller", "kill-coordinator", "crash-coordinator", "amnesia"):
             assert seen[what] > 0, f"no schedule of {seeds} met {what!r}: {dict(seen)}"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_elastic_run_whose_journal_begins_anew_goes_as_it_would_have_gone(
+    seed: int, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, kept, _ = play(seed, state_dir / "kept", elastic=True)
+    monkeypatch.setattr(checkpoint, "BOUND", 1)
+    again, anew, sim = play(seed, state_dir / "anew", elastic=True)
+    assert (again, told(anew)) == (seen, told(kept))
+    kinds = Counter(entry.kind for entry in sim.journal.content.entries)
+    assert kinds["checkpoint"] == (len(anew["rounds"]) > 1)
+    assert kinds["answer"] <= len(SOURCES), "those of the last round"
+
+
+def told(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what does not depend on the run's nonce."""
+    rounds = [{key: value for key, value in each.items() if key != "task_digest"} for each in document["rounds"]]
+    named = ("outcome", "reason", "cohort", "rows", "nullified", "started", "ended", "model", "summary", "agents")
+    return {"rounds": rounds, **{name: document[name] for name in named}}

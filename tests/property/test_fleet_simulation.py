@@ -18,8 +18,8 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import pooled_domain
 from schemas import limits
-from tests.support.schedules import assert_promises, schedule_fault
-from tests.support.simulation import Simulation, central_digest, empty_like
+from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
+from tests.support.simulation import Simulation
 
 SCHEDULES = int(os.environ.get("GLASSFLEET_SCHEDULES", "12"))
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 2}
@@ -143,58 +143,3 @@ def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snaps
     document = sim.run_until_ended("r1", within=60)
     assert "v0" not in sim.record("model").cohort
     assert document["agents"]["v0"]["reason"].startswith("data-changed")
-
-
-def test_agent_answers_from_its_frozen_rows_when_its_file_changed_before_a_restart(state_dir):
-    sim = quiet_fleet(state_dir, v0={"slow": 1.0})
-    sim.start_run(spec())
-    sim.advance(1.5)
-    sim.kill_agent("v0")
-    sim.sources["v0"] = train_only(rows(99, 30))
-    sim.start_agent("v0")
-    document = sim.run_until_ended("r1", within=60)
-    assert document["outcome"] == "finished"
-    assert sim.record("model").cohort == sorted(SOURCES)
-    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
-
-
-def spread(chance: random.Random) -> dict[str, Source]:
-    """Cut the pooled rows into vehicles at random: some get one row, some get none."""
-    count = chance.randrange(1, 8)
-    order = np.array(chance.sample(range(POOLED.rows), POOLED.rows))
-    cuts = sorted(chance.randrange(POOLED.rows + 1) for _ in range(count - 1))
-    parts = np.split(order, cuts)
-    return {
-        f"v{index}": train_only(Dataset(POOLED.features, POOLED.target, POOLED.X[part], POOLED.y[part]))
-        for index, part in enumerate(parts)
-    }
-
-
-@pytest.mark.parametrize("seed", range(SCHEDULES // 2))
-def test_fleet_learns_the_central_model_of_its_cohort_when_rows_are_spread_at_random_and_the_domain_is_found(
-    seed, state_dir
-):
-    chance = random.Random(seed)
-    sources = spread(chance)
-    sim = Simulation(sources, state_dir, seed=seed, faults=Faults(delay=(0, 2), duplicate=0.2))
-    sim.start_coordinator()
-    for name in sources:
-        sim.start_agent(name)
-    sim.advance(5)
-    policy = RoundPolicy(deadline=10, gather_agents=len(sources))
-    sim.start_run(spec(domain=None, policy=policy))
-    lost = chance.choice([None, *sources]) if len(sources) > 2 else None
-    if lost is not None:
-        sim.at(sim.hub.now + chance.uniform(0, 12), lambda: sim.kill_agent(lost))
-
-    document = sim.run_until_ended("r1", within=300)
-
-    rows_left = sum(source.train.rows for name, source in sources.items() if name != lost)
-    if rows_left == 0:
-        assert document["reason"].startswith("no-rows: ")
-        return
-    assert document["outcome"] == "finished", document["reason"]
-    record = sim.record("model")
-    assert record is not None
-    assert set(sources) - {lost} <= set(record.cohort)
-    assert record.digest == central_digest(record, sources)

@@ -56,11 +56,6 @@ def run(events: list[Event]) -> tuple[Rollout, list[object]]:
     return state, told
 
 
-def everyone(candidate: float) -> list[Event]:
-    said: list[Event] = [report(agent, candidate) for agent in AGENTS]
-    return [Opened(0.0, AGENTS), *said, Opened(0.0, AGENTS), *said]
-
-
 @given(st.lists(EVENTS, max_size=40))
 def test_rollout_promotes_only_on_enough_reports_and_ends_once_under_any_events(events: list[Event]) -> None:
     state, told = run(events)
@@ -83,20 +78,6 @@ def test_rollout_reaches_a_named_end_when_time_passes(events: list[Event]) -> No
             state = after
     assert state.is_ended
     assert state.reason
-
-
-def test_rollout_promotes_in_stages_when_all_report_a_better_error() -> None:
-    state, told = run(everyone(0.9))
-    assert state.phase == "promoted"
-    assert [len(stage.asked) for stage in state.stages] == [2, 8]
-    assert isinstance(told[-1], Promote)
-
-
-def test_rollout_rolls_back_in_its_first_stage_when_errors_are_worse() -> None:
-    state, told = run(everyone(2.0))
-    assert (state.phase, len(state.stages)) == ("rolled-back", 1)
-    assert state.reason.startswith("too-bad")
-    assert told[-1] == Withdraw()
 
 
 @given(st.sets(st.sampled_from(AGENTS)), st.permutations(AGENTS))

@@ -25,8 +25,9 @@ from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError
 from schemas.messages import AgentState, ContributionBody, ModelPointer, Part, Receipt, Request
-from tests.support.keys import TestCa
-from tests.support.simulation import FLEET, URL, Simulation, central_digest, empty_like
+from tests.support.authorities import TestCa
+from tests.support.schedules import central_digest, empty_like
+from tests.support.simulation import FLEET, URL, Simulation
 
 NAMES = ("a", "b", "c", "d")
 
@@ -160,30 +161,6 @@ def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(
     assert attacker.sent > 50
     assert sum(sim.refused.values()) > 50
     assert {"unsigned", "wrong-signer", "bad-signature"} <= set(sim.refused)
-
-
-def test_coordinator_clears_a_request_that_outlived_its_run_and_the_certificate_that_sealed_it(state_dir: Path):
-    """As after a kill between the journal's last record of a run and the clearing, and a renewal before the restart."""
-    sim = Simulation(SOURCES, state_dir, ca=TestCa(), faults=Faults(delay=(0.1, 0.1)))
-    sim.start_coordinator()
-    for name in NAMES:
-        sim.start_agent(name)
-    sim.advance(5)
-    run = sim.start_run(spec("r"))
-    sim.advance(0.2)
-    request = Message(sim.topics.request(run), sim.hub.retained[sim.topics.request(run)])
-    assert sim.run_until_ended(run, within=400)["outcome"] == "finished"
-    sim.kill_coordinator()
-    left = MemoryTransport(sim.hub, Link(URL, "left"))
-    left.start(Handlers(lambda message: None, lambda: None, lambda why: None))
-    left.publish(request.topic, request.payload, retain=True)
-    sim.advance(1)
-    assert sim.leaked() == [request.topic]
-    sim.revoke_coordinator()
-    sim.start_coordinator()
-    sim.advance(5)
-    assert sim.leaked() == []
-    assert sim.refused["revoked-certificate"], "told, though it is handed on"
 
 
 def test_unsigned_fleet_does_not_survive_the_same_attack(state_dir: Path):

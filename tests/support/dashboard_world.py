@@ -40,10 +40,6 @@ SIDEWAYS = """[...document.querySelectorAll(".scroll")]
     .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth)
     .map((each) => each.getAttribute("aria-label") ?? each.getAttribute("aria-labelledby"))"""
 """Parts of a page that show all of themselves only when they are moved sideways."""
-COLUMNS = """[...document.querySelectorAll("table")].map((table) => [table.tHead.rows[0], table.tBodies[0].rows[0]]
-    .map((row) => [...row.cells]
-        .map((cell) => [cell.getBoundingClientRect().left, cell.offsetWidth].map(Math.round))))"""
-"""Of every table, where the cells of its head are, and those of its first line: left edge and width, in pixels."""
 TOPICS = Topics("fleet")
 VEHICLES = 9
 

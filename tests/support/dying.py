@@ -1,8 +1,9 @@
 """``python -m tests.support.dying ...`` is ``glassfleet ...`` that kills itself (SIGKILL) at an exact place.
 
 ``DIES_AT`` names the place: ``MODULE:CLASS.METHOD/before`` or ``.../after`` a call of it, and then which call, from 1.
-For a journal's ``append``, ``KIND=N`` in place of the number: with the N-th entry of a kind, on the disk. The programs
-themselves know nothing of it.
+For a journal's ``append``, ``KIND=N`` in place of the number: with the N-th entry of a kind, on the disk.
+``BEGINS_ANEW_AFTER`` is how many bytes of answers an elastic run's journal keeps. The programs themselves know nothing
+of either.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import sys
 from typing import Any
 
-VARIABLE = "DIES_AT"
+VARIABLE, BOUND = "DIES_AT", "BEGINS_ANEW_AFTER"
 
 
 def install(place: str) -> None:
@@ -45,6 +46,9 @@ def install(place: str) -> None:
 if __name__ == "__main__":
     if place := os.environ.get(VARIABLE):
         install(place)
+    if bound := os.environ.get(BOUND):
+        checkpoint: Any = importlib.import_module("coordinator.engine.checkpoint")
+        checkpoint.BOUND = int(bound)
     from console.main import run
 
     sys.exit(run(sys.argv[1:]))

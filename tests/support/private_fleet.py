@@ -25,7 +25,7 @@ from glassfleet.data.domain import Domain, pooled_domain
 from schemas.record import ModelRecord
 from tests.support import dying
 from tests.support.processes import ROOT, eventually, without_settings
-from tests.support.simulation import central_digest
+from tests.support.schedules import central_digest
 
 READY = "ready"
 """What a host process prints once its agents are connected."""

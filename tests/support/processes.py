@@ -1,4 +1,4 @@
-"""Real processes of one fleet: started, waited for, ended, and never left behind."""
+"""Commands as processes, what they say, and how a test waits; and all commands there are."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+import click
+
+from console.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -167,3 +171,13 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def every_command(group: click.Group = cli, path: str = "glassfleet") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{path} {name}")

@@ -27,8 +27,10 @@ OTHERS = {
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "fmt_classes-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "bmt-numbers-text", "fmt_classes-text")
 """Models with columns of text; :func:`trips` are their rows."""
+GAPPY = ("fmt-numbers-gaps", "bmt-numbers-gaps", "fmt_classes-gaps")
+"""The same, and some distances are missing; :func:`trips` with `gaps` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
     Variable(name="dist", low=0.0, high=250_000.0, unit="m"),
@@ -54,11 +56,13 @@ def wide_rows(count: int, seed: int = 1) -> NDArray[np.float64]:
     return np.concatenate([X, edges])
 
 
-def trips(count: int = 500, seed: int = 0) -> NDArray[np.float64]:
-    """Rows of the models with columns of text: positions among the categories, and metres."""
+def trips(count: int = 500, seed: int = 0, *, gaps: bool = False) -> NDArray[np.float64]:
+    """Rows of the models with columns of text: positions among the categories, and metres, some of them missing."""
     rng = np.random.default_rng(seed)
     codes = [rng.integers(0, len(variable.categories), count) if variable.categories else None for variable in TRIP]
     columns = [rng.random(count) * 250_000.0 if code is None else code.astype(float) for code in codes]
+    if gaps:
+        columns[1][rng.random(count) < 0.2] = np.nan
     return np.column_stack(columns)
 
 
@@ -71,16 +75,20 @@ def texts(row: NDArray[np.float64]) -> list[str]:
 
 
 def _textual(kind: str) -> Model:
-    """A tree that splits on its columns of text."""
+    """A tree that splits on its columns of text, or on whether a cell is empty."""
     scheme: Any = catalogue.load(kind.partition("-")[0])
-    X = trips()
+    X, features = trips(), TRIP
+    if kind in GAPPY:
+        X = trips(2000, gaps=True)
+        features = (TRIP[0], TRIP[1].model_copy(update={"missing": 100_000.0}), *TRIP[2:])
     names = tuple(variable.name for variable in TRIP)
     y = X[:, 1] / 50_000.0 + 3.0 * (X[:, 2] > 4.5) + 2.0 * (X[:, 0] % 3.0 == 1.0) + (X[:, 2] == 1.0) * X[:, 3]
+    y = np.where(np.isnan(X[:, 1]), 9.0 - 4.0 * X[:, 3], y)
     if "numbers" in kind:
         target = Variable(name="price", low=0.0, high=11.0, unit="EUR")
-        domain = Domain(features=TRIP, target=target)
+        domain = Domain(features=features, target=target)
     else:
-        domain = Domain(features=TRIP, label="price", classes=("high", "low", "middle"))
+        domain = Domain(features=features, label="price", classes=("high", "low", "middle"))
         y = np.where(y > np.quantile(y, 0.6), "high", np.where(y > np.quantile(y, 0.3), "middle", "low"))
     parameters = getattr(scheme, "trial", None) or scheme.Parameters()
     alone = getattr(scheme, "alone", None)
@@ -91,7 +99,7 @@ def _textual(kind: str) -> Model:
 
 @cache
 def model(kind: str) -> Model:
-    if kind in TEXTUAL:
+    if kind in (*TEXTUAL, *GAPPY):
         return _textual(kind)
     name, _, other = kind.partition("-")
     scheme = catalogue.load(name)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from broker.memory import Saved
 from edge_agent.sources import Source
-from tests.support.simulation import Simulation, central_digest
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain
+from glassfleet.reference import recorded
+from schemas.documents import document_digest
+from schemas.record import ModelRecord
+from tests.support.simulation import Simulation
 
 KINDS = (
     *("kill-agent", "crash-agent", "kill-coordinator", "crash-coordinator"),
@@ -83,3 +92,28 @@ def assert_promises(
     sim.advance(rest)
     assert sim.pending() == dict.fromkeys(sources, 0), "answers without a receipt"
     assert sim.leaked() == [], "retained topics that stand for nothing"
+
+
+def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
+    """Return the digest of the model that one machine learns from the pooled rows of the record's cohort.
+
+    The typical row in the record must be the one that comes with it.
+    """
+    scheme = catalogue.load(record.scheme)
+    parameters = scheme.Parameters.model_validate(record.document["parameters"])
+    domain = Domain.from_document(record.document["domain"])
+    most = record.parameters.get("max_rows_each", 0)
+    rows = pool([local.counted_rows(sources[name].train, domain, most) for name in record.cohort])
+    outcome = local.central(scheme, parameters, domain, rows)
+    assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
+    return document_digest(outcome.model.to_document())
+
+
+def empty_like(data: Dataset) -> Dataset:
+    """Return a dataset of the same columns without rows."""
+    return Dataset(data.features, data.target, data.X[:0], data.y[:0])
+
+
+def quiet() -> None:
+    """Let a simulation of many schedules log nothing below critical."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -11,15 +11,12 @@ The same seed gives the same run, so that a failing schedule can be replayed.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
-
-import structlog
 
 from broker.memory import Faults, MemoryHub, Saved
 from broker.memory_client import MemoryTransport
@@ -35,17 +32,12 @@ from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain
-from glassfleet.reference import recorded
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import Manifest
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.keys import FixedCredentials, Issued, TestCa
+from tests.support.authorities import FixedCredentials, Issued, TestCa
 
 COORDINATOR = "coordinator"
 FLEET = "sim"
@@ -115,7 +107,6 @@ class Simulation:
         self.ca = ca
         self.refused: Counter[str] = Counter()
         self._issued: dict[str, Issued] = {}
-        self._revoked: list[Issued] = []
         self.hub = MemoryHub(seed=seed, faults=faults)
         self.sources = dict(sources)
         self.journal = MemoryJournal()
@@ -249,13 +240,7 @@ class Simulation:
             self.refused[fault.code] += 1
 
         verifier = self.ca.verifier()
-        if self._revoked:
-            verifier.update_crl(self.ca.crl(*self._revoked))
         return SignedTransport(inner, self.topics, FixedCredentials(signer, verifier), refused)
-
-    def revoke_coordinator(self) -> None:
-        """Let processes that start from now on refuse the coordinator's certificate; its next life has another."""
-        self._revoked.append(self._issued.pop(COORDINATOR))
 
     def kill_coordinator(self) -> None:
         """SIGKILL."""
@@ -406,28 +391,3 @@ class Simulation:
     def pending(self) -> dict[str, int]:
         """Return how many answers each living agent still waits to have acknowledged."""
         return {name: len(agent.outbox.contents().pending) for name, agent in self.agents.items()}
-
-
-def central_digest(record: ModelRecord, sources: Mapping[str, Source]) -> str:
-    """Return the digest of the model that one machine learns from the pooled rows of the record's cohort.
-
-    The typical row in the record must be the one that comes with it.
-    """
-    scheme = catalogue.load(record.scheme)
-    parameters = scheme.Parameters.model_validate(record.document["parameters"])
-    domain = Domain.from_document(record.document["domain"])
-    most = record.parameters.get("max_rows_each", 0)
-    rows = pool([local.counted_rows(sources[name].train, domain, most) for name in record.cohort])
-    outcome = local.central(scheme, parameters, domain, rows)
-    assert record.parameters.get("reference") == recorded(outcome.summary).get("reference")
-    return document_digest(outcome.model.to_document())
-
-
-def empty_like(data: Dataset) -> Dataset:
-    """Return a dataset of the same columns without rows."""
-    return Dataset(data.features, data.target, data.X[:0], data.y[:0])
-
-
-def quiet() -> None:
-    """Let a simulation of many schedules log nothing below critical."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

@@ -28,9 +28,8 @@ from broker.url import parse_url
 from schemas.errors import WireError
 from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
-from tests.support.fleet import FleetCa
-from tests.support.nats import NatsProcess
-from tests.support.rabbitmq import RabbitmqProcess
+from tests.support.authorities import FleetCa
+from tests.support.brokers import NatsProcess, RabbitmqProcess
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""
@@ -82,23 +81,6 @@ class Victim(Protocol):
     """A client that can be killed."""
 
     def kill(self) -> None: ...
-
-
-class Bench(Protocol):
-    """One broker with its transport."""
-
-    name: str
-    remembers: bool
-    """Whether sessions and retained messages survive a restart of the broker."""
-
-    def client(self, client_id: str, **options: Any) -> Client: ...
-    def victim(self, client_id: str, will: Message) -> Victim: ...
-    def settle(self, condition: Callable[[], bool], what: str) -> None: ...
-    def pass_time(self, seconds: float) -> None: ...
-    def cut(self, client: Client) -> None: ...
-    def stop_broker(self) -> None: ...
-    def start_broker(self) -> None: ...
-    def close(self) -> None: ...
 
 
 def make_ready(settle: Callable[[Callable[[], bool], str], None], *clients: Client) -> None:

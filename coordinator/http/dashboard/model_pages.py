@@ -20,7 +20,8 @@ from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.journal.port import StoredModel
-from glassfleet.data.domain import Domain
+from glassfleet.data.cells import is_empty
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import (
     ConditionView,
     Difference,
@@ -302,7 +303,7 @@ def _row(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
         if text is None:
             row[variable.name] = variable.categories[round(value)] if variable.categories else value
         else:
-            row[variable.name] = text if variable.categories else _float(variable.name, text)
+            row[variable.name] = text if variable.categories else _float(variable, text)
     return row
 
 
@@ -328,12 +329,16 @@ def _read(domain: Domain, text: str) -> dict[str, Any]:
     if missing:
         raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
     return {
-        variable.name: str(row[variable.name]) if variable.categories else _float(variable.name, row[variable.name])
+        variable.name: str(row[variable.name]) if variable.categories else _float(variable, row[variable.name])
         for variable in domain.features
     }
 
 
-def _float(name: str, value: Any) -> float:
+def _float(variable: Variable, value: Any) -> float | None:
+    """Return a number; None where the cell is empty and may be."""
+    name = variable.name
+    if variable.missing is not None and is_empty(value):
+        return None
     try:
         # A minus sign as our pages write it may come back from there.
         number = float(value.replace("−", "-") if isinstance(value, str) else value)
@@ -353,7 +358,7 @@ def _parts(told: RowExplanation) -> list[tuple[str, float]]:
     return [*shown, (f"the other {len(others)}", sum(share for _, share in others))]
 
 
-def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, float, list[str], bool]]:
+def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, float | None, list[str], bool]]:
     """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
     named = {part.feature: part for part in told.fired.rule.conditions}
     value = {part.feature: part.value for part in told.inputs}

@@ -8,13 +8,37 @@ static inline double gf_level(int f, double x, double scaled)
     return gf_levels[at] > 1 ? gf_levels[first] : gf_levels[at];
 }
 
+static inline double gf_scaled(int f, double x)
+{
+    double width = gf_high[f] - gf_low[f];
+    double q = width > 0 ? (x - gf_low[f]) / width : 0.0;
+    return gf_level(f, x, q < 0.0 ? 0.0 : q > 1.0 ? 1.0 : q);
+}
+
+/* An empty cell (NAN) is taken for a number of the model's; behind the inputs stands what says that cells are empty. */
 static inline void gf_scale(const double *x, double *z)
 {
-    for (int f = 0; f < GF_INPUTS; f++) {
-        double width = gf_high[f] - gf_low[f];
-        double q = width > 0 ? (x[f] - gf_low[f]) / width : 0.0;
-        z[f] = gf_level(f, x[f], q < 0.0 ? 0.0 : q > 1.0 ? 1.0 : q);
+    for (int f = 0; f < GF_INPUTS; f++)
+        z[f] = gf_scaled(f, x[f]);
+    for (int g = 0; g < GF_GAPS_COUNT; g++) {
+        int empty = isnan(x[gf_gaps[g]]) ? 1 : 0;
+        if (empty)
+            z[gf_gaps[g]] = gf_scaled(gf_gaps[g], gf_taken_for[g]);
+        z[GF_INPUTS + g] = empty;
     }
+    for (int h = 0; h < GF_HINGES_COUNT; h++) { /* then what bends lines over the inputs */
+        double over = z[(int)gf_hinges[2 * h]] - gf_hinges[2 * h + 1];
+        z[GF_INPUTS + GF_GAPS_COUNT + h] = over > 0.0 ? over : 0.0;
+    }
+}
+
+/* Whether there is an answer: the value is finite, or its cell may be empty. */
+static inline int gf_usable(int f, double x)
+{
+    int usable = isfinite(x) ? 1 : 0;
+    for (int g = 0; g < GF_GAPS_COUNT; g++)
+        usable = usable || (gf_gaps[g] == f && isnan(x));
+    return usable;
 }
 
 static inline double gf_unscale(double value)

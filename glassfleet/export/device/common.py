@@ -8,7 +8,15 @@ Fired = list[tuple[int, float]]
 
 
 def scaled(m: Values, row: list[float]) -> list[float]:
-    """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant becomes 0, a text its level."""
+    """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant becomes 0, a text its level.
+
+    An empty cell (NaN) is taken for a number of the model's. Behind the inputs stand what says that cells are empty,
+    and hinges, max(0, x - knot).
+    """
+    empty = [1.0 if math.isnan(row[gap]) else 0.0 for gap in m["gaps"]]
+    row = list(row)
+    for gap, value in zip(m["gaps"], m["taken_for"], strict=True):
+        row[gap] = value if math.isnan(row[gap]) else row[gap]
     found = []
     for value, low, high, levels in zip(row, m["low"], m["high"], m["levels"], strict=True):
         if levels:
@@ -17,7 +25,7 @@ def scaled(m: Values, row: list[float]) -> list[float]:
             continue
         width = high - low
         found.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
-    return found
+    return found + empty + [max(found[feature] - knot, 0.0) for feature, knot in m["hinges"]]
 
 
 def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:

@@ -1,8 +1,8 @@
 static inline void gf_fire(const double *x, gf_state *s)
 {
-    double position[GF_INPUTS], degree[2 * GF_SPLITS_COUNT + 1];
+    double position[GF_KNOTS_COUNT], degree[2 * GF_SPLITS_COUNT + 1];
     (void)x;
-    for (int f = 0; f < GF_INPUTS; f++) {
+    for (int f = 0; f < GF_KNOTS_COUNT; f++) {
         int lower = 0, at = f * GF_KNOTS_WIDTH; /* shorter lines end with 2: no scaled input gets there */
         while (lower + 2 < GF_KNOTS_WIDTH && s->z[f] >= gf_knots[at + lower + 1])
             lower++;

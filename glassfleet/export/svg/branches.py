@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.domain import Variable
-from glassfleet.export.tables import conditions_of
-from glassfleet.fuzzy.levels import level_condition
+from glassfleet.export.tables import conditions_of, levels_of
 from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition, Rule
@@ -119,7 +118,7 @@ def is_tree(model: Model) -> bool:
 
 def rule_tree(model: Model) -> Branch:
     """Return the rules of a model as a tree; of trees whose rules join the conditions on an input, the learned one."""
-    rules, features = tuple(model.rules()), model.domain.features
+    rules, features = tuple(model.rules()), model.domain.inputs
     try:
         conditions = conditions_of(model)
     except UsageError:
@@ -127,7 +126,7 @@ def rule_tree(model: Model) -> Branch:
     if isinstance(conditions, SplitTree):
         return _binary(_crisp_splits(conditions, features), rules)
     if isinstance(conditions, CutTree | RampTree):
-        return _binary(_fuzzy_splits(conditions, features), rules)
+        return _binary(_fuzzy_splits(conditions, features, levels_of(model)), rules)
     return grow(rules)
 
 
@@ -170,7 +169,9 @@ def _crisp_splits(tree: SplitTree, features: Sequence[Variable]) -> Iterator[Sid
         waiting += [(tree.right[node], {**limits, feature: above}), (node + 1, {**limits, feature: below})]
 
 
-def _fuzzy_splits(tree: CutTree | RampTree, features: Sequence[Variable]) -> Iterator[Sides | int]:
+def _fuzzy_splits(
+    tree: CutTree | RampTree, features: Sequence[Variable], levels: Sequence[Sequence[float]]
+) -> Iterator[Sides | int]:
     """Yield the splits, and leaves; the children of split i are nodes 2i + 1 and 2i + 2."""
     split_of = {split[0]: index for index, split in enumerate(tree.splits)}
     waiting = [0]
@@ -180,18 +181,15 @@ def _fuzzy_splits(tree: CutTree | RampTree, features: Sequence[Variable]) -> Ite
             yield tree.leaves.index(node)
             continue
         index = split_of[node]
-        variable = features[tree.splits[index][1]]
+        feature = tree.splits[index][1]
+        variable, line = features[feature], levels[feature]
         if isinstance(tree, RampTree):
             begin, end = tree.ramps[index]
-            yield ramp_condition(variable, None, (begin, end)), ramp_condition(variable, (begin, end), None)
+            yield ramp_condition(variable, None, (begin, end), line), ramp_condition(variable, (begin, end), None, line)
         else:
-            _, feature, cut = tree.splits[index]
-            knots, line = tree.knots[feature], tree.levels[feature] if tree.levels else ()
-            if line:
-                lower, upper = (knots[0], knots[cut]), (knots[cut + 1], knots[-1])
-                yield level_condition(variable, line, *lower), level_condition(variable, line, *upper)
-            else:
-                yield span_condition(variable, knots, 0, cut), span_condition(variable, knots, cut + 1, len(knots) - 1)
+            knots, cut = tree.knots[feature], tree.splits[index][2]
+            last = len(knots) - 1
+            yield span_condition(variable, knots, 0, cut, line), span_condition(variable, knots, cut + 1, last, line)
         waiting += [2 * index + 2, 2 * index + 1]
 
 

@@ -22,7 +22,7 @@ class Scale:
     Attributes
     ----------
     low, high : float
-        The lowest and the highest forecast, low < high.
+        The lowest and the highest forecast or chance, low < high.
     lanes : tuple of str
         The classes that occur, in the model's order; empty for numbers.
     """
@@ -34,7 +34,7 @@ class Scale:
     @classmethod
     def of(cls, effects: Sequence[Effect], classes: Sequence[str]) -> Scale:
         """Return the scale of some curves, at least one, of a model with `classes` (none: it forecasts numbers)."""
-        if classes:
+        if isinstance(effects[0].answers[0], str):
             said = {str(answer) for each in effects for answer in each.answers}
             return cls(lanes=tuple(label for label in classes if label in said))
         answers = [float(answer) for each in effects for answer in each.answers]
@@ -75,6 +75,7 @@ def effect_curve(told: Effect, scale: Scale, classes: Sequence[str], unit: str =
     body = []
     for mark in marks:
         name = cut(mark, 12) if isinstance(mark, str) else number(round(mark, scale.digits), 3)
+        name += " %" * bool(told.chance_of)
         body.append(f'<line class="grid" x1="{left}" x2="{WIDTH - RIGHT}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>')
         if len(marks) * 11 <= TALL:
             body.append(f'<text class="tick end" x="{left - 6}" y="{up(mark) + 4:.1f}">{escape(name)}</text>')
@@ -86,6 +87,7 @@ def effect_curve(told: Effect, scale: Scale, classes: Sequence[str], unit: str =
     else:
         body += _line(told, points)
         first, *_, last = (float(answer) for answer in told.answers)
+        unit = "%" if told.chance_of else unit
         words = f"from {number(first)} to {number(last)}{f' {unit}' if unit else ''}"
     if told.value is not None:
         own = told.value
@@ -96,7 +98,8 @@ def effect_curve(told: Effect, scale: Scale, classes: Sequence[str], unit: str =
         first_name, last_name = cut(feature.categories[0], 16), cut(feature.categories[-1], 16)
     body.append(f'<text class="tick" x="{left}" y="{floor + 16}">{escape(first_name)}</text>')
     body.append(f'<text class="tick end" x="{WIDTH - RIGHT}" y="{floor + 16}">{escape(last_name)}</text>')
-    return picture(WIDTH, floor + 22, f"Answer as {feature.name} goes over its range: {words}", body, "sets")
+    said = f"Chance of {told.chance_of}" if told.chance_of else "Answer"
+    return picture(WIDTH, floor + 22, f"{said} as {feature.name} goes over its range: {words}", body, "sets")
 
 
 def _line(told: Effect, points: Sequence[tuple[float, float]]) -> list[str]:

@@ -67,7 +67,7 @@ def _summary(rule: Rule) -> RuleSummary:
     unit = f" {consequent.unit}" if consequent.unit else ""
     slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_region))
     if slopes:
-        movers = tuple((slope.feature, slope.over_region) for slope in slopes[:STRONGEST])
+        movers = tuple((slope.term, slope.over_region) for slope in slopes[:STRONGEST])
         if told is not None:
             movers = tuple(sorted(told.moves.items(), key=lambda move: -abs(move[1])))
         value = "" if told is None else f"{told.text}{unit}"

@@ -28,6 +28,8 @@ class FederatedBlendedTree:
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
     equals_central = True
+    categorical = True
+    missing_cells = True
     # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
@@ -48,7 +50,7 @@ class FederatedBlendedTree:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
         question = read_task(task)
         terms, leaves = question.width, len(question.tree.leaves)
-        if question.kind == "scan":
+        if question.kind in ("levels", "scan"):
             terms = 4 * terms
         elif question.kind == "bins":
             own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)

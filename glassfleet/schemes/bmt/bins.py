@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.levels import Levels, level_knots
 from glassfleet.numerics.edges import mixed_quantiles
 
 Array = NDArray[np.float64]
@@ -27,7 +30,7 @@ def histogram(scaled: Array) -> Ints:
     return np.bincount(cells.ravel(), minlength=f * CELLS).reshape(f, CELLS).astype(np.int64)
 
 
-def find_edges(counts: Ints, bins: int) -> Array:
+def find_edges(counts: Ints, bins: int, levels: Levels) -> Array:
     """Return the edges of each input's bins, shape (F, `bins` + 1): 0, ascending, 1.
 
     They are the quantiles of a measure that is half uniform and half the rows' own, linear within a cell: an input
@@ -38,8 +41,35 @@ def find_edges(counts: Ints, bins: int) -> Array:
     counts : ndarray of int64, shape (F, `CELLS`)
         The fleet's histograms.
     bins : int
+    levels : tuple of tuple of float
+        Of each input's categories; empty where all inputs are numbers.
+
+    Notes
+    -----
+    Of an input of text each level begins a group of bins, and is alone in it: the steps between levels are four bins
+    wide, and what is left of the last one has the bins that are left.
     """
-    return np.array([[0.0, *mixed_quantiles(line, bins), 1.0] for line in counts])
+    lines = levels or ((),) * len(counts)
+    return np.array(
+        [
+            _level_edges(line, bins) if line else [0.0, *mixed_quantiles(own, bins), 1.0]
+            for own, line in zip(counts, lines, strict=True)
+        ]
+    )
+
+
+def _level_edges(line: Sequence[float], bins: int) -> list[float]:
+    steps = [a + j / GROUP * (b - a) for a, b in pairwise(level_knots(line)) for j in range(GROUP)]
+    rest = bins - len(steps) + 1
+    return [*steps, *(steps[-1] + j / rest * (1.0 - steps[-1]) for j in range(1, rest)), 1.0]
+
+
+def between_levels(chosen: NDArray[np.int64], line: Sequence[float]) -> NDArray[np.bool_]:
+    """Return which ramps lie between two neighbouring levels of an input of text, one for each two."""
+    first, last = chosen.T
+    n_steps = len(level_knots(line)) - 1
+    found: NDArray[np.bool_] = (first < GROUP * n_steps) & (first % GROUP == 1) & (last - first == GROUP // 2)
+    return found
 
 
 def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:

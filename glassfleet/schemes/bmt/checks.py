@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
@@ -33,7 +34,9 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     for name, shape in shapes.items():
         if sums[name].shape != shape:
             raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
-    if question.kind == "scan":
+    if question.kind == "levels":
+        check_category_sums(question.domain, sums["categories"], rows)
+    elif question.kind == "scan":
         _between(sums["histogram"], 0, rows, "a histogram counts more rows than there are")
         _between(sums["rows"], 0, rows, "more rows train than there are")
         if (sums["histogram"].sum(axis=1) != rows).any() or int(sums["rows"].sum()) != rows:
@@ -53,6 +56,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 
 def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
+    if question.kind == "levels":
+        return category_shapes(question.domain)
     if question.kind == "scan":
         return {"histogram": (question.n_features, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns

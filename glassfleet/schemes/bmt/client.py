@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import Contribution, Task
@@ -32,10 +33,10 @@ class BmtClient:
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = read_task(task)
         parameters = question.parameters
-        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout)
+        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {"scan": _scan, "bins": _bins, "ramps": _ramps}
+        answers = {"levels": _levels, "scan": _scan, "bins": _bins, "ramps": _ramps}
         return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
@@ -96,7 +97,12 @@ def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) 
     return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
-# --- the three answers ----------------------------------------------------------------------------------------------
+# --- the answers ----------------------------------------------------------------------------------------------------
+
+
+def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Count all rows, and sum their target, by category."""
+    return category_sums(question.domain, rows.X, rows.y)
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:

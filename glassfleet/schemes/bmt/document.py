@@ -9,6 +9,7 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.levels import Levels, check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.schemes.bmt.params import Parameters
 from glassfleet.schemes.bmt.tree import MAX_SPLITS, Tree
@@ -26,27 +27,39 @@ class _Split(Strict):
 
 
 class _Body(Strict):
+    levels: tuple[tuple[float, ...], ...] = ()
     splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
     rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
-def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules) -> dict[str, Any]:
+def write_document(
+    parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules, levels: Levels
+) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
-    ``model.splits``: split i splits leaf ``node`` on input ``feature`` into the nodes 2 i + 1, which the scaled input
-    reaches to the degree ``clip((high - x) / (high - low), 0, 1)``, and 2 i + 2, the rest; node 0 is the root.
-    ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients`` by input name and ``intercept``,
-    is over the scaled inputs and gives the scaled target.
+    ``model.levels``, where there are inputs of text: of each the level in [0, 1] of unknown categories, then of each
+    category; empty for numbers. ``model.splits``: split i splits leaf ``node`` on input ``feature`` into the nodes
+    2 i + 1, which the scaled input reaches to the degree ``clip((high - x) / (high - low), 0, 1)``, and 2 i + 2, the
+    rest; node 0 is the root. ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients`` by
+    input name and ``intercept``, is over the scaled inputs and gives the scaled target.
     """
-    splits = [{"node": s.node, "feature": s.feature, "low": s.low, "high": s.high} for s in tree.splits]
-    return document_of(SCHEME, FORMAT, parameters, domain, {"splits": splits, "rules": write_rules(rules, domain)})
+    model = {
+        **({"levels": [list(line) for line in levels]} if levels else {}),
+        "splits": [{"node": s.node, "feature": s.feature, "low": s.low, "high": s.high} for s in tree.splits],
+        "rules": write_rules(rules, domain),
+    }
+    return document_of(SCHEME, FORMAT, parameters, domain, model)
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules]:
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules, Levels]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)
         check_numeric(domain, SCHEME)
-        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.features))
-    return parameters, domain, tree, read_rules(body.rules, len(tree.leaves), domain)
+        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.inputs))
+        levels = check_levels(body.levels, domain) if body.levels or needs_levels(domain) else ()
+        for split in tree.splits:
+            if levels and any(split.low < level < split.high for level in levels[split.feature]):
+                raise ValueError(f"a category's level is on a ramp of {domain.inputs[split.feature].name!r}")
+    return parameters, domain, tree, read_rules(body.rules, len(tree.leaves), domain), levels

@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.levels import Levels
 from glassfleet.numerics.symmetric import invert, solve_each
-from glassfleet.schemes.bmt.bins import GROUP, at_middles, ramps
+from glassfleet.schemes.bmt.bins import GROUP, at_middles, between_levels, ramps
 from glassfleet.schemes.bmt.joint import even_pull, ridge_of
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, overlapping
@@ -81,7 +82,9 @@ class BinSums:
         return (self.means[:, :, :1] * (group / np.where(whole > 0.0, whole, 1.0))).reshape(self.weight.shape)
 
 
-def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], *, least: float) -> list[Candidate]:
+def shortlist(
+    bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float
+) -> list[Candidate]:
     """Return the ramps of a leaf that gain most by the sums of its bins, the best first.
 
     Parameters
@@ -89,6 +92,8 @@ def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], 
     bins : BinSums
     edges : mapping of int to ndarray of float64, shape (bins + 1,)
         Of the inputs asked about, in the order of `bins`.
+    levels : tuple of tuple of float
+        Of all inputs' categories: no level is on a ramp. Empty where all inputs are numbers.
     path : frozenset of Ramp
         Above the leaf.
     least : float
@@ -100,6 +105,8 @@ def shortlist(bins: BinSums, edges: Mapping[int, Array], path: frozenset[Ramp], 
     total = np.add.accumulate(bins.weight, axis=1)[:, -1:]
     possible = (low >= least) & (total - low >= least)
     for at, (f, line) in enumerate(edges.items()):
+        if levels and levels[f]:
+            possible[at] &= between_levels(chosen, levels[f])
         if any(ramp[0] == f for ramp in path):
             for number, (a, b) in enumerate(chosen.tolist()):
                 possible[at, number] &= not overlapping(path, (f, float(line[a]), float(line[b])))

@@ -1,4 +1,4 @@
-"""What travels: the three questions of BMT, and reading them without trust."""
+"""What travels: the questions of BMT, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels
 from glassfleet.scheme import Task
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
@@ -27,8 +28,8 @@ from glassfleet.untrusted import (
 from schemas.codec import Value
 
 NAME = "bmt"
-Kind = Literal["scan", "bins", "ramps"]
-KINDS: tuple[Kind, ...] = ("scan", "bins", "ramps")
+Kind = Literal["levels", "scan", "bins", "ramps"]
+KINDS: tuple[Kind, ...] = ("levels", "scan", "bins", "ramps")
 Array = NDArray[np.float64]
 
 MAX_CANDIDATES = 4096
@@ -41,9 +42,9 @@ class Question:
 
     Attributes
     ----------
-    kind : {"scan", "bins", "ramps"}
-        Histograms and the root's sums over all inputs; the sums that the latest splits add to the joint fit, and sums
-        by bin of some leaves; exact sums of some ramps.
+    kind : {"levels", "scan", "bins", "ramps"}
+        Rows and target of each category of each input of text; histograms and the root's sums over all inputs; the
+        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
     parameters : Parameters
         The run's parameters.
     domain : Domain
@@ -64,6 +65,8 @@ class Question:
         ``"bins"``: edges of all inputs' bins.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
     """
 
     kind: Kind
@@ -77,11 +80,12 @@ class Question:
     features: tuple[int, ...] = ()
     edges: Array | None = None
     candidates: tuple[tuple[int, Ramp], ...] = ()
+    levels: Levels = ()
 
     @property
     def n_features(self) -> int:
         """Number of inputs, F."""
-        return len(self.domain.features)
+        return len(self.domain.inputs)
 
     @property
     def columns(self) -> int:
@@ -111,7 +115,9 @@ class Question:
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
-        if self.kind != "scan":
+        if self.levels:
+            body["levels"] = [list(line) for line in self.levels]
+        if self.kind not in ("levels", "scan"):
             body |= {
                 "regressors": list(self.regressors),
                 "tree": self.tree.to_value(),
@@ -140,9 +146,14 @@ class Question:
     @classmethod
     def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
         check_numeric(domain, NAME, MAX_INPUTS)
-        f = len(domain.features)
-        if kind == "scan":
+        f = len(domain.inputs)
+        if kind == "levels":
+            if not has_categories(domain):
+                raise TaskError("levels are asked for, and no input is text")
             return cls(kind, parameters, domain)
+        levels = check_levels(body["levels"], domain) if needs_levels(domain) else ()
+        if kind == "scan":
+            return cls(kind, parameters, domain, levels=levels)
         regressors = increasing("regressors", body["regressors"], f)
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
@@ -152,7 +163,7 @@ class Question:
         )
         if kind == "ramps":
             candidates = _candidates(body["places"], body["ramps"], tree, f)
-            return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates)
+            return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates, levels=levels)
         latest, leaves = body["latest"], increasing("leaves", body["leaves"], tree.size)
         if type(latest) is not int or not 0 <= latest <= len(tree.splits):
             raise TaskError("more splits are the latest ones than there are")
@@ -162,7 +173,8 @@ class Question:
         if not (latest or leaves) or (leaves and not features):
             raise TaskError("nothing is asked about")
         edges = _edges(body["edges"], (f, parameters.bins + 1))
-        return cls(kind, parameters, domain, regressors, tree, coefficients, latest, leaves, features, edges)
+        asked = (latest, leaves, features, edges)
+        return cls(kind, parameters, domain, regressors, tree, coefficients, *asked, levels=levels)
 
 
 read_task = Remembered(Question.from_task)

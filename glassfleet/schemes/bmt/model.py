@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.levels import Levels
 from glassfleet.fuzzy.linear_rules import LinearRules, LinearTree
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.rules import Condition
@@ -32,12 +33,16 @@ class BlendedModelTree(LinearTree[Span]):
         The splits.
     rules : LinearRules
         One line per leaf of `tree`, in its order.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     """
 
     scheme = "bmt"
 
-    def __init__(self, parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules) -> None:
-        super().__init__(domain, tree, rules)
+    def __init__(
+        self, parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules, levels: Levels = ()
+    ) -> None:
+        super().__init__(domain, tree, rules, levels)
         self.parameters = parameters
         self.tree = tree
 
@@ -51,8 +56,8 @@ class BlendedModelTree(LinearTree[Span]):
         return self.tree.spans(leaf)
 
     def condition(self, feature: int, span: Span) -> Condition:
-        """Return that an input is between two ramps."""
-        return ramp_condition(self.domain.features[feature], *span)
+        """Return that an input is between two ramps, or is one of the categories there."""
+        return ramp_condition(self.domain.inputs[feature], *span, self.levels[feature] if self.levels else ())
 
     def membership(self, feature: int, value: float, span: Span) -> float:  # noqa: ARG002 - the same for all inputs
         """Return the degree of a scaled value between two ramps."""
@@ -60,7 +65,7 @@ class BlendedModelTree(LinearTree[Span]):
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
-        return write_document(self.parameters, self.domain, self.tree, self._rules)
+        return write_document(self.parameters, self.domain, self.tree, self._rules, self.levels)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> BlendedModelTree:

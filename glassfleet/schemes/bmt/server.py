@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.category_sums import levels_of
+from glassfleet.fuzzy.levels import first_levels, has_categories
 from glassfleet.numerics.sparse import forward
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.reference import typical_row
@@ -19,7 +22,7 @@ from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
 from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of
-from glassfleet.schemes.bmt.messages import NAME, Question, read_task
+from glassfleet.schemes.bmt.messages import NAME, Kind, Question, read_task
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, MAX_STEPS, Parameters
 from glassfleet.schemes.bmt.progress import progress_of
 from glassfleet.schemes.bmt.size import choose
@@ -49,10 +52,12 @@ class BmtServer:
     """Turns summed answers into the next question, or into the model."""
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for histograms and for the root's sums."""
+        """Ask for the categories of inputs of text; where there are none, for histograms and the root's sums."""
         with usage_errors():
             check_numeric(domain, NAME, MAX_INPUTS)
-        return ask(Question("scan", parameters, domain), {"sums_digest": ""})
+        kind: Kind = "levels" if has_categories(domain) else "scan"
+        levels = first_levels(domain) if kind == "scan" else ()
+        return ask(Question(kind, parameters, domain, levels=levels), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -68,6 +73,8 @@ class BmtServer:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         _, sums, memory = taken_up(state, contributions, MAX_ROWS)
+        if question.kind == "levels":
+            return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "bins":
@@ -93,7 +100,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         "reference": typical_row(question.domain, full[:, 0, : f + 1].T),
         "training": training,
         "held_out": held,
-        "edges": find_edges(sums["histogram"], parameters.bins),
+        "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
         "features": list(range(f)),
         # Of the joint fit, training rows first, held-out ones second: pairs of leaves, and leaves.
         "pairs": np.zeros((1, 2), dtype=np.int64),
@@ -118,6 +125,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
         leaves=(0,),
         features=tuple(range(f)),
         edges=memory["edges"],
+        levels=question.levels,
     )
     return ask(asked, memory)
 
@@ -175,7 +183,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
-        found = shortlist(bins, edges, path, least=least)
+        found = shortlist(bins, edges, question.levels, path, least=least)
         if leaf == 0 and found:
             best = list(dict.fromkeys(one.ramp[0] for one in found))
             memory["features"] = sorted(best[: question.parameters.split_features])
@@ -190,6 +198,7 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         question.tree,
         memory["coefficients"],
         candidates=tuple(candidates),
+        levels=question.levels,
     )
     return ask(asked, memory)
 
@@ -289,5 +298,6 @@ def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
         leaves=() if last else tuple(heavy),
         features=tuple(memory["features"]),
         edges=memory["edges"],
+        levels=question.levels,
     )
     return ask(asked, {**memory, "open": found})

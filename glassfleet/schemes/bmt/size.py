@@ -64,7 +64,9 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     target = {key: part + sums[1][1][key] for key, part in sums[0][1].items()}
     fit = fit_of(tree, size, everything, target)
     coefficients = sparse(fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,))[0]
-    model = BlendedModelTree(parameters, question.domain, fit.tree, rules_of(fit, coefficients, question))
+    model = BlendedModelTree(
+        parameters, question.domain, fit.tree, rules_of(fit, coefficients, question), question.levels
+    )
     held_out = int(memory["held_out"])
     summary: dict[str, Value] = {
         "sums_digest": memory["sums_digest"],

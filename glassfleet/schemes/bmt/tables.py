@@ -19,7 +19,8 @@ def tables_of(model: BlendedModelTree) -> RuleTables:
         # Of two leaves that fire alike, the first is named.
         weights=(1.0,) * len(rules),
         constants=tuple(rule["intercept"] for rule in rules),
-        slopes=lines([[rule["coefficients"].get(name, 0.0) for name in model.domain.names] for rule in rules]),
+        slopes=lines([[rule["coefficients"].get(name, 0.0) for name in model.domain.input_names] for rule in rules]),
         partition=True,
         clipped=True,
+        levels=model.levels,
     )

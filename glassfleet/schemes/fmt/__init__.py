@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import has_categories
+from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import FmtClient
@@ -31,6 +31,7 @@ class FederatedModelTree:
     participation: frozenset[Participation] = frozenset({"cohort"})
     equals_central = True
     categorical = True
+    missing_cells = True
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
@@ -55,7 +56,7 @@ class FederatedModelTree:
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
         question = read_task(task)
-        if has_categories(question.domain):
+        if needs_levels(question.domain):
             raise TaskError(NO_PRIVATE_TEXTS)
         return shapes_of(question)
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.fuzzy.levels import by_input
+from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
-from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
+from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.untrusted import check_shapes
 
@@ -28,10 +28,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
     if question.kind == "levels":
-        for variable, part in by_input(question.domain, sums["categories"]):
-            if int(part[:, 0].astype(object).sum()) > rows:
-                raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
-        _at_most(sums["categories"][:, 1], sums["categories"][:, 0] << GRID_BITS, "a category's target is too high")
+        check_category_sums(question.domain, sums["categories"], rows)
     elif question.kind == "scan":
         _at_most(sums["training"], rows, "more rows train than there are")
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
@@ -55,7 +52,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     if question.kind == "levels":
-        return {"categories": (sum(len(variable.categories) for variable in question.domain.features), 2)}
+        return category_shapes(question.domain)
     if question.kind == "scan":
         return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "grow":

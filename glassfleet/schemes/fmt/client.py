@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import sums_by_category
+from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import blocks, to_grid
 from glassfleet.scheme import SUPPORT, Contribution, Task
@@ -162,8 +162,7 @@ def _node_sums(question: Question, rows: TrainingRows, node: int, position: Arra
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows, and sum their target, by category."""
-    terms = np.column_stack([np.ones(rows.count), to_grid(rows.y, GRID_BITS)]).astype(np.int64)
-    return {"categories": sums_by_category(question.domain, rows.X, terms)}
+    return category_sums(question.domain, rows.X, rows.y)
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.levels import check_levels, has_categories
+from glassfleet.fuzzy.levels import check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
@@ -38,8 +38,8 @@ class TreeBody(Strict):
 
     def tree(self, domain: Domain, most_knots: int) -> tuple[Inputs, Tree]:
         """Return the tree over the domain's inputs; raises ValueError with the reason."""
-        levels = check_levels(self.levels, domain) if self.levels or has_categories(domain) else ()
-        knots = check_knots(self.knots, len(domain.features), most_knots)
+        levels = check_levels(self.levels, domain) if self.levels or needs_levels(domain) else ()
+        knots = check_knots(self.knots, len(domain.inputs), most_knots)
         if any(not set(line) <= set(own) for line, own in zip(levels, knots, strict=False)):
             raise ValueError("a category's level is no knot of its input")
         rows = [(split.node, split.feature, split.cut) for split in self.splits]

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.fuzzy.levels import Levels
+from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.partition import Knots
@@ -67,7 +69,7 @@ class GrowthQuestion:
     knots : tuple of tuple of float
         Each input's partition. Empty for ``"scan"``.
     regressors : tuple of int
-        Inputs of the polynomials, increasing. Empty for ``"scan"``.
+        Inputs of the polynomials, increasing; from F on, hinges. Empty for ``"scan"``.
     split_features : tuple of int
         Inputs that may be split on, increasing. Empty for ``"scan"``.
     tree : Tree
@@ -76,6 +78,8 @@ class GrowthQuestion:
         ``"grow"``: leaves whose cuts are asked about, increasing.
     levels : tuple of tuple of float
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
+    hinges : tuple of (int, float)
+        Where polynomials may bend; see :mod:`glassfleet.fuzzy.hinges`.
     """
 
     kind: str
@@ -87,11 +91,12 @@ class GrowthQuestion:
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     nodes: tuple[int, ...] = ()
     levels: Levels = ()
+    hinges: Hinges = ()
 
     @property
     def n_features(self) -> int:
         """Number of inputs, F."""
-        return len(self.domain.features)
+        return len(self.domain.inputs)
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -113,9 +118,9 @@ class GrowthQuestion:
         """For each node asked about, which of :attr:`cuts` would cut it."""
         return {node: possible(self, node) for node in self.nodes}
 
-    def words(self, feature: int, first: int, last: int) -> str:
-        """Return in words that an input is in the sets `first` .. `last`, or is one of their categories."""
-        return Inputs(self.domain, self.levels, self.knots).condition(feature, first, last).term
+    def condition(self, feature: int, first: int, last: int) -> Condition:
+        """Return that an input is in the sets `first` .. `last`, or is one of their categories."""
+        return Inputs(self.domain, self.levels, self.knots).condition(feature, first, last)
 
     def triangles(self, sums: Ints) -> list[Ints]:
         """Return the triangles over ``[1, x, target]`` of every target, each shape (..., p), from a node's sums."""

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.levels import Levels, level_condition, scaled_inputs
+from glassfleet.fuzzy.hinges import Hinges, with_hinges
+from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.partition import Knots, positions, up_to
@@ -27,15 +28,22 @@ class Inputs:
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     knots : tuple of tuple of float
         Each input's partition.
+    hinges : tuple of (int, float)
+        Where polynomials bend; see :mod:`glassfleet.fuzzy.hinges`.
     """
 
     domain: Domain
     levels: Levels
     knots: Knots
+    hinges: Hinges = ()
 
     def scaled(self, X: Array) -> Array:
         """Return rows in own units, shape (n, F), as inputs in [0, 1], shape (F, n)."""
         return scaled_inputs(self.domain, self.levels, X)
+
+    def bent(self, scaled: Array) -> Array:
+        """Return inputs in [0, 1], shape (F, n), and below them their hinges: what polynomials take."""
+        return with_hinges(scaled, self.hinges)
 
     def positions(self, scaled: Array) -> Array:
         """Return where inputs in [0, 1] lie between knots; both of shape (F, n)."""
@@ -49,7 +57,5 @@ class Inputs:
 
     def condition(self, feature: int, first: int, last: int) -> Condition:
         """Return that an input is in the sets `first` .. `last`, or is one of their categories."""
-        variable, own = self.domain.features[feature], self.knots[feature]
-        if not variable.categories:
-            return span_condition(variable, own, first, last)
-        return level_condition(variable, self.levels[feature], own[first], own[last])
+        line = self.levels[feature] if self.levels else ()
+        return span_condition(self.domain.inputs[feature], self.knots[feature], first, last, line)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import check_levels, has_categories
+from glassfleet.fuzzy.levels import check_levels, has_categories, needs_levels
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
@@ -34,7 +34,8 @@ Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
 KINDS: tuple[Kind, ...] = ("levels", "scan", "grow", "sizes", "leaves", "support")
 
 NO_PRIVATE_TEXTS = (
-    "a private run of fmt takes numbers alone, as a category may have few rows: leave columns of text out"
+    "a private run of fmt takes numbers alone, as a category may have few rows: leave columns of text out, and fill "
+    "empty cells"
 )
 
 MAX_VARIANTS = 32
@@ -135,10 +136,10 @@ class Question(GrowthQuestion):
             if not has_categories(domain):
                 raise TaskError("levels are asked for, and no input is text")
             return cls(kind, parameters, domain)
-        levels = check_levels(body["levels"], domain) if has_categories(domain) else ()
+        levels = check_levels(body["levels"], domain) if needs_levels(domain) else ()
         if kind == "scan":
             return cls(kind, parameters, domain, levels=levels)
-        f = len(domain.features)
+        f = len(domain.inputs)
         knots = check_knots(body["knots"], f, parameters.most_knots)
         regressors = increasing("regressors", body["regressors"], f)
         split_features = increasing("split_features", body["split_features"], f)

@@ -13,7 +13,8 @@ def progress_of(question: GrowthQuestion) -> dict[str, Value]:
     def told(node: int) -> tuple[str, str]:
         feature = tree.splits[(node - 1) // 2].feature
         span = tree.span(node, question.n_sets)[feature]
-        return question.domain.features[feature].name, question.words(feature, *span)
+        condition = question.condition(feature, *span)
+        return condition.feature, condition.term
 
     asked = (0,) if question.kind == "scan" else question.nodes
     return {"stage": question.kind, **tree.progress(asked, told)}

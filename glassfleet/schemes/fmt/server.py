@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
-from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, with_levels
+from glassfleet.fuzzy.category_sums import levels_of
+from glassfleet.fuzzy.levels import first_levels, has_categories, needs_levels, with_levels
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
@@ -23,7 +24,7 @@ from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.messages import NAME, NO_PRIVATE_TEXTS, Kind, Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
-from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS, MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt.rules import rules_of
@@ -53,10 +54,11 @@ class FmtServer:
         """Ask for histograms and for the root's sums."""
         with usage_errors():
             check_numeric(domain, NAME, MAX_INPUTS)
-            if parameters.support and has_categories(domain):
+            if parameters.support and needs_levels(domain):
                 raise ValueError(NO_PRIVATE_TEXTS)
         kind: Kind = "levels" if has_categories(domain) else "scan"
-        return ask(Question(kind, parameters, domain), {"sums_digest": ""})
+        levels = first_levels(domain) if kind == "scan" else ()
+        return ask(Question(kind, parameters, domain, levels=levels), {"sums_digest": ""})
 
     def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -91,11 +93,7 @@ class FmtServer:
 
 def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Give each category its level, and scan the inputs."""
-    levels = tuple(
-        find_levels(part[:, 0], part[:, 1:], 0.5**GRID_BITS) if variable.categories else ()
-        for variable, part in by_input(question.domain, sums["categories"])
-    )
-    return ask(replace(question, kind="scan", levels=levels), memory)
+    return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:

@@ -17,12 +17,14 @@ def tables_of(model: FuzzyModelTree) -> RuleTables:
             splits=tuple((split["node"], split["feature"], split["cut"]) for split in body["splits"]),
             leaves=tuple(model.tree.leaves),
             crisp=not averaged,
-            levels=model.inputs.levels,
         ),
         # Of two leaves that fire alike, the first is named.
         weights=(1.0,) * len(body["rules"]),
         constants=tuple(rule["intercept"] for rule in body["rules"]),
-        slopes=lines([[rule["coefficients"].get(name, 0.0) for name in model.domain.names] for rule in body["rules"]]),
+        slopes=lines(
+            [[rule["coefficients"].get(name, 0.0) for name in model.domain.input_names] for rule in body["rules"]]
+        ),
         partition=True,
         clipped=True,
+        levels=model.inputs.levels,
     )

@@ -30,6 +30,7 @@ class FederatedClassTree:
     participation: frozenset[Participation] = frozenset({"cohort"})
     equals_central = True
     categorical = True
+    missing_cells = True
     Parameters: type[BaseModel] = Parameters
     client = FmtClassesClient()
     server = FmtClassesServer()
@@ -60,7 +61,8 @@ class FederatedClassTree:
             nodes = question.tree.size
             lines = question.coefficients[:, :, 0].size * (8 + len(question.regressors))
         seconds = 1e-3 + 2e-5 * nodes * lines / 40 + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
-        return Cost(seconds, 1.0 + 8e-6 * (rows * (3 * inputs + nodes) + nodes * question.width * (1 + lines / 40)))
+        sums = 2 * question.width if question.kind in {"scan", "hinges"} else nodes * question.width * (1 + lines / 40)
+        return Cost(seconds, 1.0 + 8e-6 * (rows * (3 * inputs + len(question.hinges) + nodes) + sums))
 
     def tables(self, model: FuzzyClassTree) -> RuleTables:
         """Return the model as plain tables, for exports."""

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.hinges import bends_contradict
 from glassfleet.fuzzy.levels import by_input
+from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.fmt.checks import check_cuts, check_gram
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.linear import triangle
-from glassfleet.schemes.fmt.params import ERROR_BITS
+from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.schemes.fmt_classes.messages import Question
 from glassfleet.untrusted import at_most, check_shapes
@@ -36,6 +38,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         if (sums["histogram"].sum(axis=1) != rows).any():
             raise ContributionError("a histogram does not count every row once")
         _check_node_sums(question, sums["gram"][None], rows)
+    elif question.kind == "hinges":
+        _check_node_sums(question, sums["gram"][None], rows)
     elif question.kind == "grow":
         _check_node_sums(question, sums["whole"], rows)
         check_cuts(question, sums["whole"], sums["lower"])
@@ -54,6 +58,8 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"counts": (categories, question.n_classes)}
     if question.kind == "scan":
         return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
+    if question.kind == "hinges":
+        return {"gram": (question.width,)}
     if question.kind == "grow":
         cuts = sum(len(question.cuts_of[node]) for node in question.nodes)
         return {"whole": (len(question.nodes), question.width), "lower": (cuts, question.width)}
@@ -74,6 +80,24 @@ def _check_node_sums(question: Question, sums: Ints, rows: int) -> None:
     k = len(question.columns) + 1
     classes = sums[:, question.squares :].reshape(len(sums), -1, k)
     at_most(classes.sum(axis=1), sums[:, :k], "the classes have more than all rows together")
+    _check_bends(question, sums[:, : question.squares], classes, rows)
+
+
+def _check_bends(question: Question, squares: Ints, vectors: Ints, rows: int) -> None:
+    """Check triangles of products, shape (.., squares), and sums of ``[1, x]``, shape (.., k): hinges follow inputs."""
+    if not question.hinges:
+        return
+    k, place = len(question.columns) + 1, {own: column for column, own in enumerate(question.columns, start=1)}
+    hinges = [
+        (place[question.n_features + number], place[at], knot)
+        for number, (at, knot) in enumerate(question.hinges)
+        if at in place and question.n_features + number in place
+    ]
+    # Weights and products are rounded to the grid, which is a millionth of a row.
+    slack = float(rows * (4 << GRID_BITS))
+    matrices = unpack_symmetric(squares.reshape(-1, question.squares).astype(np.float64), k)
+    if any(bends_contradict(sums, hinges, slack) for sums in (matrices, vectors.astype(np.float64))):
+        raise ContributionError("the sums of a line that bends contradict those of its input")
 
 
 def _check_newton(question: Question, contribution: Contribution) -> None:
@@ -85,6 +109,7 @@ def _check_newton(question: Question, contribution: Contribution) -> None:
         at_most(sums[name], sums[name][:, :, :1], f"a sum of {name} products exceeds the {name} rows")
     at_most(sums["observed"].sum(axis=1)[:, 0], weight, "the classes of a node exceed its weight")
     squares = sums["squares"]
+    _check_bends(question, squares, np.concatenate([sums["expected"], sums["observed"]]), rows)
     first, second = triangle(len(question.columns) + 1)
     # The first k entries are the sums of 1 and x; no product in [0, 1] exceeds either of its factors.
     at_most(squares, squares[:, :, first], "a sum of products exceeds the sum of one of its factors")

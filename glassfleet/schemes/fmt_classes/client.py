@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.softmax import probabilities
@@ -39,8 +43,7 @@ class FmtClassesClient:
         rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
         if rows.count > MAX_ROWS:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {"levels": _levels, "scan": _scan, "grow": _grow, "sizes": _sizes, "newton": _newton}
-        return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
+        return Contribution(question.kind, rows.count, _ANSWERS[question.kind](question, rows))
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
@@ -53,9 +56,14 @@ class _Products:
     question: Question
     rows: TrainingRows
 
+    @cached_property
+    def inputs(self) -> Array:
+        """The question's columns, hinges among them, shape (R, n)."""
+        return with_hinges(self.rows.inputs, self.question.hinges)[list(self.question.columns)]
+
     def line(self, chosen: Chosen) -> Array:
         """Return ``[1, x]``, shape (k, n)."""
-        inputs = self.rows.inputs[list(self.question.columns)][:, chosen]
+        inputs = self.inputs[:, chosen]
         return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
 
     def squares(self, line: Array) -> Array:
@@ -71,7 +79,7 @@ class _Products:
         return np.concatenate([self.squares(line), *own])
 
 
-# --- the five answers -----------------------------------------------------------------------------------------------
+# --- the six answers -----------------------------------------------------------------------------------------------
 
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -82,11 +90,20 @@ def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
-    products = _Products(question, rows)
-    every = np.arange(rows.training)
-    gram = weighted(products.all, question.width, every, rounded_weights(np.ones(rows.training), [], rows.inputs), 1)[0]
     training = np.array([rows.training], dtype=np.int64)
-    return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
+    return {"histogram": histogram(rows.inputs), "gram": _gram(question, rows), "training": training}
+
+
+def _hinges(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum the products of the regressors and of all hinges that there could be, over the training rows."""
+    return {"gram": _gram(question, rows)}
+
+
+def _gram(question: Question, rows: TrainingRows) -> Ints:
+    """Sum products over the training rows, shape (width,)."""
+    every, lines = np.arange(rows.training), rounded_weights(np.ones(rows.training), [], rows.inputs)
+    gram: Ints = weighted(_Products(question, rows).all, question.width, every, lines, 1)[0]
+    return gram
 
 
 def _grow(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -106,12 +123,12 @@ def _grow(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum squared errors of indicators over the held-out rows: for each variant and number of rules."""
     assert question.coefficients is not None
-    tree, held = question.tree, rows.count - rows.training
+    tree, held, columns = question.tree, rows.count - rows.training, _Products(question, rows).inputs
     errors = np.zeros((len(question.coefficients), len(tree.splits) + 1), dtype=np.int64)
     for block in blocks(held, BLOCK_ROWS):
         part = slice(rows.training + block.start, rows.training + block.stop)
         reached = degrees(tree, positions_of(rows, question.knots)[:, part], range(tree.size))
-        inputs = rows.inputs[list(question.regressors), part]
+        inputs = columns[:, part]
         for variant, targets in enumerate(question.coefficients):
             for target, lines in enumerate(targets, start=question.n_scores == 1):
                 truth = (rows.y[part] == target).astype(np.float64)
@@ -166,3 +183,13 @@ def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 def _summed(terms: list[Array], products: Array) -> Ints:
     """Return the sums of products, each times a term of its row, exactly; shape (terms, products)."""
     return (np.rint(np.stack(terms) * GRID) @ products.T).astype(np.int64)
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Question, TrainingRows], dict[str, Ints]]]] = {
+    "levels": _levels,
+    "scan": _scan,
+    "hinges": _hinges,
+    "grow": _grow,
+    "sizes": _sizes,
+    "newton": _newton,
+}

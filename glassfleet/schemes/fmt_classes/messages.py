@@ -1,4 +1,4 @@
-"""What travels: the five questions of the classifier, and reading them without trust."""
+"""What travels: the six questions of the classifier, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.hinges import check_hinges
 from glassfleet.fuzzy.levels import check_levels
 from glassfleet.scheme import Task
 from glassfleet.schemes.fmt.growth import GrowthQuestion
@@ -32,8 +33,8 @@ from glassfleet.untrusted import (
 from schemas.codec import Value
 
 NAME = "fmt_classes"
-Kind = Literal["levels", "scan", "grow", "sizes", "newton"]
-KINDS: tuple[Kind, ...] = ("levels", "scan", "grow", "sizes", "newton")
+Kind = Literal["levels", "scan", "hinges", "grow", "sizes", "newton"]
+KINDS: tuple[Kind, ...] = ("levels", "scan", "hinges", "grow", "sizes", "newton")
 
 MAX_VARIANTS = 8
 """Most ways to fit the nodes that one question compares."""
@@ -51,9 +52,10 @@ class Question(GrowthQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "scan", "grow", "sizes", "newton"}
-        Classes of each category of each input of text; histograms and the root's sums over all inputs; sums of all
-        cuts of some nodes; held-out errors of all sizes; sums of a Newton round of all nodes of the final tree.
+    kind : {"levels", "scan", "hinges", "grow", "sizes", "newton"}
+        Classes of each category of each input of text; histograms and the root's sums over all inputs; the root's sums
+        over the regressors and all hinges that there could be; sums of all cuts of some nodes; held-out errors of all
+        sizes; sums of a Newton round of all nodes of the final tree.
     parameters : Parameters
         The run's parameters.
     coefficients : ndarray of float64, shape (V, T, nodes, R + 1) or (nodes, S, R + 1)
@@ -110,6 +112,8 @@ class Question(GrowthQuestion):
                 "split_features": list(self.split_features),
                 "tree": self.tree.to_value(),
             }
+            if self.hinges:
+                body["hinges"] = [list(hinge) for hinge in self.hinges]
         if self.kind == "grow":
             body["nodes"] = list(self.nodes)
         if self.coefficients is not None:
@@ -131,9 +135,10 @@ class Question(GrowthQuestion):
         levels = check_levels(body["levels"], domain)
         if kind == "scan":
             return cls(kind, parameters, domain, levels=levels)
-        f = len(domain.features)
+        f = len(domain.inputs)
         knots = check_knots(body["knots"], f, parameters.most_knots)
-        regressors = increasing("regressors", body["regressors"], f)
+        hinges = check_hinges(body.get("hinges", ()), domain, knots)
+        regressors = increasing("regressors", body["regressors"], f + len(hinges))
         split_features = increasing("split_features", body["split_features"], f)
         tree = Tree.from_value(body["tree"], knots)
         nodes: tuple[int, ...] = ()
@@ -142,11 +147,13 @@ class Question(GrowthQuestion):
             nodes = increasing("nodes", body["nodes"], tree.size)
             if not nodes or any(node in tree.split_of for node in nodes):
                 raise TaskError("a node asked about is split already, or there is none")
-        else:
+        elif kind != "hinges":
             coefficients = body["coefficients"]
             wide, scores = len(regressors) + 1, 1 if len(domain.classes) == 2 else len(domain.classes)
             _check_coefficients(coefficients, (scores, tree.size, wide) if kind == "sizes" else (scores, wide), tree)
-        return cls(kind, parameters, domain, knots, regressors, split_features, tree, nodes, levels, coefficients)
+        return cls(
+            kind, parameters, domain, knots, regressors, split_features, tree, nodes, levels, hinges, coefficients
+        )
 
 
 read_task = Remembered(Question.from_task)

@@ -17,7 +17,7 @@ from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.tree import Span, Tree, degrees
-from glassfleet.schemes.fmt_classes.document import read_document, write_document
+from glassfleet.schemes.fmt_classes.document import FORMAT, read_document, write_document
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
 
@@ -39,11 +39,16 @@ class FuzzyClassTree:
         The splits.
     rules : ScoreRules
         One line per leaf of `tree`, in its order.
+    number : int
+        The format of its document: that in which it was read.
     """
 
     scheme = "fmt_classes"
 
-    def __init__(self, parameters: Parameters, inputs: Inputs, tree: Tree, rules: ScoreRules) -> None:
+    def __init__(
+        self, parameters: Parameters, inputs: Inputs, tree: Tree, rules: ScoreRules, number: int = FORMAT
+    ) -> None:
+        self._number = number
         self.parameters = parameters
         self.inputs = inputs
         self.domain: Domain = inputs.domain
@@ -72,9 +77,10 @@ class FuzzyClassTree:
         for block in blocks(X.shape[0], _ROW_BLOCK):
             inputs = self.inputs.scaled(X[block])
             reached = degrees(self.tree, self.inputs.positions(inputs), self.tree.leaves)
+            columns = self.inputs.bent(inputs)
             for rule, leaf in enumerate(self.tree.leaves):
                 for score, line in enumerate(self.rule_numbers.coefficients[rule]):
-                    result[score, block] += reached[leaf] * outputs_of(line, inputs)
+                    result[score, block] += reached[leaf] * outputs_of(line, columns)
         return result
 
     # --- explaining -------------------------------------------------------------------------------------------------
@@ -87,7 +93,7 @@ class FuzzyClassTree:
         row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         scores = all_scores(self._scores(row))[:, 0]
         order = sorted(range(len(scores)), key=lambda number: (-float(scores[number]), number))
-        inputs = self.inputs.scaled(row)
+        inputs = self.inputs.scaled(self.domain.check_rows(row))
         reached = degrees(self.tree, self.inputs.positions(inputs), self.tree.leaves)
         strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
         blend = np.zeros(self.rule_numbers.coefficients.shape[1:])
@@ -95,7 +101,10 @@ class FuzzyClassTree:
             blend += degree * lines
         each = np.concatenate([np.zeros_like(blend), blend]) if len(blend) == 1 else blend
         lead = each[order[0]] - each[order[1]]
-        shares = lead[1:] * inputs[:, 0]
+        terms = lead[1:] * self.inputs.bent(inputs)[:, 0]
+        shares = terms[: len(inputs)].copy()
+        for (feature, _), term in zip(self.inputs.hinges, terms[len(inputs) :], strict=True):
+            shares[feature] += term
         ranked = sorted(range(len(strength)), key=lambda rule: (-strength[rule], rule))
         activations = [
             Activation(self.rules()[rule], strength[rule], self._memberships(rule, inputs[:, 0]))
@@ -107,7 +116,7 @@ class FuzzyClassTree:
             prediction=classes[order[0]],
             fired=activations[0],
             runners_up=tuple(activations[1:]),
-            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
+            shares=dict(zip(self.domain.names, self.domain.by_feature(shares).tolist(), strict=True)),
             base=float(lead[0]),
             measure=f"log of the odds of {classes[order[0]]} over {classes[order[1]]}",
             notes=(
@@ -147,7 +156,7 @@ class FuzzyClassTree:
                     domain.label or "class",
                     domain.classes[int(rules.classes[index])],
                     scores=tuple(
-                        linear_score(domain, f"score of {name}", line[0], line[1:], own)
+                        linear_score(domain, f"score of {name}", line, own, self.inputs.hinges)
                         for name, line in zip(told, rules.coefficients[index], strict=True)
                     ),
                 ),
@@ -170,7 +179,7 @@ class FuzzyClassTree:
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
-        return write_document(self.parameters, self.inputs, self.tree, self.rule_numbers)
+        return write_document(self.parameters, self.inputs, self.tree, self.rule_numbers, self._number)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FuzzyClassTree:

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_REGRESSORS
 
+MAX_HINGES: Final = 32
+
 MAX_CLASSES: Final = 16
 """Most classes: the sums of a Newton round grow with their square."""
 
@@ -40,7 +42,9 @@ class Parameters(BaseModel):
     max_rules : int
         Most rules (leaves).
     max_slopes : int
-        Most inputs in a score; 0: constants. The held-out rows decide whether 8, 6, 4 or 2 are enough.
+        Most inputs and bends in a score; 0: constants. The held-out rows decide whether 8, 6, 4 or 2 are enough.
+    max_hinges : int
+        Most bends of the lines that scores are made of, over all inputs; 0: scores are straight in each.
     max_regressors : int
         Inputs that scores may use: the best of a forward selection on the root's sums. All may be split on.
     max_split_features : int
@@ -60,6 +64,7 @@ class Parameters(BaseModel):
     n_sets: int = Field(default=11, ge=2, le=31)
     max_rules: int = Field(default=20, ge=1, le=256)
     max_slopes: int = Field(default=12, ge=0, le=MAX_REGRESSORS)
+    max_hinges: int = Field(default=6, ge=0, le=MAX_HINGES)
     max_regressors: int = Field(default=32, ge=1, le=MAX_REGRESSORS)
     max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)
     holdout: float = Field(default=0.2, ge=0.0, le=0.5)

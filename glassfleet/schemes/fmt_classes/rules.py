@@ -27,8 +27,8 @@ class ScoreRules:
 
     Attributes
     ----------
-    coefficients : ndarray of float64, shape (r, S, F + 1)
-        Scores over the scaled inputs, intercept first.
+    coefficients : ndarray of float64, shape (r, S, F + H + 1)
+        Scores over the scaled inputs and their hinges, intercept first.
     shares : ndarray of float64, shape (r, C)
         Of each class in the rule's weight; they add up to one, or are zero where the rule has no weight.
     support : ndarray of float64, shape (r,)
@@ -59,6 +59,7 @@ class ScoreRules:
 
 class _ScoreLine(Strict):
     coefficients: dict[str, float]
+    hinges: tuple[float, ...] = ()
     intercept: float
 
 
@@ -74,15 +75,7 @@ def write_rules(rules: ScoreRules, domain: Domain) -> list[dict[str, Any]]:
     """Return the rules as a document has them; coefficients of zero are left out."""
     return [
         {
-            "scores": [
-                {
-                    "coefficients": {
-                        name: float(value) for name, value in zip(domain.names, row[1:], strict=True) if value != 0.0
-                    },
-                    "intercept": float(row[0]),
-                }
-                for row in scores
-            ],
+            "scores": [_score_line(row, domain) for row in scores],
             "shares": rules.shares[line].tolist(),
             "support": float(rules.support[line]),
         }
@@ -90,19 +83,31 @@ def write_rules(rules: ScoreRules, domain: Domain) -> list[dict[str, Any]]:
     ]
 
 
-def read_rules(lines: Sequence[RuleLine], leaves: int, n_scores: int, domain: Domain) -> ScoreRules:
+def _score_line(row: Array, domain: Domain) -> dict[str, Any]:
+    intercept, *slopes = row.tolist()
+    own = {name: value for name, value in zip(domain.input_names, slopes, strict=False) if value != 0.0}
+    bends = slopes[len(domain.input_names) :]
+    return {"coefficients": own, **({"hinges": bends} if bends else {}), "intercept": intercept}
+
+
+def read_rules(lines: Sequence[RuleLine], leaves: int, n_scores: int, domain: Domain, hinges: int) -> ScoreRules:
     """Read a document's rules; raises DocumentError unless they are one for each of so many leaves of the domain."""
     if len(lines) != leaves:
         raise DocumentError(f"{len(lines)} rules for {leaves} leaves")
-    place = {name: index for index, name in enumerate(domain.names)}
-    coefficients = np.zeros((len(lines), n_scores, len(place) + 1))
+    place = {name: index for index, name in enumerate(domain.input_names)}
+    coefficients = np.zeros((len(lines), n_scores, len(place) + hinges + 1))
     for number, rule in enumerate(lines):
         if len(rule.scores) != n_scores or len(rule.shares) != len(domain.classes):
             raise DocumentError(f"rule {number} must have {n_scores} scores and {len(domain.classes)} shares")
         if not all(0.0 <= share <= 1.0 for share in rule.shares) or sum(rule.shares) > 1.0 + 1e-9:
             raise DocumentError(f"the shares of rule {number} are not those of classes")
         for score, line in enumerate(rule.scores):
-            coefficients[number, score, 0] = line.intercept
+            if len(line.hinges) != hinges:
+                raise DocumentError(f"rule {number} has {len(line.hinges)} coefficients of hinges, expected {hinges}")
+            coefficients[number, score, [0, *range(len(place) + 1, len(place) + hinges + 1)]] = (
+                line.intercept,
+                *line.hinges,
+            )
             for name, value in line.coefficients.items():
                 if name not in place:
                     raise DocumentError(f"rule {number} has a coefficient of {name!r}, which the domain lacks")

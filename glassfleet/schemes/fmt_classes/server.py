@@ -10,12 +10,14 @@ import numpy as np
 
 from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.hinges import candidates, choose
 from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, plain_levels, with_levels
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
 from glassfleet.schemes.fmt.inputs import Inputs
+from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
@@ -60,6 +62,8 @@ class FmtClassesServer:
             return _leveled(question, memory, sums)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
+        if question.kind == "hinges":
+            return _bent(question, memory, sums)
         if question.kind == "grow":
             return _grown(question, memory, sums)
         if question.kind == "sizes":
@@ -73,15 +77,16 @@ class FmtClassesServer:
 
 def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     """Give each category its level, and scan the inputs."""
-    levels = []
-    for variable, counts in by_input(question.domain, sums["counts"]):
-        own = counts[:, 1:] if question.n_classes == 2 else counts
-        levels.append(find_levels(counts.sum(axis=1), own, 1.0) if variable.categories else ())
+    levels = list(plain_levels(question.domain))
+    for place, (_, counts) in enumerate(by_input(question.domain, sums["counts"])):
+        if len(counts):
+            own = counts[:, 1:] if question.n_classes == 2 else counts
+            levels[place] = find_levels(counts.sum(axis=1), own, 1.0)
     return ask(replace(question, kind="scan", levels=tuple(levels)), memory)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Place the knots, choose the regressors, and ask for the root's cuts."""
+    """Place the knots, choose the regressors, and ask for all hinges; where there can be none, for the root's cuts."""
     parameters, f = question.parameters, question.n_features
     training = int(sums["training"][0])
     if training == 0 or int(sums["gram"][0]) == 0:
@@ -90,15 +95,34 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     # The class nearest to half of the rows speaks for all: of it there is most to learn.
     targets = question.triangles(sums["gram"])
     half = min(targets, key=lambda own: abs(2 * int(own[f + 1]) - int(own[0])))
+    regressors = tuple(rank_regressors(half, f, parameters.max_regressors))
+    hinges = candidates(question.domain, regressors, knots) if parameters.max_hinges else ()
     asked = replace(
         question,
-        kind="grow",
+        kind="hinges",
         knots=knots,
-        regressors=tuple(rank_regressors(half, f, parameters.max_regressors)),
+        regressors=(*regressors, *range(f, f + len(hinges))),
         split_features=tuple(range(f)),
-        nodes=(0,),
+        hinges=hinges,
     )
-    return ask(asked, planted({**memory, "training": training}))
+    memory = {**memory, "training": training}
+    return ask(asked, memory) if hinges else _planted(asked, memory)
+
+
+def _bent(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Choose the hinges, and ask for the root's cuts."""
+    f, k = question.n_features, len(question.regressors) + 2
+    lines = len(question.regressors) - len(question.hinges)
+    matrices = [moments(own[None], k)[:, :, 0] for own in question.triangles(sums["gram"])]
+    chosen = choose(matrices, lines, question.parameters.max_hinges)
+    hinges = tuple(question.hinges[number] for number in chosen)
+    regressors = (*question.regressors[:lines], *range(f, f + len(hinges)))
+    return _planted(replace(question, regressors=regressors, hinges=hinges), memory)
+
+
+def _planted(question: Question, memory: dict[str, Any]) -> Next:
+    """Ask for the root's cuts."""
+    return ask(replace(question, kind="grow", nodes=(0,)), planted(memory))
 
 
 def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -160,9 +184,9 @@ def _model(question: Question, rows: int, sums: Sums) -> tuple[FuzzyClassTree, d
     each = np.column_stack([weight - known[:, 0], known[:, 0]]) if question.n_scores == 1 else known
     shares = np.minimum(each / np.where(weight > 0.0, weight, 1.0)[:, None], 1.0)
     leaves = question.tree.leaves
-    wide = np.zeros((len(leaves), question.n_scores, question.n_features + 1))
+    wide = np.zeros((len(leaves), question.n_scores, question.n_features + len(question.hinges) + 1))
     wide[:, :, [0, *(feature + 1 for feature in question.regressors)]] = question.coefficients[leaves]
     rules = ScoreRules(wide, shares[leaves], np.minimum(weight[leaves] / (float(rows) * UNIT), 1.0))
-    inputs = Inputs(question.domain, question.levels, question.knots)
+    inputs = Inputs(question.domain, question.levels, question.knots, question.hinges)
     model = FuzzyClassTree(question.parameters, inputs, question.tree, rules)
     return model, dict(zip(question.domain.classes, shares[0].tolist(), strict=True))

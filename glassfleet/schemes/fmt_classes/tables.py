@@ -16,12 +16,13 @@ def tables_of(model: FuzzyClassTree) -> RuleTables:
             splits=tuple((split.node, split.feature, split.cut) for split in model.tree.splits),
             leaves=tuple(model.tree.leaves),
             crisp=False,
-            levels=model.inputs.levels if any(model.inputs.levels) else (),
         ),
         # Of two leaves that fire alike, the first is named.
         weights=(1.0,) * len(model.tree.leaves),
         constants=tuple(float(value) for value in rules.coefficients[:, :, 0].ravel()),
-        slopes=lines(rules.coefficients[:, :, 1:].reshape(-1, len(model.domain.features)).tolist()),
+        slopes=lines(rules.coefficients[:, :, 1:].reshape(rules.coefficients[:, :, 0].size, -1).tolist()),
+        hinges=model.inputs.hinges,
         votes=tuple(int(number) for number in rules.classes),
         partition=True,
+        levels=model.inputs.levels if any(model.inputs.levels) else (),
     )

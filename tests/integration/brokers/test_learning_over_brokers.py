@@ -1,4 +1,4 @@
-"""A whole federated learning over each kind of broker: real coordinator, agents and sockets; the digest is central."""
+"""Fleets and agents over every broker."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from broker.servers.child import ChildBroker
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.service import Service
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
+from tests.support.agent_bench import source
 from tests.support.cloud import serving
-from tests.support.fake_coordinator import source
 from tests.support.processes import eventually
-from tests.support.simulation import central_digest
+from tests.support.schedules import central_digest
 from tests.support.transports import mark_of, start_broker
 
 AGENTS = ("v1", "v2", "v3", "v4")
@@ -58,7 +58,7 @@ def settings(broker, fleet_name) -> dict[str, Any]:
 @pytest.fixture
 def cloud(settings, tmp_path) -> Service:
     """A coordinator that does not serve yet."""
-    return build(load_config(**settings, state_dir=tmp_path / "cloud", api=False))
+    return build(CoordinatorConfig.load(**settings, state_dir=tmp_path / "cloud", api=False))
 
 
 def test_fleet_learns_the_central_model_over_every_broker(cloud, settings, tmp_path: Path):

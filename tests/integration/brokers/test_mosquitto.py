@@ -1,18 +1,23 @@
-"""Mosquitto with the configuration that we write: started, refused, restarted, and its limits as promised."""
+"""Brokers that we start: Mosquitto and the embedded one."""
 
 from __future__ import annotations
 
 import shutil
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from broker.paho_transport import PahoTransport
-from broker.port import Link
+from broker.paho_transport import PahoTransport, connect_once
+from broker.port import Link, Message
+from broker.servers.embedded import prepare_embedded
+from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoConfig, MosquittoProcess
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, UsageError
 from tests.support.processes import eventually
-from tests.support.transports import Client
+from tests.support.transports import Client, make_ready
 
 pytestmark = pytest.mark.mosquitto
 
@@ -56,3 +61,105 @@ def test_configuration_has_the_measured_necessities(tmp_path):
     ):
         assert line in text.splitlines()
     assert "listener 1 127.0.0.1" in text
+
+
+def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):
+    coordinator = Client(PahoTransport(Link(broker.url, "h-coordinator")))
+    coordinator.on_message = lambda m: coordinator.transport.publish(m.topic.replace("answer", "receipt"), m.payload)
+    coordinator.transport.subscribe("gf/1/h/agent/+/answer")
+    coordinator.start()
+    agents = []
+    for n in range(100):
+        agent = Client(
+            PahoTransport(Link(broker.url, f"h-{n}", will=Message(f"gf/1/h/agent/{n}/state", b"down", True)))
+        )
+        agent.transport.subscribe("gf/1/h/request")
+        agent.transport.subscribe(f"gf/1/h/agent/{n}/receipt")
+
+        def answer(message: Message, agent: Client = agent, n: int = n) -> None:
+            if message.topic.endswith("request"):
+                agent.transport.publish(f"gf/1/h/agent/{n}/answer", message.payload + b"x" * 4000)
+
+        agent.on_message = answer
+        agents.append(agent.start())
+    make_ready(eventually, coordinator, *agents)
+    for number in range(3):
+        coordinator.transport.publish("gf/1/h/request", b"round %d" % number, retain=True)
+        eventually(
+            lambda number=number: all(
+                any(m.topic.endswith("receipt") and m.payload.startswith(b"round %d" % number) for m in a.messages)
+                for a in agents
+            ),
+            "all receipts arrived",
+        )
+    for each in [coordinator, *agents]:
+        each.transport.stop()
+
+
+def test_retained_messages_reach_subscribers_only_when_a_client_comes_back(broker):
+    a = Client(PahoTransport(Link(broker.url, "r-a"))).start()
+    a.transport.subscribe("gf/1/r/secret")
+    a.transport.publish("gf/1/r/secret", b"for a", retain=True)
+    b = Client(PahoTransport(Link(broker.url, "r-b")))
+    b.transport.subscribe("gf/1/r/b")
+    b.start()
+    make_ready(eventually, a, b)
+    b.transport.stop()
+    back = Client(PahoTransport(Link(broker.url, "r-b")))
+    back.transport.subscribe("gf/1/r/b")
+    back.start()
+    a.transport.publish("gf/1/r/b", b"for b")
+    eventually(lambda: b"for b" in back.payloads(), "message arrived")
+    assert {m.topic for m in back.messages} == {"gf/1/r/b"}
+    a.transport.stop()
+    back.transport.stop()
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess]:
+    running = EmbeddedProcess(tmp_path_factory.mktemp("embedded"))
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x10\xff\xff\xff\xff\xff", b"\x10\x05\xff\xffMQ", b""]
+)
+def test_broker_survives_what_is_not_mqtt(embedded, junk):
+    with socket.create_connection((embedded.address.host, embedded.address.port)) as peer:
+        peer.sendall(junk)
+        peer.shutdown(socket.SHUT_WR)
+        assert peer.recv(10) == b""
+    assert connect_once(Link(embedded.url, "after-junk")) == "3.1.1"
+
+
+def test_embedded_broker_refuses_to_listen_to_the_network(tmp_path):
+    with pytest.raises(UsageError, match="this machine only"):
+        prepare_embedded(tmp_path, host="0.0.0.0")
+
+
+def test_broker_ends_when_the_process_that_started_it_is_killed(tmp_path):
+    code = (
+        "import sys, pathlib, time\n"
+        "from broker.servers.launch import launch\n"
+        "b = launch('embedded', state_dir=pathlib.Path(sys.argv[1]))\n"
+        "print(b.pid, b.url, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    _pid, url = parent.stdout.readline().split()
+    assert connect_once(Link(url, "x")) == "3.1.1"
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    def is_gone() -> bool:
+        try:
+            connect_once(Link(url, "x"), 0.5)
+        except BrokerError:
+            return True
+        return False
+
+    eventually(is_gone, "the broker ended")

@@ -16,12 +16,12 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Link
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
-from broker.servers.revocation import deny_in, reload
+from broker.servers.revocation import reload
 from broker.tls import Tls, tls_of
 from console.main import run as command
-from schemas.errors import BrokerError, UsageError
+from schemas.errors import BrokerError
 from schemas.topics import Topics
-from tests.support.fleet import FleetCa
+from tests.support.authorities import FleetCa
 from tests.support.processes import eventually
 from tests.support.transports import Client
 
@@ -267,20 +267,6 @@ def test_one_command_revokes_at_broker_and_coordinator(world, clients, tmp_path)
     assert command([*crl, "--into", str(foreign)]) == 2
 
 
-def test_older_or_foreign_list_is_not_taken(world, tmp_path):
-    state = world.broker.config.state_dir
-    older = world.ca.authority.crl_pem
-    world.ca.authority.refresh_crl()
-    reload(state, world.ca.authority.crl_pem)
-    with pytest.raises(UsageError, match="older"):
-        reload(state, older)
-    with pytest.raises(UsageError, match="another authority"):
-        reload(state, FleetCa(tmp_path).authority.crl_pem)
-    with pytest.raises(UsageError, match="cannot be read"):
-        reload(state, b"nonsense")
-    assert connect_once(world.link("v3"))
-
-
 def test_session_outlives_a_killed_broker_over_tls(world):
     broker = MosquittoProcess(world.ca.folder / "second", identity=world.ca.folder / "broker", acl=ACL)
     broker.start()
@@ -320,12 +306,3 @@ def test_renewed_certificate_counts_without_a_restart(world):
     save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
     eventually(lambda: client.connects, "connected with the new one")
     client.transport.stop()
-
-
-def test_denied_id_can_be_let_in_again():
-    once = deny_in(ACL, ["v1", "v2"])
-    assert once.count("topic deny #") == 2
-    assert deny_in(once, ["v1"]) == once
-    assert deny_in(once, [], ["v1", "v2"]) == ACL
-    with pytest.raises(UsageError):
-        deny_in(ACL, ["v1\ntopic readwrite #"])

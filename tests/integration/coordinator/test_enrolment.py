@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import ssl
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,18 +14,16 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from broker.credentials import FolderCredentials
 from broker.identity import check_owner, load_identity
-from broker.servers.revocation import install_crl
 from broker.trust import trust
 from console.main import run
 from coordinator.authority.store import Authority
-from coordinator.http.server import HttpLimits
 from edge_agent.enrol import EnrolmentError, enrol, install_bundle, renew, write_request
 from schemas.errors import UsageError
 from schemas.trust.certificates import issuer_of
 from schemas.trust.identity import Token
 from schemas.trust.owner import Owner
+from tests.support.authorities import HOSTS, FleetCa, serial_of
 from tests.support.coordinator_http import enrolling
-from tests.support.fleet import HOSTS, FleetCa, serial_of
 
 
 @dataclass
@@ -94,15 +90,6 @@ def test_server_that_shows_the_right_ca_without_its_key_learns_no_token(office, 
         pytest.raises(EnrolmentError, match="from a CA that is not ours"),
     ):
         enrol(tmp_path / "id", office.ca.authority.token("v4"), url)
-
-
-def test_another_name_of_the_server_is_told_with_the_way_out(tmp_path):
-    ca = FleetCa(tmp_path / "office")
-    with (
-        opened(ca, ("ca.example.org",)) as there,
-        pytest.raises(EnrolmentError, match="the authority's certificate is for another host name"),
-    ):
-        enrol(tmp_path / "id", ca.authority.token("v1"), there.url)
 
 
 def test_vehicle_renews_with_its_key_and_hears_of_revocations(office, tmp_path):
@@ -207,35 +194,3 @@ def test_only_a_good_authority_is_trusted(office, tmp_path):
     now = trust(folder, other.authority.ca_pem + crl, only=True)
     assert (len(now.names), now.is_ours_among) == (1, False)
     assert (load_identity(folder).ca, load_identity(folder).crl) == (other.authority.ca_pem, crl)
-
-
-def test_lists_of_two_authorities_are_handed_over_one_by_one_and_none_goes_back(office, tmp_path):
-    folder, other = office.ca.identity("coordinator", "c15"), FleetCa(tmp_path / "other")
-    trust(folder, other.authority.ca_pem + other.authority.crl_pem)
-    older = other.authority.crl_pem
-    for ca in (other, office.ca):
-        install_crl(folder, ca.authority.refresh_crl())
-    both = office.ca.authority.crl_pem + other.authority.crl_pem
-    assert load_identity(folder).crl == both
-    with pytest.raises(UsageError, match="older than the one"):
-        install_crl(folder, older)
-    install_crl(folder, older + office.ca.authority.refresh_crl())
-    assert load_identity(folder).crl == office.ca.authority.crl_pem + other.authority.crl_pem
-
-
-def test_server_refuses_what_is_too_long_or_malformed(office):
-    context = ssl.create_default_context(cadata=office.ca.authority.ca_pem.decode())
-    place = office.url.removeprefix("https://").split(":")
-
-    def post(path: str, body: bytes) -> int:
-        connection = http.client.HTTPSConnection(place[0], int(place[1]), context=context, timeout=10)
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
-        status = connection.getresponse().status
-        connection.close()
-        return status
-
-    assert post("/v1/enrol", b"x" * (HttpLimits.body_bytes + 1)) == 413
-    assert post("/v1/enrol", b"{}") == 422
-    assert post("/v1/enrol", json.dumps({"token": "x", "request": "y"}).encode()) == 403
-    assert post("/v1/renew", json.dumps({"request": "x", "certificate": "y", "signature": "%"}).encode()) == 403
-    assert post("/api/runs", b"{}") == 404

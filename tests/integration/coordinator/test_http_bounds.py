@@ -22,7 +22,6 @@ import httpx
 import pytest
 
 from coordinator.http import api
-from coordinator.http import server as layer
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
 from coordinator.http.dashboard import explain_api
 from glassfleet.explain import counterfactual
@@ -263,20 +262,6 @@ def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfac
         assert statuses == [200] * 60
 
 
-def test_malformed_requests_leave_no_line_in_the_log(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
-    upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
-    for text in (b"no http\r\n\r\n", upgrade):
-        with dial(client.base_url) as peer:
-            peer.sendall(text)
-            assert status(peer) in (200, 400)
-    with dial(client.base_url) as peer:  # its answer has gone when the rest turns out to be malformed
-        peer.sendall(head("/api/runs", "Transfer-Encoding: chunked"))
-        assert status(peer) == 401
-        peer.sendall(b"no chunk\r\n")
-        assert is_closed(peer)
-    assert caplog.records == []
-
-
 def test_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "read_or_make_token", lambda _: "")
     with served(tmp_path) as (_, client):
@@ -286,11 +271,3 @@ def test_empty_token_opens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         answer = connection.getresponse()
         assert (answer.status, NEEDS_TOKEN.encode() in answer.read()) == (401, True)
         connection.close()
-
-
-def test_limits_of_connections_leave_half_of_the_descriptors_to_the_others() -> None:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = dataclasses.replace(HTTP_LIMITS, connections=10**9)
-    server = layer.HttpServer(lambda *_: None, wanted, "127.0.0.1", 0)  # type: ignore[arg-type]
-    server.end()
-    assert server.limits.connections == soft // 2

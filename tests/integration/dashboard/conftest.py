@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page
 from tests.support.dashboard_world import World, chromium, world
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A fleet with a hostile vehicle, for all files that leave its models as they found them."""
+    """A fleet with a hostile vehicle, for all tests of a file; it ends with them, or it would use the processor."""
     with world(tmp_path_factory.mktemp("world")) as made:
         yield made
 

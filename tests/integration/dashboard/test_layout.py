@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,71 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from glassfleet import catalogue, local
-from glassfleet.explain import FuzzySet, Partition
-from glassfleet.export.svg.sets import memberships
-from glassfleet.export.svg.shapes import STYLE
 from tests.integration.dashboard.test_size import dataset, domain_of
 from tests.support.coordinator_http import publish, served
 
 pytestmark = pytest.mark.slow
-LONG = (
-    *("ExtremelyLow", "VeryLow", "Low", "somewhat unacceptable", "Medium", "High", "satisfactory enough", "VeryHigh"),
-    "ExtremelyHigh",
-)
-WIDE = (
-    "WWWWWWWWWW",
-    "MMMMMMMM",
-    "@@@@@@@@@@",
-    "非常に低いです",
-    "mmmmmmmmmmmm",
-    "ЩЩЩЩЩЩЩЩЩ",
-    "é́" * 12,
-    "%%%%%%%%",
-    "WWWW WWWW",
-)
-SHORT = tuple("abcdefghi")
-
-
-def partition(terms: tuple[str, ...], knots: list[float], unit: str = "km/h") -> Partition:
-    last = len(terms) - 1
-    sets = tuple(
-        FuzzySet(term=term, low=knots[max(j - 1, 0)], peak=knots[j], high=knots[min(j + 1, last)])
-        for j, term in enumerate(terms)
-    )
-    return Partition(feature="speed", unit=unit, low=0, high=1, sets=sets)
-
-
-def drawn_sets() -> list[tuple[int, str]]:
-    """Pictures of 2 to 9 sets, names long, wide and short, knots even and crowded: how many sets, and the picture."""
-    found = []
-    for count, names, power in itertools.product(range(2, 10), (LONG, WIDE, SHORT), (1, 3)):
-        knots = [(j / (count - 1)) ** power for j in range(count)]
-        whole = partition(names[-count:], knots)
-        found.append((count, str(memberships(whole, 0.4, names[-count:][count // 2 :]))))
-    return found
-
-
-def test_names_of_fuzzy_sets_never_touch_or_leave_the_picture(browser: Browser) -> None:
-    page = browser.new_page()
-    pictures = drawn_sets()
-    page.set_content(f"<style>{STYLE.read_text()}</style>" + "".join(p for _, p in pictures))
-    measured = page.evaluate(
-        """[...document.querySelectorAll("svg.sets")].map((svg) => [...svg.querySelectorAll("text")].map((text) => {
-            const box = text.getBBox();
-            return [text.lastChild.textContent, box.x, box.x + box.width, Number(text.getAttribute("y"))];
-        }))"""
-    )
-    assert len(measured) == len(pictures)
-    for (count, _), texts in zip(pictures, measured, strict=True):
-        assert len(texts) >= 4, "two names, and the limits below"
-        for _, left, right, _ in texts:
-            assert left >= 0
-            assert right <= 340
-        for (name, _, right, y), (other, left, _, below) in itertools.combinations(
-            sorted(texts, key=lambda t: t[1]), 2
-        ):
-            assert y != below or right < left, f"{count} sets: {name!r} and {other!r}"
-    page.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,12 @@
-"""Live streams: heartbeats, bounds, going on after a lost connection; over real HTTP where it matters."""
+"""Live streams: heartbeats, bounds, going on after a lost connection; pages stay whole when something goes wrong."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import re
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,14 +14,17 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from coordinator.engine import SendReceipt
-from coordinator.http.dashboard import live
-from coordinator.http.dashboard.live import Hub, Picture, TooManyWatchersError
+from coordinator.http.dashboard import assets, live, pages
+from coordinator.http.dashboard.live import Hub, Picture
 from coordinator.specification.run import RunSpec
 from coordinator.telemetry import refusals
 from coordinator.telemetry.refusals import Refusals
-from tests.support.coordinator_http import served
+from glassfleet.export.svg.shapes import STYLE
+from tests.support import sample_models
+from tests.support.coordinator_http import publish, served
 
 PERIOD = 0.01
 
@@ -28,7 +34,7 @@ def parsed(text: str) -> dict[str, Any]:
     return {"id": fields.get("id"), "event": fields.get("event"), **json.loads(fields.get("data", "{}"))}
 
 
-async def pages(stream: AsyncIterator[str], count: int) -> list[dict[str, Any]]:
+async def pictures(stream: AsyncIterator[str], count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     async for text in stream:
         if text.startswith(("id:", "event:")):
@@ -84,16 +90,16 @@ def test_stream_goes_on_after_the_last_event_that_was_seen() -> None:
     async def scene() -> None:
         board, hub = Board(), Hub()
         stays, leaves = board.stream(hub), board.stream(hub)
-        await pages(stays, 1)
-        seen = (await pages(leaves, 1))[0]["id"]
+        await pictures(stays, 1)
+        seen = (await pictures(leaves, 1))[0]["id"]
         await leaves.aclose()  # type: ignore[attr-defined]
         for text in ("two", "three"):
             board.change(b=text)
-            assert (await pages(stays, 1))[0]["fragments"] == {"b": text}
+            assert (await pictures(stays, 1))[0]["fragments"] == {"b": text}
         # Only what changed meanwhile is sent, as it is now.
-        again = (await pages(board.stream(hub, last_id=seen), 1))[0]
+        again = (await pictures(board.stream(hub, last_id=seen), 1))[0]
         assert again["fragments"] == {"b": "three"}
-        foreign = (await pages(board.stream(hub, last_id="cafecafe-999999"), 1))[0]
+        foreign = (await pictures(board.stream(hub, last_id="cafecafe-999999"), 1))[0]
         assert foreign["fragments"] == {"a": "one", "b": "three"}
 
     asyncio.run(scene())
@@ -103,7 +109,7 @@ def test_slow_watcher_gets_the_newest_and_no_backlog() -> None:
     async def scene() -> None:
         board, hub = Board(), Hub()
         stream = board.stream(hub)
-        await pages(stream, 1)
+        await pictures(stream, 1)
         slow = board.stream(hub)
         assert (await anext(slow)).startswith("retry:")
         for number in range(50):
@@ -113,17 +119,6 @@ def test_slow_watcher_gets_the_newest_and_no_backlog() -> None:
         assert parsed(await anext(slow))["fragments"] == {"a": "text 49", "b": "one"}
 
     asyncio.run(scene())
-
-
-def test_hub_has_places_for_so_many_and_gives_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "WATCHERS", 2)
-    hub = Hub()
-    hub.enter()
-    hub.enter()
-    with pytest.raises(TooManyWatchersError):
-        hub.enter()
-    hub.watchers -= 1
-    hub.enter()
 
 
 def test_coordinator_refuses_the_watcher_that_is_one_too_many_and_stops_in_spite_of_them(tmp_path: Path) -> None:
@@ -192,3 +187,64 @@ def test_refusals_are_bounded_and_say_why() -> None:
         seen.performed(SendReceipt(f"r{number}", "a", "0" * 64, "late"), None, 0)
     assert seen.of("r") == []
     assert seen.of(f"r{2 * refusals.RUNS - 1}") == [("late", "", 1, ["a"])]
+
+
+SECRET = "the password of the database"
+
+
+def fail(*_: Any, **__: Any) -> Any:
+    raise RuntimeError(SECRET)
+
+
+def test_running_coordinator_shows_its_own_pages_after_an_upgrade_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "installed"
+    for part in ("templates", "static"):
+        shutil.copytree(assets.HERE / part, folder / part)
+    templates = functools.partial(assets.read_templates, folder=folder / "templates")
+    monkeypatch.setattr(pages, "read_templates", templates)
+    monkeypatch.setattr(pages, "read_assets", functools.partial(assets.read_assets, folder=folder / "static"))
+    with served(tmp_path / "state") as (service, client):
+        publish(service, sample_models.model("frt"), "m", ["a"])
+        # Nothing has been asked for yet: what is read at the first look would be of the other version.
+        for path in [each for each in folder.rglob("*") if each.is_file()]:
+            path.write_text("{{ 1|no_such_filter }}")
+        shutil.rmtree(folder / "static")
+        for address in ("/", "/runs", "/models", "/models/m", "/models/m/1/forecast", "/sign-in"):
+            answer = client.get(address)
+            assert (answer.status_code, "Glassfleet" in answer.text) == (200, True), address
+        for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', client.get("/").text):
+            name = address.removeprefix("/static/").partition("?")[0]
+            answer = client.get(address)
+            source = STYLE if name == STYLE.name else assets.HERE / "static" / name
+            assert (answer.status_code, answer.content) == (200, source.read_bytes())
+
+
+def logged(lines: Any, event: str) -> dict[str, Any]:
+    (found,) = [line for line in lines if line["event"] == event]
+    return dict(found)
+
+
+def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path) as (service, client):
+        for name in ("known", "document"):
+            monkeypatch.setattr(service.coordinator.fleet, name, fail)
+        with structlog.testing.capture_logs() as lines:
+            answer = client.get("/")
+        assert answer.status_code == 500
+        assert "<h1>" in answer.text
+        assert 'href="/"' in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert SECRET not in answer.text
+        line = logged(lines, "page-failed")
+        assert (line["log_level"], line["path"]) == ("error", "/")
+        assert SECRET in line["exception"]
+        assert "exc_info" not in line, "a renderer would add the values of variables, the token among them"
+        assert line["fault"] in answer.text
+        with structlog.testing.capture_logs() as lines:
+            told = client.get("/api/agents")
+        assert (told.status_code, told.headers["content-type"]) == (500, "application/json")
+        assert logged(lines, "page-failed")["fault"] in told.json()["detail"]
+        assert "repeat" not in told.json()["detail"]
+        assert client.get("/sign-in").status_code == 200

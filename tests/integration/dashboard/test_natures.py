@@ -16,7 +16,6 @@ from playwright.sync_api import Page, expect
 from coordinator.http.dashboard.library import LoadedModel
 from glassfleet.export.formats import export
 from glassfleet.export.svg.branches import Branch
-from glassfleet.rules import Rule
 from glassfleet.scheme import Model
 from schemas.messages import Evaluation
 from tests.support import sample_models
@@ -127,16 +126,6 @@ def test_model_is_downloaded_as_the_file_that_the_command_writes(shop: httpx.Cli
         assert "format must be one of" in answer.text
 
 
-def test_leaves_of_a_tree_of_classes_have_the_colour_of_their_class(shop: httpx.Client) -> None:
-    text = text_of(shop, "/models/dp_tree")
-    picture = text[text.index('<svg class="tree"') :].partition("</svg>")[0]
-    legend = dict(re.findall(r'fill="(#\w+)"[^>]*/><text class="tick"[^>]*>(\w+)<', picture))
-    assert set(legend.values()) <= set(model("dp_tree").domain.classes)
-    leaves = re.findall(r'→ (\w+)[^<]*</title><rect class="told leaf" fill="(#\w+)"', picture)
-    assert leaves
-    assert all(legend[colour] == label for label, colour in leaves)
-
-
 def test_confusion_is_summed_over_vehicles_and_a_class_alone_is_said_beside_its_score(shop: httpx.Client) -> None:
     text = text_of(shop, "/models/dp_tree")
     table = text[text.index('class="as-cards confusion"') :].partition("</table>")[0]
@@ -217,13 +206,6 @@ def test_tree_fits_its_box_and_can_be_zoomed_and_dragged(shop: httpx.Client, pag
     expect(tree).to_have_attribute("width", f"{fits:.0f}")
 
 
-def test_structures_are_drawn_one_by_one(shop: httpx.Client, page: Page) -> None:
-    number = len(sample_models.population().to_document()["model"]["structures"])
-    page.goto(f"{str(shop.base_url).rstrip('/')}/models/population?structure={number}")
-    page.click("text=draw structure 1")
-    expect(page.locator("#tree-h")).to_have_text("Structure 1 as a tree")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tsk", "dp_tree-text", "fedavg_mlp-classes", "population"])
 def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
@@ -244,12 +226,6 @@ def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
         found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
         assert found.violations_count == 0, found.generate_report()
         page.emulate_media(color_scheme="light")
-
-
-def otherwise(rules: Any) -> Rule:
-    (found,) = [rule for rule in rules if rule.otherwise]
-    assert isinstance(found, Rule)
-    return found
 
 
 @pytest.mark.parametrize("kind", ["dp_tree", "dp_tree-text"])

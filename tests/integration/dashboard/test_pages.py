@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import gzip
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -13,10 +13,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
+from glassfleet.private.words import WHY_NO_VEHICLES, protection
 from lab.demo.vehicles import simulated_files
 from tests.support.cloud import has_ended
 from tests.support.coordinator_http import EVIL
 from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World
+from tests.support.processes import eventually
 
 PAGES = {
     "fleet": "/",
@@ -77,21 +79,6 @@ def test_hostile_texts_stay_texts(there: World, page: Page, name: str) -> None:
     assert "onclick" not in answer.text
     if name in ("run", "leakage", "fleet", "vehicle", "model"):
         expect(page.locator("main")).to_contain_text("<script>document.title=")
-
-
-def test_fleet_page_shows_who_is_up_with_rows_and_software(there: World, page: Page) -> None:
-    page.goto(there.base)
-    known = {each["agent"]: each for each in there.api.get("/api/agents").json()}
-    rows = there.api.get("/api/runs/evening").json()["rows"]
-    assert page.locator("#fleet-table tbody tr").count() == len(known) > VEHICLES
-    line = page.locator("#fleet-table tbody tr", has_text="vehicle-03")
-    expect(line).to_contain_text(f"{rows['vehicle-03']:,}".replace(",", "\u202f"))
-    expect(line).to_contain_text(known["vehicle-03"]["software"])
-    expect(line).to_contain_text("up")
-    expect(line.locator("time")).to_have_text(re.compile(r"\d+ (s|min) ago"))
-    page.fill("#q", "vehicle-03")
-    page.click("button:has-text('Show')")
-    assert page.locator("#fleet-table tbody tr").count() == 1
 
 
 def test_fleet_page_shows_a_vehicle_that_comes_and_goes_without_a_reload(
@@ -162,21 +149,6 @@ def test_phone_shows_tree_as_a_list_that_opens_and_charts_that_fit(there: World,
     opened.close()
 
 
-def test_model_page_shows_scores_cohort_and_equality(there: World, page: Page) -> None:
-    page.goto(f"{there.base}/models/video-quality")
-    told = there.api.get("/api/models/video-quality/2/evaluations").json()
-    expect(page.locator("section", has=page.locator("#scores-h"))).to_contain_text(
-        f"{told['vehicle-04']['federated']:.4g}"
-    )
-    expect(page.locator("section", has=page.locator("#cohort-h"))).to_contain_text("vehicle-08")
-    expect(page.locator("section", has=page.locator("#cohort-h"))).to_contain_text("Exact sums and one cohort")
-    record = there.api.get("/api/models/video-quality/2").json()
-    expect(page.locator("main")).to_contain_text(record["digest"])
-    summary = there.api.get("/api/models/video-quality/summary", params={"top": 3}).json()
-    assert [len(summary["rules"]), summary["digest"]] == [3, record["digest"]]
-    expect(page.locator("ol.rules li").first).to_contain_text(f"Rule {summary['rules'][0]['index']}")
-
-
 def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path: Path) -> None:
     columns = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
     row = {each["name"]: round(each["low"] + 0.3 * (each["high"] - each["low"]), 3) for each in columns}
@@ -208,19 +180,6 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     again = there.api.post("/api/models/video-quality/explain", json={"row": otherwise["best"]["row"]}).json()
     assert again["prediction"] >= told["prediction"] + 0.1
     assert page.locator("svg.sets").count() >= len(columns)
-
-
-def test_api_changes_only_the_inputs_that_may_change(there: World) -> None:
-    name = there.api.get("/api/models/video-quality/summary").json()["features"][0]["feature"]  # the most used
-    asked = {"row": [0.0] * 15, "goal": "+0.1", "only": [name]}
-    told = there.api.post("/api/models/video-quality/counterfactual", json=asked)
-    assert told.status_code == 200
-    ways = [way for way in (told.json()["best"], *told.json()["alternatives"]) if way]
-    assert all([part["feature"] for part in way["changes"]] == [name] for way in ways)
-    assert ways or not told.json()["found"]
-    answer = there.api.post("/api/models/video-quality/counterfactual", json={**asked, "only": ["height"]})
-    assert answer.status_code == 422
-    assert "height" in answer.json()["detail"]
 
 
 def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: Page) -> None:
@@ -308,3 +267,70 @@ def test_page_asks_nobody_else(there: World, page: Page) -> None:
         if address != "/runs/none":
             page.goto(there.base + address)
     assert asked == {there.base}
+
+
+FORECAST = "/models/video-quality/2/forecast"
+
+
+def up(there: World) -> set[str]:
+    """Return who is up."""
+    return {each["agent"] for each in there.api.get("/api/agents").json() if each["status"] == "up"}
+
+
+def columns(there: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
+    return found
+
+
+def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: World, page: Page) -> None:
+    page.goto(f"{there.base}/new-run")
+    page.fill("#token", there.token)
+    page.click("main button:has-text('Sign in')")
+    page.select_option("#scheme", "frt")
+    page.click("text=Show its parameters")
+    page.fill("#model", "closed")
+    page.evaluate(OPEN)
+    typed = {"policy.gather_agents": str(VEHICLES), "parameters.frt.max_depth": "1", "policy.extensions": "0"}
+    for name, text in {**typed, "run": "closed"}.items():
+        page.fill(f'[name="{name}"]', text)
+    expect(page.locator("#private")).not_to_be_checked()
+    page.check("text=Private: only sums over 8 or more vehicles are seen")
+    page.click("main button:has-text('Start the run')")
+    expect(page.locator("h1")).to_contain_text("closed")
+    eventually(lambda: has_ended(there.api, "closed"), seconds=90)
+    run = there.api.get("/api/runs/closed").json()
+    assert run["outcome"] == "finished", run["reason"]
+    assert run["spec"]["private"] == {"floor": 8, "company": 3, "support": 3, "patience": 1}
+    page.reload()
+    expect(page.locator("main")).to_contain_text(protection(run["private"]))
+    page.goto(f"{there.base}/models/closed/1")
+    expect(page.locator("main")).to_contain_text(WHY_NO_VEHICLES[1:])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"time,place\n1,2\n", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n1,2\n"), "no CSV file with the model's columns"),
+        (b"\x89PNG\r\n\x1a\n\x00", "no CSV file with the model's columns"),
+        (gzip.compress(b"time,place\n" * 1000)[:-9], "damaged"),
+        (gzip.compress(b"0,0\n" * 5_000_001), "up to 20 MB"),
+        (None, "a header and no rows"),
+    ],
+    ids=["other-columns", "other-columns-packed", "picture", "cut", "large-when-unpacked", "no-rows"],
+)
+def test_forecast_says_what_is_wrong_and_keeps_the_form_when_a_file_is_not_the_models(
+    there: World, page: Page, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "rows.csv.gz"
+    file.write_bytes(",".join(each["name"] for each in columns(there)).encode() if content is None else content)
+    page.goto(there.base + FORECAST)
+    before = page.locator("#x0").input_value()
+    page.click("summary:has-text('Load a row')")
+    page.set_input_files("#file", file)
+    expect(page.locator("#file-said")).to_contain_text(words)
+    expect(page.locator("#file-said")).not_to_contain_text("is in the form")
+    page.locator("#line").fill("2")
+    page.locator("#line").blur()
+    expect(page.locator("#file-said")).to_contain_text(words)
+    assert page.locator("#x0").input_value() == before

@@ -56,20 +56,6 @@ def newest(there: World) -> dict[str, Any]:
     return told[-1]
 
 
-def test_models_page_names_champion_and_previous(there: World, page: Page) -> None:
-    page.goto(f"{there.base}/models")
-    line = page.locator("tbody tr", has=page.locator("th", has_text=NAME))
-    expect(line.locator("td").nth(1)).to_have_text(re.compile(r"version 2 champion.*version 1 previous"))
-    page.goto(f"{there.base}{MODEL}/3")
-    line = page.locator("section", has=page.locator("#versions-h")).locator("tbody tr")
-    expect(line.nth(0)).to_contain_text("–")
-    expect(line.nth(1)).to_contain_text("champion")
-    expect(line.nth(2)).to_contain_text("previous")
-    expect(page.locator("#standing")).to_contain_text("Vehicles use version 2")
-    expect(page.locator("#standing q")).to_have_text("version 3 is to be tried first")
-    assert page.locator("#standing .button").count() == 0  # nobody has signed in
-
-
 def test_operator_promotes_and_rolls_back_with_the_keyboard(there: World, page: Page) -> None:
     sign_in(there, page, f"{MODEL}/3")
     page.locator("#standing a", has_text="Promote version 3").focus()
@@ -238,13 +224,6 @@ def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality
     known = dashboards(page)
     assert len(known) == VEHICLES
     assert central_of_report(there, "evening") == pytest.approx(known, abs=1e-4)
-
-
-def references(there: World) -> float:
-    """Return how many references were registered, as Prometheus is told."""
-    return float(
-        re.findall(r"^glassfleet_models_references_total (.+)$", there.api.get("/metrics").text, re.MULTILINE)[0]
-    )
 
 
 def dashboards(page: Page) -> dict[str, float]:

@@ -14,7 +14,6 @@ from coordinator.http.dashboard.growth import growing, grown
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Done, Next
 from schemas.messages import Evaluation
 from tests.support.coordinator_http import EVIL, births, publish, served
@@ -185,11 +184,6 @@ def test_central_score_is_claimed_only_where_equality_is_promised(
     assert ("so CL is FL" in text) == (not words)
     assert ('data-label="Central">0.123</td>' in text) == (not words)
     assert words in text
-
-
-def rule(index: int, support: float, *parts: str) -> Rule:
-    conditions = tuple(Condition(part[0], part[1:], 0, 1, 0.5) for part in parts)
-    return Rule(index, conditions, Consequent("t", index), 1, support, 1)
 
 
 @pytest.mark.parametrize("name", catalogue.names())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -16,14 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine import AgentDown, AgentUp, Former, Malformed, Offer, OpenRound, Refused, pairing
-from coordinator.engine.collecting import Privately
-from coordinator.journal.port import Entry
-from coordinator.runs.told import told as told_in
+from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.groups import cut_groups
 from glassfleet.schemes.frt.support import answer_support
-from schemas import codec
 from tests.support.private_bench import OFFER, PrivateStage
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
@@ -236,44 +232,3 @@ def test_what_leaves_a_group_counts_towards_support_as_what_stays_does() -> None
     assert set(kinds) == {"support"}
     assert all(before.rows > second[0].rows for _, before in second[0].former)
     stage.check_end()
-
-
-def test_one_who_answers_noise_while_another_group_loses_members_stops_nothing() -> None:
-    offer = Offer(frozenset({"fmt"}), ("a", "b"), "y")
-    with (
-        patch.object(pairing, "cut_groups", partial(cut_groups, size=12)),
-        patch("tests.support.private_bench.OFFER", offer),
-    ):
-        stage = PrivateStage(MANY[:24], scheme="fmt", parameters={}, policy={"deadline": 10, "max_restarts": 9})
-        while (asked := stage.request) is not None and asked.task.kind != "support":
-            stage.answer(*MANY[:24])
-        assert asked is not None
-        collecting, (server, parameters) = stage.engine.collecting(stage.state), stage.engine.server(stage.state)
-        assert isinstance(collecting, Privately)
-        first, second = (edition.members for edition in stage.state.editions)
-        rows = np.zeros(collecting.layout(asked.task).size, dtype=np.uint64)
-        rows[0] = cast("Any", server).max_rows(parameters) + 5  # more than the sums are good for
-        stage.answer(second[0], noise=rows)
-        stage.answer(*second[1:], *first[3:])
-        while not stage.state.is_ended:
-            stage.wait()
-    assert stage.phase == "failed"
-
-
-def test_a_leakage_report_reads_runs_in_which_somebody_answered_noise() -> None:
-    stage = PrivateStage(AGENTS, parameters={"max_depth": 1, "n_sets": 2}, policy={"deadline": 10, "max_restarts": 9})
-    stage.answer(*AGENTS)
-    stage.vehicles[AGENTS[7]].lies = True
-    stage.finish(*AGENTS)
-    assert stage.state.false_answers == (AGENTS[7],)
-    values = [codec.decode(body) for body in stage.journal]
-    entries = [
-        Entry("r1", value["kind"], value.get("at", 0.0), 0.0, body)
-        for value, body in zip(values, stage.journal, strict=True)
-    ]
-    told = told_in(stage.engine, entries)
-    assert told is not None
-    learned = [opened for opened in told.answers if opened.task.scheme == "frt"]
-    assert learned
-    assert all(AGENTS[7] not in opened.members for opened in learned if len(opened.members) > 1)
-    assert "pairs" not in {opened.task.scheme for opened in told.answers}

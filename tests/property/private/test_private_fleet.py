@@ -25,16 +25,10 @@ from glassfleet.scheme import Contribution, Task
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
 from schemas.messages import ContributionBody, Request
-from tests.support.keys import TestCa
+from tests.support.authorities import TestCa
 from tests.support.private_bench import scheme_of
-from tests.support.simulation import (
-    COORDINATOR,
-    FLEET,
-    URL,
-    Simulation,
-    central_digest,
-    empty_like,
-)
+from tests.support.schedules import central_digest, empty_like
+from tests.support.simulation import COORDINATOR, FLEET, URL, Simulation
 
 NAMES = tuple(f"v{number:02d}" for number in range(15))
 
@@ -191,19 +185,6 @@ def test_model_is_the_central_one_when_a_third_is_killed_at_once_at_any_moment(s
     assert len(document["cohort"]) >= 9
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW)])
-def test_vehicles_that_are_killed_at_a_publish_and_come_back_give_the_same_answers(state_dir: Path, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    simulation = fleet(state_dir, seed=seed, faults=Faults(delay=(0.01, 0.1), duplicate=0.2))
-    simulation.start_run(spec())
-    for _ in range(5):
-        name = str(rng.choice(NAMES))
-        simulation.crash_agent_at_publish(name, int(rng.integers(1, 3)))
-        simulation.advance(1.0)
-        simulation.start_agent(name)
-    assert check(simulation)["outcome"] == "finished"
-
-
 def test_second_private_run_is_refused_while_one_is_open_and_begins_afterwards(state_dir: Path) -> None:
     simulation = fleet(state_dir)
     simulation.start_run(spec())
@@ -281,19 +262,6 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
 
 def reasons(document: dict[str, Any]) -> dict[str, str]:
     return {agent: each["reason"] for agent, each in document["agents"].items() if each["reason"]}
-
-
-def test_vehicle_whose_chain_is_damaged_is_lost_with_company_and_the_fleet_goes_on(state_dir: Path) -> None:
-    simulation = fleet(state_dir, faults=Faults(delay=(0.05, 0.1)))
-    simulation.start_run(spec())
-    chain = state_dir / "agents" / FLEET / "v03" / "runs" / "r1" / "chain"
-    while not chain.exists():
-        simulation.advance(0.05)
-    simulation.advance(0.3)
-    chain.write_bytes(b"damaged")
-    document = check(simulation)
-    assert document["agents"]["v03"] == {"status": "lost", "reason": "refused: damaged"}
-    assert len(document["cohort"]) == 12
 
 
 def test_broker_that_swaps_a_founders_key_is_found_by_all_members(

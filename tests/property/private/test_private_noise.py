@@ -128,12 +128,6 @@ def test_shares_are_for_the_members_of_an_edition_whatever_the_coordinator_says(
         assert posed.body["agents"] == len(NAMES) - without  # of company 3 one may look on: the others suffice
 
 
-def test_more_colluders_are_allowed_for_where_company_is_larger() -> None:
-    group = Group()
-    terms = replace(group.roster.terms, company=5)
-    assert replace(group.roster, terms=terms).first().summed.honest == len(NAMES) - 3
-
-
 def test_asking_again_costs_and_a_vehicle_answers_no_more_than_the_budget_has() -> None:
     group = Group(max_depth=1, losses=1, edge_share=0.5)
     state, task = group.edges_task()
@@ -273,6 +267,12 @@ def test_what_is_no_sum_is_refused_before_anybody_is_asked_and_the_reason_says_w
     with pytest.raises(UsageError, match='noise="aggregate" or "local"'):
         simulation.start_run(spec(parameters={"noise": "paper"}))
     assert not simulation.coordinator.runs.live  # type: ignore[union-attr]
+
+
+def test_more_colluders_are_allowed_for_where_company_is_larger() -> None:
+    group = Group()
+    terms = replace(group.roster.terms, company=5)
+    assert replace(group.roster, terms=terms).first().summed.honest == len(NAMES) - 3
 
 
 def test_text_where_numbers_are_asked_is_refused_by_name(state_dir: Path) -> None:

@@ -21,7 +21,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.discovery.params import RESOLUTION
-from glassfleet.local import central
+from glassfleet.local import central, federated
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
@@ -245,3 +245,20 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
             assert ranked[least - 1] <= variable.low + bin_width or variable is not found.model.target
             assert (column <= variable.low + bin_width).sum() >= least
             assert (column >= variable.high - bin_width).sum() >= least
+
+
+@settings(max_examples=4)
+@given(st.data())
+def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
+    domain, parts, _ = data.draw(fleets("fmt"))
+    scheme = catalogue.load("fedavg_mlp")
+    parameters = private_parameters(scheme, scheme.Parameters(hidden=(3,), rounds=2, epochs=1))
+    lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=len(parts) // 2, unique=True))
+    fleet = met("fedavg_mlp", parameters, parts, {agent: data.draw(st.integers(0, 3)) for agent in lost}, 8, [])
+    try:
+        outcome = fleet.learn(scheme, parameters, domain, 5)
+    except RunFailedError as fault:
+        assert "too-few-for-privacy" in str(fault)  # noqa: PT017 - the other outcome is as good
+        return
+    plain = federated(scheme, parameters, domain, {agent: parts[agent] for agent in outcome.cohort}, 5)
+    assert document_digest(outcome.model.to_document()) == document_digest(plain.model.to_document())

@@ -111,24 +111,34 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
         X[:, -1] = 1.0 - X[:, 0]
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
-    if name in {"fmt", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
+    if name in {"fmt", "bmt", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
         texts = tuple(f"text {i:02}" for i in range(draw(st.integers(1, 12))))
         X[:, 0] = rng.integers(-1, len(texts), n)
         X[X[:, 0] < 0, 0] = -0.5
         features = (Variable(name=names[0], low=0.0, high=len(texts) - 1.0, categories=texts), *features[1:])
+    y_of = X.copy()
+    if name in {"fmt", "bmt", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
+        for place in draw(st.sets(st.integers(f > 1, f - 1), max_size=f)) if not features[-1].categories else ():
+            X[rng.random(n) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0])), place] = np.nan
+            taken_for = draw(st.sampled_from([0.0, 0.4, 1.0]))
+            features = (
+                *features[:place],
+                features[place].model_copy(update={"missing": taken_for}),
+                *features[place + 1 :],
+            )
     agents = draw(st.integers(1, 5))
     if name in {"frbc", "dp_tree", "fmt_classes"}:
         classes = tuple(f"class {i}" for i in range(draw(st.integers(1 if name == "frbc" else 2, 4))))
         number = rng.integers(0, len(classes), n)
         if draw(st.booleans()):
-            number = np.clip(np.floor(X[:, -1] * len(classes)), 0, len(classes) - 1).astype(int)
+            number = np.clip(np.floor(y_of[:, -1] * len(classes)), 0, len(classes) - 1).astype(int)
         y: Any = np.array(classes, dtype="U11")[number]
         if name == "frbc" and draw(st.booleans()):
             y[rng.random(n) < 0.1] = "of no class"
         domain = Domain(features=features, label="y", classes=classes)
         alike = np.argsort(np.argsort(y, kind="stable")) * agents // n  # vehicles with rows of one class only
     else:
-        y = np.sin(3 * X[:, 0]) + X.sum(axis=1) ** 2 + rng.normal(0, 0.1, n)
+        y = np.sin(3 * y_of[:, 0]) + y_of.sum(axis=1) ** 2 + rng.normal(0, 0.1, n)
         domain = Domain(features=features, target=Variable(name="y", low=-1.0, high=5.0))
         alike = np.sort(rng.integers(0, agents, n))
     owner = rng.integers(0, agents, n) if draw(st.booleans()) else alike

@@ -1,18 +1,33 @@
-"""`glassfleet broker config`: the configuration that the tests' brokers run with, written for others to use."""
+"""What brokers are configured with, their URLs, and files of an identity: whose they are, who can read them."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from broker.identity import load_identity, save_identity
+from broker.servers.acl import agent_rules, mosquitto_acl, observer_rules
 from broker.servers.mosquitto import MosquittoProcess
 from broker.servers.rabbitmq import RabbitmqConfig
+from broker.tls import Tls, ask_why, tls_of
+from broker.trust import trust
+from broker.url import BrokerAddress, parse_url, safe_address, urls_of
+from console.main import run
 from console.services.broker import broker
 from schemas.errors import UsageError
+from schemas.private_files import replace_private
+from schemas.topics import Topics
+from tests.support.authorities import FleetCa
 
 
 def config(*arguments: str) -> str:
@@ -70,3 +85,206 @@ def test_rabbitmq_user_may_use_our_topics_and_nothing_else(tmp_path: Path) -> No
     assert (topics["read"], topics["write"]) == ("^gf\\.1\\..*", "^gf\\.1\\..*")
     assert definitions["users"][0]["tags"] == []
     assert f"load_definitions = {tmp_path / 'definitions.json'}" in RabbitmqConfig(1883, tmp_path).render()
+
+
+TOPICS = Topics("fleet")
+
+
+def test_no_rule_of_an_agent_is_a_wildcard_over_a_branch():
+    assert not any(rule.pattern.endswith("#") for rule in agent_rules(TOPICS, "v1"))
+
+
+def test_observer_may_only_read():
+    assert {rule.access for rule in observer_rules(TOPICS)} == {"read"}
+
+
+def test_user_name_that_would_break_out_of_its_line_is_misuse():
+    with pytest.raises(UsageError):
+        mosquitto_acl({"v1\ntopic readwrite #": []})
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("mqtt://host", BrokerAddress("host", 1883)),
+        ("mqtts://host", BrokerAddress("host", 8883, tls=True)),
+        ("mqtt://127.0.0.1:1234/", BrokerAddress("127.0.0.1", 1234)),
+        ("mqtt://[::1]:1234", BrokerAddress("::1", 1234)),
+        ("mqtt://user@host", BrokerAddress("host", 1883, username="user")),
+        ("mqtt://user:p%40ss%2F@host:1", BrokerAddress("host", 1, username="user", password="p@ss/")),
+        ("  mqtt://host\n", BrokerAddress("host", 1883)),
+    ],
+)
+def test_url_is_taken_apart(url, address):
+    assert parse_url(url) == address
+
+
+def test_list_of_a_clusters_nodes_is_taken_apart():
+    assert urls_of(" mqtt://u:a,b@host:1,mqtts://other\n") == ("mqtt://u:a,b@host:1", "mqtts://other")
+    assert urls_of("mqtt://host") == ("mqtt://host",)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "no mqtt://"),
+        ("host:1883", "no mqtt://"),
+        ("http://host", "starts with http://"),
+        ("mqtt://", "names no host"),
+        ("mqtt://:1883", "names no host"),
+        ("mqtt://host:0", "port 0"),
+        ("mqtt://host:99999", "bad host or port"),
+        ("mqtt://host:abc", "bad host or port"),
+        ("mqtt://[::1", "bad host or port"),
+        ("mqtt://host/path", "after the port"),
+        ("mqtt://host?x=1", "after the port"),
+        ("mqtt://user:pa/ss@host", "bad host or port|after the port"),
+        ("mqtt://:secret@host", "no user"),
+    ],
+)
+def test_wrong_url_says_what_is_wrong_and_how_to_write_it(url, says):
+    with pytest.raises(UsageError, match=says) as caught:
+        parse_url(url)
+    assert "mqtt://[user[:password]@]host[:port]" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=20), st.integers(1, 65535), st.booleans())
+def test_url_with_any_password_is_written_and_read_back(user, password, port, tls):
+    try:
+        address = BrokerAddress("host", port, tls=tls, username=user, password=password)
+        url = address.url
+    except UnicodeEncodeError:
+        return  # lone surrogates are no text
+    assert parse_url(url) == address
+    assert "@" not in address.public
+
+
+def test_password_is_never_printed():
+    address = parse_url("mqtt://user:secret@host")
+    assert "secret" not in repr(address)
+    assert "secret" not in address.public
+    assert "secret" in address.url
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_plain_mqtt_on_this_machine_is_allowed(host):
+    assert safe_address(f"mqtt://{host}").tls is False
+
+
+@pytest.mark.parametrize("host", ["broker", "10.0.0.1", "0.0.0.0", "[::]", "localhost.example.org", "user:pw@b.org"])
+def test_plain_mqtt_to_another_machine_is_refused_unless_somebody_says_so(host):
+    with pytest.raises(UsageError, match="--insecure-plaintext") as caught:
+        safe_address(f"mqtt://{host}")
+    assert "mqtts://" in str(caught.value)
+    assert "pw" not in str(caught.value)
+    assert safe_address(f"mqtt://{host}", insecure_plaintext=True).tls is False
+    assert safe_address(f"mqtts://{host}").tls is True
+
+
+def test_certificate_that_would_not_be_used_is_misuse():
+    tls = Tls("ca.pem", "cert.pem", "key.pem")
+    with pytest.raises(UsageError, match="makes no use of the certificate"):
+        safe_address("mqtt://localhost", tls)
+    with pytest.raises(UsageError, match="both certificate and key"):
+        Tls("ca.pem", "cert.pem")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["tap", "--broker", "mqtt://10.255.255.1", "--count", "1"],
+        ["model", "list", "--broker", "mqtt://10.255.255.1"],
+        ["coordinator", "--broker", "mqtt://10.255.255.1", "--no-api"],
+        ["agent", "--id", "v", "--broker", "mqtt://10.255.255.1", "--data", "rows.csv"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_every_process_refuses_plain_mqtt_to_another_machine(command, tmp_path):
+    (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{n},{n}\n" for n in range(50)))
+    # Processes of their own: services set up logging for the whole process.
+    done = subprocess.run(
+        [sys.executable, "-m", "console.main", *command, "--state-dir", str(tmp_path / "state")],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "plain MQTT can be read and changed" in done.stderr
+
+
+SOMEBODY = 54321
+"""A user and group that nobody is: root may give files to any number."""
+
+
+def owners(path: Path) -> tuple[int, int]:
+    return path.stat().st_uid, path.stat().st_gid
+
+
+def given_away(path: Path) -> tuple[int, int]:
+    """Give a file to whom this user may give it: root to anybody, others to a group of theirs."""
+    groups = [SOMEBODY] if os.geteuid() == 0 else [*set(os.getgroups()) - {os.getegid()}, os.getegid()]
+    os.chown(path, SOMEBODY if os.geteuid() == 0 else -1, groups[0])
+    return owners(path)
+
+
+def test_file_keeps_its_owner_and_group_when_it_is_replaced(tmp_path):
+    path = tmp_path / "cert.pem"
+    replace_private(path, b"first")
+    whose = given_away(path)
+    replace_private(path, b"second")
+    assert (owners(path), path.read_bytes()) == (whose, b"second")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_identity_that_is_renewed_by_another_user_keeps_its_owner(tmp_path):
+    ca = FleetCa(tmp_path)
+    folder = ca.identity("broker", "b")
+    whose = {path.name: given_away(path) for path in sorted(folder.iterdir())}
+    before = (folder / "cert.pem").read_bytes()
+    other = FleetCa(tmp_path / "other", "other CA").authority
+    trust(folder, other.ca_pem + other.crl_pem)
+    assert run(["ca", "renew", str(folder), "--ca-dir", str(ca.authority.folder)]) == 0
+    assert (folder / "cert.pem").read_bytes() != before
+    assert {path.name: owners(path) for path in sorted(folder.iterdir()) if path.name in whose} == whose
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_key_is_not_given_to_who_laid_a_file_in_its_place_where_strangers_can_write(tmp_path, mode):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "key.pem").write_bytes(b"laid")
+    laid = given_away(folder / "key.pem")
+    folder.chmod(mode)
+    save_identity(folder, key=b"secret")
+    assert (folder / "key.pem").read_bytes() == b"secret"
+    # Who is not root cannot play the stranger: the file is its own, as the folder is.
+    assert (folder / "key.pem").stat().st_uid == os.geteuid()
+    assert os.geteuid() != 0 or owners(folder / "key.pem") != laid
+
+
+def test_verdict_on_a_certificate_is_left_open_while_its_key_is_replaced(tmp_path):
+    # Asked on the thread that connects: a fault there would be the end of all connections of this process.
+    ca = FleetCa(tmp_path)
+    folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v1", where="fresh")
+    save_identity(folder, key=(fresh / "key.pem").read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert ask_why("127.0.0.1", server.getsockname()[1], tls_of(folder), 5.0, 3) is None
+
+
+@pytest.mark.parametrize("only", [(), ("--only",)])
+def test_no_folder_is_changed_when_one_of_several_cannot_trust_the_next_authority(tmp_path, capsys, only):
+    ca, other = FleetCa(tmp_path), FleetCa(tmp_path / "other", "other CA").authority
+    good, bad = ca.identity("agent", "v1"), tmp_path / "bad"
+    bad.mkdir()
+    (tmp_path / "next.pem").write_bytes(other.ca_pem + other.crl_pem)
+    before = {path.name: path.read_bytes() for path in good.iterdir()}
+    trusts = ["ca", "trust", str(tmp_path / "next.pem"), *only, "--into", str(good)]
+    assert run([*trusts, "--into", str(bad)]) == 2
+    errors = capsys.readouterr().err
+    assert str(bad) in errors
+    assert "nothing was changed" in errors
+    assert {path.name: path.read_bytes() for path in good.iterdir()} == before
+    assert run(trusts) == 0
+    assert other.ca_pem in load_identity(good).ca

@@ -1,4 +1,4 @@
-"""Credentials that follow their folder, lists that only grow, wills sealed anew, and floods that stay cheap."""
+"""Credentials that follow their folder, and lists that only grow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import datetime as dt
 import fcntl
 import os
 import threading
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,9 @@ from hypothesis import strategies as st
 
 from broker.credentials import FolderCredentials
 from broker.identity import save_identity
-from broker.port import Handlers, Link, Message
+from broker.port import Message
 from broker.servers.revocation import install_crl
-from broker.signed import Patience, RefusalLog, SignedTransport, signed
+from broker.signed import RefusalLog
 from broker.trust import trust
 from coordinator.authority.certificates import Revoked, make_crl
 from coordinator.authority.store import Authority
@@ -30,39 +28,10 @@ from schemas.messages import AgentState, CoordinatorState
 from schemas.topics import Topics
 from schemas.trust.owner import Owner
 from schemas.trust.signing import Verifier
-from tests.support.fleet import FleetCa, number_in
-from tests.support.keys import NOW, FixedCredentials, TestCa
+from tests.support.authorities import Clock, FleetCa, TestCa, look, number_in, renew
 
 TOPICS = Topics("fleet")
 CLOUD = (Owner("coordinator", "*"),)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def ca(tmp_path: Path) -> FleetCa:
-    return FleetCa(tmp_path)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def look(credentials: FolderCredentials, clock: Clock) -> bool:
-    clock.now += 3
-    return credentials.refresh()
-
-
-def renew(ca: FleetCa, folder: Path, name: str) -> None:
-    fresh = ca.identity("agent", name, where=f"{name}-fresh")
-    save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
 
 
 def test_renewed_certificate_is_taken_over_and_nothing_is_read_in_between(ca, clock):
@@ -104,31 +73,6 @@ def test_half_renewed_identity_is_not_taken_over_until_it_is_whole(ca, clock, br
     assert credentials.signer.certificate == before.certificate
 
 
-def test_renewed_certificate_is_taken_over_when_a_list_is_heard_before_the_next_look(ca, clock):
-    folder = ca.identity("agent", "v1")
-    ca.identity("agent", "v2")
-    credentials = FolderCredentials(folder, clock=clock)
-    before = credentials.signer
-    renew(ca, folder, "v1")
-    ca.authority.revoke("v2")
-    assert credentials.update_crl(ca.authority.crl_pem)
-    assert look(credentials, clock)
-    assert credentials.signer.certificate != before.certificate
-
-
-def test_heard_list_is_kept_while_the_identity_is_half_renewed(ca, clock):
-    folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v2")
-    whole = (folder / "key.pem").read_bytes()
-    credentials = FolderCredentials(folder, clock=clock)
-    ca.authority.refresh_crl()
-    save_identity(folder, key=(fresh / "key.pem").read_bytes(), crl=ca.authority.crl_pem)
-    assert not look(credentials, clock)
-    ca.authority.revoke("v2", "stolen")
-    assert credentials.update_crl(ca.authority.crl_pem)
-    save_identity(folder, key=whole)
-    assert number_in(FolderCredentials(folder, clock=clock).crl) == number_in(ca.authority.crl_pem)
-
-
 LISTS = 5
 """Lists that the authority makes one after the other; from the one in the middle on, they revoke the coordinator."""
 
@@ -139,17 +83,6 @@ STEPS = st.lists(
     | st.tuples(st.sampled_from(["look", "restart"]), st.just(0)),
     max_size=12,
 )
-
-
-def test_list_of_a_new_ca_is_not_replaced_by_a_higher_one_of_the_former_that_is_heard(ca, clock, tmp_path):
-    folder = ca.identity("agent", "v1")
-    credentials = FolderCredentials(folder, clock=clock)
-    other = FleetCa(tmp_path / "other")
-    for _ in range(5):
-        ca.authority.refresh_crl()
-    save_identity(folder, ca=other.authority.ca_pem, crl=other.authority.crl_pem)
-    assert credentials.update_crl(ca.authority.crl_pem)
-    assert (folder / "crl.pem").read_bytes() == other.authority.crl_pem
 
 
 @pytest.fixture(scope="module")
@@ -235,19 +168,6 @@ def test_lists_of_a_new_ca_are_kept_though_their_numbers_begin_anew_when_the_ca_
     assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
 
 
-def test_heard_list_of_a_new_ca_is_kept_when_the_folder_still_has_the_former_ones(ca, clock, tmp_path):
-    folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other")
-    stolen = other.identity("coordinator", "cloud")
-    ca.authority.refresh_crl()
-    credentials = FolderCredentials(folder, clock=clock)
-    save_identity(folder, ca=other.authority.ca_pem)
-    assert look(credentials, clock)
-    save_identity(folder, crl=ca.authority.crl_pem)  # not looked at yet
-    other.authority.revoke("cloud", "stolen")
-    assert credentials.update_crl(other.authority.crl_pem)
-    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
-
-
 def test_lists_of_both_cas_are_kept_over_a_restart_while_both_are_trusted(ca, clock, tmp_path):
     folder, other = ca.identity("agent", "v1"), FleetCa(tmp_path / "other", "test CA")
     sealed = [sealed_birth(each.identity("coordinator", "cloud"), "cloud") for each in (ca, other)]
@@ -285,17 +205,6 @@ def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_a
     assert not revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
 
 
-def test_ca_that_follows_another_revokes_what_that_one_issued(ca, clock):
-    stolen = ca.identity("coordinator", "cloud")
-    after = Authority.create(ca.folder / "next", after=ca.authority.folder)
-    folder = ca.identity("agent", "v1")
-    trust(folder, after.ca_pem + after.crl_pem)
-    credentials = FolderCredentials(folder, clock=clock)
-    after.revoke("cloud", "stolen")
-    assert credentials.update_crl(after.crl_pem)
-    assert revoked_after_restart(folder, sealed_birth(stolen, "cloud"))
-
-
 def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):
     folder, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
     topic, sealed = sealed_birth(cloud, "cloud")
@@ -317,117 +226,6 @@ def sealed_birth(folder: Path, name: str) -> tuple[str, bytes]:
         return topic, signer.seal(topic, Envelope(fleet="fleet", body=body).to_bytes())
     state, topic = AgentState(status="up", incarnation="i"), TOPICS.agent_state(name)
     return topic, signer.seal(topic, Envelope(fleet="fleet", body=state, agent=name).to_bytes())
-
-
-def test_last_will_is_sealed_with_the_certificate_of_the_moment(ca, clock):
-    folder = ca.identity("agent", "v1")
-    credentials = FolderCredentials(folder, clock=clock)
-    state = Envelope(fleet="fleet", body=AgentState(status="down", incarnation="i"), agent="v1")
-    will = Message(TOPICS.agent_state("v1"), state.to_bytes(), retained=True)
-    made: list[Link] = []
-
-    def make(link: Link) -> Line:
-        made.append(link)
-        return Line()
-
-    signed(Link("mqtt://x", "v1", will), TOPICS, credentials, lambda *_: None, make)
-    link = made[0]
-    assert link.seal is not None
-    first = link.seal(will)
-    renew(ca, folder, "v1")
-    assert look(credentials, clock)
-    second = link.seal(will)
-    assert first.payload != second.payload
-    assert second.retained
-    assert credentials.signer.certificate in second.payload
-
-
-class Line:
-    """A transport that remembers what was published."""
-
-    max_message_bytes = 100_000
-    is_connected = True
-
-    def __init__(self) -> None:
-        self.published: list[tuple[str, bytes]] = []
-        self.handlers = Handlers(lambda _m: None, lambda: None, lambda _w: None)
-
-    def start(self, handlers: Handlers) -> None:
-        self.handlers = handlers
-        handlers.connected()
-
-    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        del retain
-        self.published.append((topic, payload))
-
-    def subscribe(self, pattern: str) -> None: ...
-    def unsubscribe(self, pattern: str) -> None: ...
-    def stop(self) -> None: ...
-
-    def flush(self, timeout: float) -> bool:
-        del timeout
-        return True
-
-
-def test_coordinator_says_the_newest_list_again_when_it_started_with_an_older_one(ca):
-    cloud = ca.identity("coordinator", "cloud")
-    credentials, line = FolderCredentials(cloud), Line()
-    transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
-    transport.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
-    older = (cloud / "crl.pem").read_bytes()
-    assert line.published == [(TOPICS.revoked(), older)]
-    ca.authority.revoke("cloud")
-    newest = ca.authority.crl_pem
-    for crl in (newest, older, newest):
-        line.handlers.message(Message(TOPICS.revoked(), crl, retained=True))
-    assert line.published == [(TOPICS.revoked(), older), (TOPICS.revoked(), newest)]
-
-
-def test_flood_of_bad_seals_is_not_verified_for_ever_and_concerns_no_other_agent():
-    ca, clock = TestCa(), Clock()
-    verifier = ca.verifier()
-    refused: Counter[str] = Counter()
-    heard: list[str] = []
-    line = Line()
-    credentials = FixedCredentials(ca.coordinator().signer(), verifier)
-    transport = SignedTransport(line, TOPICS, credentials, lambda _m, fault: refused.update([fault.code]))
-    transport._patience = Patience(20, 5, clock=clock)
-    transport.start(Handlers(lambda message: heard.append(message.topic), lambda: None, lambda _w: None))
-
-    def say(name: str, *, good: bool) -> None:
-        topic = TOPICS.agent_state(name)
-        state = Envelope(fleet="fleet", body=AgentState(status="up", incarnation="i"), agent=name, time=NOW)
-        sealed = signers[name].seal(topic, state.to_bytes())
-        if not good:
-            sealed = replace(Envelope.from_bytes(sealed, fleet="fleet"), time=NOW + 1).to_bytes()
-        line.handlers.message(Message(topic, sealed))
-
-    signers = {name: ca.agent(name).signer() for name in ("liar", "v1")}
-    for _ in range(500):
-        say("liar", good=False)
-    assert refused == {"bad-signature": 20, "too-many": 480}
-    say("v1", good=True)
-    say("liar", good=True)
-    assert heard == [TOPICS.agent_state("v1")]
-    clock.now += 1.0
-    say("liar", good=True)
-    assert heard == [TOPICS.agent_state("v1"), TOPICS.agent_state("liar")]
-
-
-def test_patience_remembers_a_bounded_number_of_agents():
-    patience = Patience(1, 0.001, clock=Clock())
-    for number in range(10_000):
-        patience.spend(f"v{number}")
-    assert len(patience._spent) <= 4096
-    assert not patience.has("v9999")
-
-
-def test_refusal_log_shows_no_control_characters_of_a_forged_topic():
-    lines: list[str] = []
-    log = RefusalLog(lambda _name: None, lambda topic, *_: lines.append(topic))
-    log(Message("gf/1/fleet/\x1b[2Jmodel\nINFO all is well" + "x" * 1000, b"x"), WireError("unknown-topic", "why"))
-    assert lines[0].isprintable()
-    assert len(lines[0]) < 300
 
 
 def test_private_file_is_never_written_through_what_lies_there(tmp_path):
@@ -466,19 +264,6 @@ def test_verifier_keeps_its_authorities_when_the_new_ones_cannot_be_read():
     with pytest.raises(UsageError, match="PEM"):
         verifier.trust(b"nonsense")
     assert verifier.owner(ca.agent("v1").certificate.public_bytes(Encoding.DER)) == Owner("agent", "v1")
-
-
-def test_good_list_in_the_folder_is_kept_behind_many_that_cannot_be_read_when_another_one_comes(ca):
-    folder = ca.identity("agent", "v1")
-    ca.authority.refresh_crl()
-    junk = b"".join(b"-----BEGIN X509 CRL-----\n%d\n-----END X509 CRL-----\n" % number for number in range(40))
-    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
-    after = Authority.create(ca.folder / "next", "test CA 2", after=ca.authority.folder)
-    trust(folder, after.ca_pem + after.crl_pem)
-    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
-    (folder / "crl.pem").write_bytes(junk + ca.authority.crl_pem)
-    install_crl(folder, after.crl_pem)
-    assert (folder / "crl.pem").read_bytes() == ca.authority.crl_pem + after.crl_pem
 
 
 @pytest.mark.parametrize("writer", ["ca trust", "ca revoke --into"])
@@ -562,20 +347,9 @@ def test_certificate_that_a_new_ca_has_revoked_is_not_believed_for_a_moment_when
     assert codes == ["revoked-certificate"]
 
 
-def test_quiet_process_says_again_what_is_retained_as_soon_as_its_certificate_has_changed(ca, clock):
-    folder, line, connected = ca.identity("coordinator", "cloud"), Line(), []
-    credentials = FolderCredentials(folder, clock=clock)
-    transport = SignedTransport(line, TOPICS, credentials, lambda *_: None)
-    transport.start(Handlers(lambda _m: None, lambda: connected.append(credentials.signer), lambda _w: None))
-    fresh = ca.identity("coordinator", "cloud", where="fresh")
-    save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())
-    transport.look()
-    assert len(connected) == 1, "no look was due"
-    clock.now += 3
-    line.is_connected = False
-    transport.look()
-    line.is_connected = True
-    for _ in range(3):
-        transport.look()
-    assert len(connected) == 2
-    assert connected[1].certificate != connected[0].certificate
+def test_refusal_log_shows_no_control_characters_of_a_forged_topic():
+    lines: list[str] = []
+    log = RefusalLog(lambda _name: None, lambda topic, *_: lines.append(topic))
+    log(Message("gf/1/fleet/\x1b[2Jmodel\nINFO all is well" + "x" * 1000, b"x"), WireError("unknown-topic", "why"))
+    assert lines[0].isprintable()
+    assert len(lines[0]) < 300

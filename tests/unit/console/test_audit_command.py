@@ -180,18 +180,6 @@ def test_audit_simulates_a_fleet_with_and_without_protection(
     assert "nullified" in out
 
 
-def test_audit_says_so_when_no_attack_is_about_a_scheme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "classes.csv"
-    values = np.random.default_rng(0).random((60, 2)).round(4)
-    file.write_text("\n".join(["a,b,y", *(f"{a},{b},{'high' if a > b else 'low'}" for a, b in values)]) + "\n")
-    assert audit(tmp_path, "--scheme", "dp_tree", "--data", str(file), "--vehicles", "2") == 0
-    out = capsys.readouterr().out
-    assert "no attack here is about sums of dp_tree" in out
-    assert "the model alone (own)" in out
-    assert "the model alone (exact)" in out
-    assert "private: not measured: 8 vehicles are needed, these are 2" in out
-
-
 def test_faults_are_told_in_one_line_with_their_code(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

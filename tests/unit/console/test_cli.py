@@ -6,30 +6,26 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 import pytest
 
-from console.common import count_or_share, parse_parameters
 from console.main import COMMANDS, run
 from console.model.published import Registry
 from console.services.tap import decode
-from console.settings import fill_in
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import explain_row
 from glassfleet.reference import recorded, reference_of
 from schemas.envelope import Envelope
-from schemas.errors import UsageError, VerificationError
+from schemas.errors import VerificationError
 from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.commands import every_command
-from tests.support.fake_coordinator import record_of
-from tests.support.processes import ROOT, python
+from tests.support.agent_bench import record_of
+from tests.support.processes import ROOT, every_command, python
 
 
 @pytest.fixture(autouse=True)
@@ -172,7 +168,8 @@ def test_missing_extra_is_named_with_its_pip_command(
 
 
 def test_coordinator_loads_nothing_that_only_some_fleets_need() -> None:
-    some = ["alembic", "cryptography", "glassfleet.audit.private", "glassfleet.schemes.frt", "rich", "scipy", "sklearn"]
+    heavy = ["alembic", "cryptography", "opentelemetry.sdk", "rich", "scipy", "sklearn"]
+    some = [*heavy, "glassfleet.audit.private", "glassfleet.schemes.frt"]
     code = (
         "import sys; from console.main import run; run(['coordinator', '--fleet', '!']); import coordinator.main; "
         f"import coordinator.http.api; print([name for name in {some} if name in sys.modules])"
@@ -187,41 +184,6 @@ def test_help_imports_no_command() -> None:
         f"print([name for name in {modules} if name in sys.modules])"
     )
     assert python(code).stdout.strip().splitlines()[-1] == "[]"
-
-
-def test_fill_in_takes_the_broker_that_was_noted_unless_one_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broker-url").write_text("mqtt://noted\n")
-    flags: dict[str, Any] = {"state_dir": tmp_path, "broker": None, "fleet": None}
-    fill_in(flags, None, "agent")
-    assert flags["broker"] == "mqtt://noted"
-    assert flags["fleet"] == "fleet"
-    file = tmp_path / "agent.toml"
-    file.write_text('broker = "mqtt://file"\nfleet = "north"\n')
-    flags = {"state_dir": tmp_path, "broker": None, "fleet": None}
-    fill_in(flags, file, "agent")
-    assert flags["broker"] is None
-    assert flags["fleet"] is None
-    monkeypatch.setenv("GLASSFLEET_BROKER", "mqtt://environment")
-    fill_in(flags, None, "agent")
-    assert flags["broker"] is None
-
-
-def test_parameters_are_json_where_they_can_be_and_counts_are_told_from_shares() -> None:
-    assert parse_parameters(("n=5", "x=0.5", "deep=null", "way=weighted_average", "on=true")) == {
-        "n": 5,
-        "x": 0.5,
-        "deep": None,
-        "way": "weighted_average",
-        "on": True,
-    }
-    with pytest.raises(UsageError, match="not finite"):
-        parse_parameters(("x=NaN",))
-    assert count_or_share("3", "x") == 3
-    assert isinstance(count_or_share("3", "x"), int)
-    assert count_or_share("1.0", "x") == 1.0
-    assert isinstance(count_or_share("1.0", "x"), float)
 
 
 def test_model_rules_are_printed_in_words_the_most_used_first(
@@ -342,26 +304,6 @@ def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     assert all(name in told for name in catalogue.load("fmt").Parameters.model_fields)
     assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
     assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
-
-
-def test_model_file_is_refused_when_it_was_changed(capsys: pytest.CaptureFixture[str], record_file: Path) -> None:
-    changed = json.loads(record_file.read_text())
-    changed["document"]["parameters"]["min_gain"] = 0.5
-    record_file.write_text(json.dumps(changed))
-    assert run(["model", "show", "--file", str(record_file)]) == 8
-    assert "changed after it was published" in capsys.readouterr().err
-    record_file.write_text("{}")
-    assert run(["model", "show", "--file", str(record_file)]) == 10
-
-
-def test_model_show_prints_the_record_that_reads_back(
-    capsys: pytest.CaptureFixture[str], record_file: Path, record: ModelRecord, tmp_path: Path
-) -> None:
-    assert run(["model", "show", "--file", str(record_file)]) == 0
-    assert record.digest in capsys.readouterr().out
-    assert run(["model", "show", "--file", str(record_file), "--json"]) == 0
-    (tmp_path / "again.json").write_text(capsys.readouterr().out)
-    assert run(["model", "show", "--file", str(tmp_path / "again.json")]) == 0
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:

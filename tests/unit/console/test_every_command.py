@@ -1,4 +1,4 @@
-"""What holds for every command: examples that work, nonsense told in one line, JSON, quiet, colours, completion."""
+"""What holds for every command: examples, nonsense told in one line, JSON, quiet, colours, completion, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ import pytest
 
 from console.main import cli, run
 from tests.docs.commands import fault
-from tests.support.commands import every_command
-from tests.support.processes import eventually, on_terminal, python
+from tests.support.processes import eventually, every_command, on_terminal, python
 
 BIN = Path(sys.executable).parent
 
@@ -319,3 +318,61 @@ def test_ctrl_c_ends_a_command_that_is_loaded_or_makes_a_process(moment: str, tm
     (tmp_path / "slow.py").write_text(SLOW + AT_A_BAD_MOMENT[moment])
     done = python(RUN_SLOW, check=False, environment={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stderr.strip()) == (130, "glassfleet: error: interrupted")
+
+
+SIGNALLED_WHILE_HANDLING = """
+import signal, sys
+from console.common import StopFlag
+
+stop, left = StopFlag(), [50]
+
+def again(frame, event, argument):
+    if left[0] and event == "line":
+        left[0] -= 1
+        signal.raise_signal(signal.SIGINT if left[0] % 2 else signal.SIGTERM)
+    return again
+
+sys.settrace(again)  # a signal comes before every line that is run from here on, the handler's and the lock's included
+signal.raise_signal(signal.SIGTERM)
+sys.settrace(None)
+print(stop.wait(60), left[0] < 50)
+"""
+
+
+def test_stop_flag_is_set_when_a_signal_comes_while_another_is_handled() -> None:
+    child = python(SIGNALLED_WHILE_HANDLING, check=False)
+    assert (child.stdout.strip(), child.stderr) == ("True True", "")
+
+
+WITHOUT_LAB = """
+import sys
+sys.modules["lab"] = None  # to import it, or what is in it, is to find that it is not there
+from console.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def glassfleet(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(WITHOUT_LAB, *arguments, check=False)
+
+
+@pytest.mark.parametrize("command", ["", "agent", "coordinator", "run", "model", "doctor"])
+def test_command_of_a_vehicle_or_a_coordinator_works_without_the_laboratory(command: str) -> None:
+    done = glassfleet(*command.split(), "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage:" in done.stdout
+
+
+def test_completion_goes_on_without_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"COMPLETE": "bash_complete", "COMP_WORDS": "glassfleet ag", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(f"_GLASSFLEET_{name}" if name == "COMPLETE" else name, value)
+    assert (glassfleet().stdout.split(), glassfleet().stderr) == (["plain,agent"], "")
+
+
+def test_command_of_the_laboratory_says_what_is_missing() -> None:
+    done = glassfleet("demo")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "glassfleet: error: this is a command of the laboratory, the package lab, which is left out here: install all "
+        "of glassfleet\n"
+    )

@@ -20,7 +20,7 @@ from schemas.trust.certificates import owner_of
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal, read_request
 from schemas.trust.owner import Owner, Role
 from schemas.trust.signing import Signer, Verifier
-from tests.support.fleet import number_in
+from tests.support.authorities import number_in
 
 V1 = Owner("agent", "v1")
 
@@ -252,12 +252,6 @@ def test_next_authority_forgets_nothing_whenever_making_it_was_cut_off(authority
     assert unfinished > 8
 
 
-def test_authority_without_a_register_is_told_though_it_never_issued_anything(authority):
-    (authority.folder / "register.json").unlink()
-    with pytest.raises(StorageError, match="restore it from a backup"):
-        authority.issued()
-
-
 def test_part_of_an_authority_is_not_taken_for_an_unfinished_one(authority):
     enrolled(authority)
     (authority.folder / "ca.pem").unlink()
@@ -276,23 +270,6 @@ def test_certificate_that_the_former_authority_lost_is_named_and_nothing_is_begu
         Authority.create(tmp_path / "next", "next CA", after=authority.folder)
     assert str(path) in str(told.value)
     assert not (tmp_path / "next").exists()
-
-
-def test_authorities_that_follow_each_other_are_numbered_and_no_name_comes_twice(authority, clock, tmp_path):
-    enrolled(authority)
-    second = Authority.create(tmp_path / "2", after=authority.folder, clock=clock)
-    enrolled(second)
-    # A copy of the former's folder has all that is needed, without its certificate, too.
-    (second.folder / "ca.pem").unlink()
-    third = Authority.create(tmp_path / "3", after=second.folder, clock=clock)
-    assert [authority.name, second.name, third.name] == ["test CA", "test CA 2", "test CA 3"]
-    assert len({each.certificate.subject for each in (authority, second, third)}) == 3
-    for name in ("test CA", "test CA 2", "test CA 3"):
-        with pytest.raises(UsageError, match="such as 'test CA 4'"):
-            Authority.create(tmp_path / "4", name, after=third.folder)
-    with pytest.raises(UsageError, match="needs a name"):
-        Authority.create(tmp_path / "4")
-    assert not (tmp_path / "4").exists()
 
 
 def respelt(certificate_pem: bytes, *changes: tuple[bytes, bytes]) -> bytes:
@@ -411,3 +388,13 @@ def test_authority_that_ends_gives_no_certificate_that_outlives_it(authority, cl
     clock.skip(days=100)
     with pytest.raises(GlassfleetError, match="CA itself expired"):
         enrolled(authority, "v2")
+
+
+def test_no_authority_takes_the_name_of_one_before_it(authority, clock, tmp_path):
+    enrolled(authority)
+    second = Authority.create(tmp_path / "2", after=authority.folder, clock=clock)
+    enrolled(second)
+    assert second.name == "test CA 2"
+    for name in ("test CA", "test CA 2"):
+        with pytest.raises(UsageError, match="such as 'test CA 3'"):
+            Authority.create(tmp_path / "3", name, after=second.folder)

@@ -1,17 +1,33 @@
-"""The coordinator without threads, over the in-memory broker: runs from start to end, and over crashes."""
+"""The coordinator without threads: its configuration, queue, policy; runs over crashes, quorums, hostile messages."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
 from broker.memory import Saved
+from broker.port import Message
+from coordinator.config import load_config
+from coordinator.messages.queue import EventQueue
+from coordinator.specification.run import RoundPolicy
+from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import (
+    AgentState,
+    Body,
+    ContributionBody,
     ModelPointer,
+    Refusal,
     Request,
 )
-from tests.support.coordinator_bench import TOPICS, Fleet
+from tests.support.coordinator_bench import TOPICS, Fleet, contribution
 from tests.support.engine_bench import central, toy_spec
 
 
@@ -90,3 +106,242 @@ def test_coordinator_refuses_a_run_id_that_is_taken_also_after_its_end() -> None
         fleet.core.cancel("other")
     with pytest.raises(NotFoundError):
         fleet.core.runs.document("other")
+
+
+def test_coordinator_answers_for_runs_that_it_does_not_have() -> None:
+    fleet = Fleet().begin("a")
+    task = fleet.task()
+    fleet.finish("a")
+    fleet.answer("a", run="nope", task=task)
+    fleet.answer("a", run="r1", task=task)
+    assert fleet.receipts("a")[-2:] == ["unknown-run", "late the run has ended"]
+
+
+def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
+    good = Envelope(fleet="f", body=contribution("a", task), run="r1", agent="a")
+    yield "malformed", b"\xc1 not msgpack"
+    yield "malformed", b""
+    yield "wrong-agent", Envelope(fleet="f", body=good.body, run="r1", agent="b").to_bytes()
+    yield "wrong-run", Envelope(fleet="f", body=good.body, run="r2", agent="a").to_bytes()
+    yield "foreign-fleet", Envelope(fleet="g", body=good.body, run="r1", agent="a").to_bytes()
+    body: Body = AgentState(status="up", incarnation="x")
+    yield "malformed", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+    body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution={})
+    yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+    sums = {"s": np.zeros(2, np.int64)}
+    value = {"kind": "add", "rows": 4, "sums": sums, "values": {}, "nullified": 0}
+    for spoilt in (value, {**value, "rows": 5}, {**value, "kind": "x"}, {**value, "sums": {}}):
+        body = ContributionBody(task_digest=task.digest, rows=4, data_digest="0" * 64, contribution=spoilt)
+        yield "impossible", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
+
+
+def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
+    fleet = Fleet().begin("a", "b")
+    task = fleet.task()
+    for code, payload in _hostile(task):
+        before = len(fleet.receipts("a"))
+        fleet.publish(TOPICS.contribution("a", "r1"), payload)
+        receipts = fleet.receipts("a")
+        assert len(receipts) == before + 1, (code, payload)
+        assert receipts[-1].startswith(f"rejected {code}"), receipts[-1]
+    for topic in ("gf/1/f/nonsense", TOPICS.agent_state("a"), TOPICS.evaluation("a")):
+        fleet.publish(topic, b"\x00garbage")
+    state = fleet.state()
+    assert state.store == {}
+    fleet.finish("a", "b")
+    record = fleet.record()
+    assert record.document == central(toy_spec(), "ab").to_document()
+
+
+def test_coordinator_ends_a_wait_when_an_agent_refuses() -> None:
+    fleet = Fleet().begin("a", "b")
+    fleet.answer("a")
+    refusal = Refusal(task_digest=fleet.task().digest, reason="column x is missing")
+    payload = Envelope(fleet="f", body=refusal, run="r1", agent="b").to_bytes()
+    fleet.publish(TOPICS.contribution("b", "r1"), payload)
+    state = fleet.state()
+    assert state.cohort == ("a",)
+    assert fleet.receipts("b") == ["accepted refusal noted"]
+
+
+DEFAULT = {"min_agents": None, "gather_timeout": 60, "deadline": 10}
+
+
+def test_fleet_of_which_too_few_are_up_keeps_its_model_until_the_operator_asks_for_fewer() -> None:
+    fleet = Fleet().begin("a", "b", policy=DEFAULT)
+    fleet.finish("a", "b")
+    fleet.birth("b", status="down")
+    fleet.core.start_run(toy_spec("r2", policy=DEFAULT))
+    assert fleet.core.runs.document("r2")["reason"].startswith(
+        "needs 2 vehicles that can answer (to learn from fewer: min_agents): 1 is up; waits until "
+    )
+    fleet.pass_time(60)
+    assert fleet.core.runs.document("r2")["reason"] == (
+        "not-enough-agents: 1 of 2 agents that can run 'toy' were up after 60 s (1 up in all; to learn from "
+        "fewer: min_agents)"
+    )
+    fleet.begin(run="r3", policy={"min_agents": 1})
+    fleet.finish("a", run="r3")
+    assert fleet.record(version=2).cohort == ["a"]
+
+
+def test_half_is_of_those_who_learned_the_model_in_use_and_not_of_those_left_out() -> None:
+    fleet = Fleet().begin(*"abcdefgh", policy=DEFAULT, without=["g", "h"])
+    assert fleet.state().spec.policy.min_agents == 3
+    fleet.finish(*"abcdef")
+    fleet.core.models.promote("model", 1)
+    fleet.birth(*"ijklmnop")
+    fleet.begin(run="r2", policy=DEFAULT, without=["a", "b"])
+    assert fleet.state("r2").spec.policy.min_agents == 2
+
+
+def test_elastic_rounds_need_half_of_those_who_are_up_and_not_of_all_who_ever_answered() -> None:
+    fleet = Fleet().begin(*"abcdefgh", policy=DEFAULT)
+    fleet.finish(*"abcdefgh")
+    fleet.core.models.promote("model", 1)
+    fleet.birth(*"efgh", status="down")
+    fleet.core.start_run(toy_spec("r2", policy=DEFAULT).model_copy(update={"participation": "elastic"}))
+    assert fleet.state("r2").spec.policy.min_agents == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "fleet", "quorum", "gather"),
+    [
+        ({}, 0, 2, 2),
+        ({}, 5, 3, 3),
+        ({"gather_agents": 4}, 5, 3, 4),
+        ({"min_agents": 1}, 100, 1, 1),
+        ({"target": 1}, 100, 1, 1),
+        ({"sample": 4}, 100, 0.5, 2),
+    ],
+)
+def test_default_quorum_asks_for_no_more_than_the_policy_allows(
+    given: dict[str, int], fleet: int, quorum: float, gather: int
+) -> None:
+    policy = RoundPolicy(**given).with_quorum(fleet)
+    assert (policy.min_agents, policy.gather_agents) == (quorum, gather)
+
+
+def test_config_prefers_flags_to_environment_to_file_to_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "glassfleet.toml"
+    file.write_text('fleet = "file"\nkeepalive = 11\napi_port = 1\nsession_expiry = 7\n[coordinator]\nkeepalive = 12\n')
+    monkeypatch.setenv("GLASSFLEET_FLEET", "environment")
+    monkeypatch.setenv("GLASSFLEET_API_PORT", "2")
+    monkeypatch.setenv("GLASSFLEET_COORDINATOR_SESSION_EXPIRY", "8")
+    config = load_config(file, api_port=3, broker=None)
+    assert (config.http.api_port, config.fleet, config.connection.session_expiry, config.connection.keepalive) == (
+        3,
+        "environment",
+        8,
+        12,
+    )
+    assert config.broker == "mqtt://127.0.0.1:1883"
+    assert load_config().connection.keepalive == 30, "the file is forgotten again"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"broker": "localhost"}, "mqtt://host:port"),
+        ({"fleet": "a b"}, "valid id"),
+        ({"api_host": "0.0.0.0"}, "api_expose"),
+        ({"api_port": 70000}, "api_port"),
+        ({"max_message_bytes": 10}, "max_message_bytes"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        load_config(**flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("fleet = [", "not valid TOML"), ("flet = 'x'", "no setting 'flet'"), ("coordinator = 1", "must be a table")],
+)
+def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=words):
+        load_config(file)
+
+
+def test_config_may_be_exposed_when_asked_for() -> None:
+    assert load_config(api_host="0.0.0.0", api_expose=True).http.api_host == "0.0.0.0"
+
+
+def test_event_queue_drops_contributions_above_its_bounds_but_never_states() -> None:
+    queue = EventQueue(max_messages=3, max_bytes=5000, full_wait=0.01)
+    for number in range(5):
+        queue.put(Message(f"c/{number}", b"x"))
+        queue.put(Message("agent/a/state", b"%d" % number))
+    assert queue.dropped == 2
+    batch = queue.get_batch(2, 0.0)
+    assert [message.payload for message in batch.messages] == [b"4", b"x"], "of states only the latest is kept"
+    queue.put(Message("c/big", b"y" * 4900))
+    assert queue.dropped == 3
+    assert queue.depth()[0] == 2
+
+
+def test_event_queue_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
+    queue = EventQueue(max_messages=100, max_bytes=50_000)
+    for number in range(20):
+        queue.put(Message(f"c/{number:09000d}", b""))
+        queue.put(Message(f"agent/{number:09000d}/state", b""))
+    assert len(queue.get_batch(100, 0.0).messages) == 10, "five of each: their topics alone take 9 kB"
+    assert queue.dropped == 30
+    assert queue.depth() == (0, 0)
+
+
+def test_event_queue_that_is_full_lets_who_puts_wait_for_room_and_loses_nothing() -> None:
+    queue = EventQueue(max_messages=3, max_bytes=5000)
+    taken: list[Message] = []
+
+    def write() -> None:
+        for number in range(200):
+            queue.put(Message(f"c/{number}", b"x"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while len(taken) < 200:
+        waiting, _ = queue.depth()
+        assert waiting <= 3
+        taken += queue.get_batch(2, 5.0).messages
+    writer.join()
+    assert [message.topic for message in taken] == [f"c/{number}" for number in range(200)]
+    assert queue.dropped == 0
+
+
+def test_event_queue_lets_nobody_wait_again_until_something_is_taken() -> None:
+    queue = EventQueue(max_messages=1, max_bytes=5000, full_wait=0.2)
+    begun = time.monotonic()
+    for number in range(100):
+        queue.put(Message(f"c/{number}", b"x"))
+    assert queue.dropped == 99
+    assert time.monotonic() - begun < 10, "one of them waited"
+
+
+def test_event_queue_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
+    queue = EventQueue(10, 1000)
+    futures = [queue.call(threading.get_ident), queue.call(lambda: 1 // 0)]
+    for call in queue.get_batch(10, 0.0).calls:
+        call()
+    assert futures[0].result(0) == threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        futures[1].result(0)
+
+
+def test_event_queue_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
+    now = [0.0]
+    queue = EventQueue(max_messages=9, max_bytes=10_000, clock=lambda: now[0])
+    assert queue.oldest() is None
+    for now[0], topic in ((1.0, "c/1"), (2.0, "c/2"), (3.0, "agent/a/state")):
+        queue.put(Message(topic, b"x"))
+    batch = queue.get_batch(2, 0.0)
+    assert [message.topic for message in batch.messages] == ["agent/a/state", "c/1"]
+    assert batch.arrived == [1.0, 1.0], "a state goes first, at the time of what it overtook"
+    assert queue.oldest() == 2.0
+    queue.get_batch(9, 0.0)
+    assert queue.oldest() is None

@@ -28,7 +28,7 @@ from schemas.errors import NotFoundError, UsageError
 from schemas.messages import AgentState, Manifest
 from schemas.parts import open_request
 from schemas.trust.joining import BlobStore
-from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
+from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import TOY_ENGINE, ToyModel, central, toy_spec
 
 NOISE = np.random.default_rng(1).bytes(20_000).hex()
@@ -141,44 +141,6 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
     assert fleet.core.registry.names() == []
 
 
-def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_broker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
-    fleet = Fleet(engine=engine_with(scheme)).begin("a")
-    fleet.finish("a")
-    assert fleet.core.runs.document("r1")["outcome"] == "finished"
-    monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    fleet.max_bytes = 4096
-    fleet.crash()
-    assert fleet.core.metrics["models.unpublishable"] == 1
-    assert fleet.core.metrics["connected"] == 1
-    assert fleet.core.registry.names() == ["model"], "it is still there for the HTTP API"
-
-
-def test_run_stays_finished_when_its_model_was_registered_before_a_crash_and_the_broker_carries_less_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Killed(TornDisk):
-        def close_run(self, *_arguments: Any, **_options: Any) -> None:
-            raise KilledError
-
-    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
-    fleet = Fleet(engine=engine_with(scheme))
-    fleet.hub.kill("coordinator")
-    fleet.journal = Killed()
-    fleet.open()
-    fleet.begin("a")
-    with pytest.raises(KilledError):
-        fleet.finish("a")
-    monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    fleet.max_bytes = 4096
-    fleet.crash()
-    document = fleet.core.runs.document("r1")
-    assert (document["outcome"], document["model"]["version"]) == ("finished", 1)
-    assert fleet.core.metrics["models.unpublishable"] > 0
-
-
 def test_coordinator_publishes_only_the_new_version_and_clears_the_one_that_falls_out() -> None:
     fleet = Fleet()
     fleet.birth("a")
@@ -237,21 +199,6 @@ def test_coordinator_leaves_nothing_behind_when_it_is_killed_between_journal_and
     assert blobs(fleet) == set(), "blobs of former rounds"
     assert TOPICS.request("r1") not in fleet.hub.retained
     assert [model.version for model in fleet.core.registry.versions("model")] == [1]
-
-
-def test_coordinator_keeps_the_parts_of_an_open_request_when_it_clears_another_one_that_names_them() -> None:
-    fleet = Fleet(max_bytes=4096, engine=engine_with(Wordy())).begin("a", parameters={"levels": 3})
-    fleet.answer("a", task=large_task(fleet))
-    needed = blobs(fleet)
-    assert needed
-    fleet.publish(TOPICS.request("ended"), fleet.hub.retained[TOPICS.request("r1")], retain=True)
-    fleet.hub.pump()
-    assert TOPICS.request("ended") not in fleet.hub.retained
-    assert blobs(fleet) == needed
-    fleet.hub.advance(3)
-    fleet.birth("b")  # the journal knows of the time
-    fleet.crash()
-    assert blobs(fleet) == needed, "the same after a crash, though less time remains"
 
 
 # -- a coordinator that is busy, a request that is cleared -----------------------------------------------------------
@@ -378,3 +325,18 @@ def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() ->
     assert fleet.core.runs.document("r2")["state"] == "running"
     fleet.finish("a", run="r2")
     assert fleet.core.runs.document("r2")["outcome"] == "finished"
+
+
+def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
+    fleet = Fleet(engine=engine_with(scheme)).begin("a")
+    fleet.finish("a")
+    assert fleet.core.runs.document("r1")["outcome"] == "finished"
+    monkeypatch.setattr(limits, "MAX_PARTS", 2)
+    fleet.max_bytes = 4096
+    fleet.crash()
+    assert fleet.core.metrics["models.unpublishable"] == 1
+    assert fleet.core.metrics["connected"] == 1
+    assert fleet.core.registry.names() == ["model"], "it is still there for the HTTP API"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import first_task, rows
+from tests.support.agent_bench import Bench, first_task, rows
 
 
 @pytest.fixture

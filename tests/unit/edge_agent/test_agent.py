@@ -1,22 +1,32 @@
-"""An agent on a broker in memory, in virtual time: its birth and death, its answers, and what becomes of them."""
+"""An agent in virtual time: birth, death, answers and what becomes of them; its process, and how little it loads."""
+
+from __future__ import annotations
 
 import hashlib
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
 from dataclasses import replace
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from broker.port import Message
-from edge_agent.config import AgentConfig
+from edge_agent.config import SHARED, AgentConfig, load_config
 from edge_agent.runner import make_agent
 from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
 from schemas import limits
-from schemas.errors import IdentityError, StorageError, UsageError
+from schemas.errors import IdentityError, UsageError
 from schemas.messages import AgentState
-from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import first_task, rows, source
+from schemas.settings import settings_of
+from tests.support.agent_bench import Bench, first_task, rows, source
 
 
 def test_agent_announces_what_it_can_when_connected(bench):
@@ -32,14 +42,6 @@ def test_agent_refuses_to_start_when_its_columns_do_not_fit_one_message(tmp_path
     wide = type(data)(tuple(f"column-{index:04d}" for index in range(999)), "y", np.zeros((60, 999)), data.y)
     with pytest.raises(UsageError, match=r"999 column names .* raise max_message_bytes"):
         Bench(tmp_path, limit=4096).agent(data=type(source())(wide, wide))
-
-
-def test_agent_is_declared_down_by_its_will_when_killed(bench):
-    agent = bench.agent()
-    bench.run()
-    bench.kill(agent)
-    bench.run()
-    assert [state.status for state in bench.coordinator.bodies(AgentState)] == ["up", "down"]
 
 
 def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench):
@@ -64,18 +66,6 @@ def test_agent_counts_and_ignores_a_request_that_contradicts_itself(bench, task)
         agent.handle(Message(bench.coordinator.topics.request("r1"), wrong.to_bytes()))
         assert agent.counts[f"ignored-{code}"] == 1
         assert state_of(agent) == before
-
-
-def test_agent_answers_as_the_client_half_does_from_the_request_alone(bench, task):
-    bench.coordinator.ask(task)
-    bench.run()
-    bench.agent()
-    bench.run(1)
-    (answer,) = bench.coordinator.answers
-    expected = catalogue.load("frt").client.contribute(task, rows(), np.random.default_rng(0))
-    got = Contribution.from_value(answer.contribution)
-    assert all(np.array_equal(got.sums[name], expected.sums[name]) for name in expected.sums)
-    assert (answer.task_digest, answer.rows) == (task.digest, 60)
 
 
 def test_agent_resends_the_same_bytes_until_the_receipt_and_then_no_more(bench, task):
@@ -216,18 +206,6 @@ def test_agent_deletes_snapshot_and_answers_when_the_run_is_cleared(bench, task)
     assert len(bench.coordinator.answers) == 1
 
 
-def test_agent_stops_with_the_reason_when_an_answer_cannot_be_stored(bench, task):
-    agent = bench.agent()
-    bench.run(1)
-    pages = agent.outbox._database.execute("PRAGMA page_count").fetchone()[0]
-    agent.outbox._database.execute(f"PRAGMA max_page_count = {pages}")
-    for run in ("r1", "r2", "r3"):
-        bench.coordinator.ask(task, run=run)
-    with pytest.raises(StorageError, match="the disk is full"):
-        bench.run(1)
-    assert len(bench.coordinator.answers) < 3
-
-
 @pytest.mark.parametrize("case", ["parts", "outbox"])
 def test_agent_refuses_and_lives_on_when_its_answer_can_never_be_sent_or_kept(tmp_path, task, monkeypatch, case):
     bench = Bench(tmp_path, limit=4096)
@@ -258,3 +236,118 @@ def test_agent_for_private_runs_only_does_not_start_where_nobody_signs(tmp_path)
     )
     with pytest.raises(UsageError, match="private = only needs a fleet that signs"):
         make_agent(config, source())
+
+
+GIVEN = {"id": "v1", "broker": "mqtt://here", "data": "rows.csv"}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch):
+    for name in os.environ:
+        if name.startswith("GLASSFLEET_"):
+            monkeypatch.delenv(name)
+
+
+def test_config_does_not_take_the_folder_of_test_data_for_the_vehicles_rows(monkeypatch):
+    monkeypatch.setenv("GLASSFLEET_DATA", "datasets")
+    assert load_config(**GIVEN).data == Path("rows.csv")
+    assert {*settings_of(AgentConfig), *AgentConfig.retired} >= SHARED
+
+
+def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkeypatch):
+    one, two = (load_config(**{**GIVEN, "id": name}, state_dir=tmp_path) for name in ("v1", "v2"))
+    assert one.directory == tmp_path / "agents" / "fleet" / "v1"
+    assert one.directory != two.directory
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    assert load_config(**GIVEN).state_dir == tmp_path / "home" / "glassfleet"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"id": None}, "id is missing: give --id, set GLASSFLEET_AGENT_ID, or write it in the --config file"),
+        ({"broker": None}, "broker is missing: give --broker, set GLASSFLEET_BROKER"),
+        ({"id": "v/1"}, "id is not a valid id: use 1 to 64 letters"),
+        ({"slow": -1}, "slow: Input should be greater than or equal to 0 (--slow, GLASSFLEET_AGENT_SLOW or --config)"),
+        ({"slow": "soon"}, "slow: Input should be a valid number"),
+        ({"max_message_bytes": 10}, "max_message_bytes: Input should be greater than or equal to 4096"),
+        ({"resend_first": 90.0}, "resend_longest 60.0 is below resend_first 90.0"),
+    ],
+)
+def test_config_names_setting_fault_and_where_to_give_it(flags, said):
+    with pytest.raises(UsageError) as caught:
+        load_config(**{**GIVEN, **flags})
+    assert said in str(caught.value)
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(program: str) -> str:
+    code = textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def core_modules() -> set[str]:
+    """Top-level modules of the packages that ``pip install glassfleet`` brings, theirs included."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted, todo = set(), [re.split(r"[^A-Za-z0-9._-]", entry)[0] for entry in listed]
+    while todo:
+        name = todo.pop().lower().replace("_", "-")
+        if name in wanted:
+            continue
+        wanted.add(name)
+        needed = [entry for entry in requires(name) or [] if "extra ==" not in entry]
+        todo.extend(re.split(r"[^A-Za-z0-9._-]", entry)[0] for entry in needed)
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if any(owner.lower().replace("_", "-") in wanted for owner in owners)
+    }
+
+
+def test_agent_learns_and_scores_with_the_core_packages_alone(tmp_path):
+    allowed = sorted(core_modules() | {"schemas", "glassfleet", "broker", "edge_agent", *sys.stdlib_module_names})
+    run(
+        f"""
+        import sys
+        allowed = set({allowed!r})
+
+        class OnlyCore:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] not in allowed and not name.startswith(("_", "builtins")):
+                    raise ModuleNotFoundError(f"not on a vehicle: {{name}}", name=name)
+
+        sys.meta_path.insert(0, OnlyCore())
+        import edge_agent.runner
+        import numpy as np
+        from edge_agent.session.answers import client_of
+        from edge_agent.models.evaluation import learn_in_steps, predict_in_blocks
+        from edge_agent.session.outbox import Outbox
+        from glassfleet import catalogue
+        from glassfleet.data.dataset import Dataset
+        from glassfleet.data.domain import pooled_domain
+
+        assert "frt" in catalogue.names()
+        assert client_of("domain") is not None
+        rng = np.random.default_rng(0)
+        X = rng.random((100, 3))
+        data = Dataset(("a", "b", "c"), "y", X, X[:, 0] + X[:, 1])
+        domain = pooled_domain(data.features, "y", data.X, data.y)
+        scheme = catalogue.load("frt")
+        (model,) = [step for step in learn_in_steps(scheme, {{}}, domain, data) if step is not None]
+        assert predict_in_blocks(model, X).shape == (100,)
+        assert "sklearn" not in sys.modules
+        """
+    )
+
+
+def test_agent_uses_one_blas_thread_unless_told_otherwise():
+    program = (
+        "import os; os.environ.pop('OPENBLAS_NUM_THREADS', None); {}; import edge_agent; "
+        "print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    assert run(program.format("pass")).strip() == "1"
+    assert run(program.format("os.environ['OPENBLAS_NUM_THREADS'] = '3'")).strip() == "3"

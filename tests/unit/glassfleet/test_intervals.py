@@ -11,22 +11,14 @@ from hypothesis import strategies as st
 
 from glassfleet.estimators import BlendedModelTree, FuzzyModelTree, FuzzyRegressionTree, TSKRegressor
 from glassfleet.explain import explain_row
-from glassfleet.forecasts import tell_forecasts
 from glassfleet.intervals import (
     BINS,
-    BOUNDS,
     LEAST_ROWS,
-    WORST,
     counted,
     errors_of,
     errors_on,
     intervals,
-    lines_of,
-    over_all,
-    recorded_errors,
 )
-from glassfleet.reference import recorded
-from glassfleet.rules import measures_note
 
 LEARNERS: list[Any] = [
     FuzzyModelTree(min_rows=1),
@@ -141,44 +133,6 @@ def test_rules_with_few_rows_are_taken_together() -> None:
     assert first["high"] < 0.012
     assert second["high"] == third["high"] > 0.4
     assert (second["own"], third["own"], third["rows"]) == (LEAST_ROWS - 1, 50, LEAST_ROWS + 49)
-
-
-def test_constant_target_has_errors() -> None:
-    X, _ = rows(300, 1)
-    fitted = FuzzyModelTree().fit(X, np.full(300, 7.0)).calibrate(X, np.full(300, 7.0))
-
-    assert over_all(fitted._beside["errors"], fitted.domain_) is not None
-    assert np.isfinite(fitted.predict_interval(X)).all()
-
-
-def test_of_errors_counted_over_all_rules_none_is_a_rules_own() -> None:
-    fitted = FuzzyModelTree(min_rows=1).fit(*rows(3_000, 1))
-    before = [rule.error for rule in fitted.rules_]
-    X, y = rows(4_000, 2)
-    counts = counted(y - fitted.predict(X), np.zeros(len(X), dtype=np.intp), 1)
-    tell_forecasts(fitted.model_, {**fitted._beside, **recorded({}, recorded_errors(counts, 1.0))})
-    told = fitted.model_.rules()
-
-    assert [rule.error for rule in told] == before
-    assert {(rule.forecast.errors.own, rule.forecast.errors.rows) for rule in told} == {(0, 4_000)}
-    assert "training rows" in measures_note(told)
-
-
-def test_bounds_are_symmetric_and_reach_the_worst() -> None:
-    np.testing.assert_array_equal(BOUNDS, -BOUNDS[::-1])
-    assert BOUNDS[-1] == WORST
-
-
-def test_many_rules_are_counted_on_one_line() -> None:
-    class Many:
-        def rules(self) -> range:
-            return range(65)
-
-        def deciding(self, X: np.ndarray) -> np.ndarray:
-            raise AssertionError(X)
-
-    assert lines_of(Many()) == 1
-    assert lines_of(object()) == 1
 
 
 def test_network_has_no_interval() -> None:

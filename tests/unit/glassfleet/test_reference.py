@@ -1,8 +1,10 @@
-"""The typical row in a model's record, and forecasts that are compared with it or with a row that is given."""
+"""The typical row in a model record; what rules say of their own rows; compared forecasts; the scores of a fleet."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -10,11 +12,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from edge_agent.models.evaluation import mean_f1
 from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.errors import ContributionError
 from glassfleet.explain import explain_row
+from glassfleet.forecasts import tell_forecasts
+from glassfleet.private.layout import layout_of
 from glassfleet.reference import Reference, explained, recorded, reference_of, typical_row
+from glassfleet.reword import in_words_of
+from glassfleet.scheme import Contribution, Task
+from glassfleet.scores import SCORES, Asked, scored
 from schemas.errors import VerificationError
 
 NAMES = ("hour", "load", "heat")
@@ -28,8 +37,8 @@ def rows(seed: int, count: int = 200) -> Dataset:
 
 
 FLEET = {"a": rows(1), "b": rows(2, 300)}
-X = np.concatenate([each.X for each in FLEET.values()])
-Y = np.concatenate([each.y for each in FLEET.values()])
+ALL = pool(list(FLEET.values()))
+X, Y = ALL.X, ALL.y
 DOMAIN = pooled_domain(NAMES, "minutes", X, Y)
 
 
@@ -99,20 +108,6 @@ def test_shares_of_inputs_that_act_in_pairs_are_their_shapley_values() -> None:
     assert told.base_text == "the forecast for row 1"
 
 
-def test_row_that_is_the_reference_has_no_shares_but_zeros() -> None:
-    model: Any = Formula(lambda z: z.sum(axis=1))
-    told = explained(model, np.ones(4), Reference(np.ones(4), "row 1"))
-    assert (told.base, set(told.shares.values()), told.differences) == (4.0, {0.0}, {})
-
-
-def test_without_a_typical_row_the_base_stays_the_models_own_and_says_so() -> None:
-    outcome = learned("fmt")
-    told = explain_row(outcome.model, X[7], reference_of({}, DOMAIN))
-    own = outcome.model.explain(X[7])
-    assert (told.base, told.shares, told.reference) == (own.base, own.shares, None)
-    assert told.base_text.endswith("the model's record has no typical row to compare with")
-
-
 def test_typical_row_is_the_weighted_mean_of_parts_and_unknown_without_rows_or_sums() -> None:
     sums = np.array([[3, 1], [0, 1], [1.5, 0.5], [3, 1]])
     places = (0.25, 0.5, 1.0)
@@ -128,3 +123,165 @@ def test_typical_row_that_was_changed_in_the_record_is_refused(change: dict[str,
     kept = recorded({"reference": dict.fromkeys(NAMES, 1.0)})["reference"]
     with pytest.raises(VerificationError, match="typical row in the model's record"):
         reference_of({"reference": {**kept, **change}}, DOMAIN)
+
+
+def told(scheme: str) -> tuple[Any, dict[str, Any]]:
+    chosen = catalogue.load(scheme)
+    outcome = local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET)
+    model, beside = outcome.model, json.loads(json.dumps(recorded(outcome.summary)))
+    tell_forecasts(model, beside)
+    return model, beside
+
+
+@pytest.mark.parametrize("scheme", ["fmt", "bmt", "frt", "tsk"])
+def test_forecasts_of_rules_are_those_of_their_own_rows(scheme: str) -> None:
+    model, _ = told(scheme)
+    forecasts = [rule.forecast for rule in model.rules()]
+    assert sum(each.rows for each in forecasts) == pytest.approx(1.0, abs=0.01)
+    together = sum(each.rows * each.mean for each in forecasts)
+    assert together == pytest.approx(ALL.y.mean(), abs=0.02 * (ALL.y.max() - ALL.y.min()))
+
+
+def test_middle_of_a_rules_forecasts_holds_about_eight_rows_of_ten() -> None:
+    model, _ = told("frt")
+    X = np.clip(ALL.X, [each.low for each in DOMAIN.features], [each.high for each in DOMAIN.features])
+    inside, step = 0.0, (ALL.y.max() - ALL.y.min()) / 1024
+    for rule in model.rules():
+        own, told_of = degree(rule, X), rule.forecast
+        slopes = {slope.feature: slope.per_unit for slope in rule.consequent.slopes}
+        said = rule.consequent.value + X @ [slopes.get(name, 0.0) for name in NAMES]
+        assert told_of.mean == pytest.approx(np.average(said, weights=own), abs=step)
+        for name, move in told_of.moves.items():
+            x = X[:, NAMES.index(name)]
+            deviation = np.sqrt(np.average((x - np.average(x, weights=own)) ** 2, weights=own))
+            assert move == pytest.approx(2 * 1.2816 * slopes[name] * deviation, abs=step)
+        inside += own[(said >= told_of.low) & (said <= told_of.high)].sum()
+    assert 0.7 < inside / len(X) < 0.9
+
+
+def degree(rule: Any, X: np.ndarray) -> np.ndarray:
+    found = np.ones(len(X))
+    for part in rule.conditions:
+        x = np.clip(X[:, NAMES.index(part.feature)], part.low, part.high)
+        up = (x - part.low) / (part.peak - part.low) if part.peak > part.low else np.ones(len(X))
+        down = (part.high - x) / (part.high - part.peak) if part.high > part.peak else np.ones(len(X))
+        found *= np.minimum(up, down)
+    return found
+
+
+def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> None:
+    model, _ = told("fmt")
+    assert DOMAIN.target is not None
+    target = DOMAIN.target.model_copy(update={"unit": "min"})
+    spoken = in_words_of(model, DOMAIN.model_copy(update={"target": target}))
+    rule: Any = spoken.rules()[0]
+    assert rule.forecast == model.rules()[0].forecast
+    share, mean, middle, error = rule.measures.split(", ")
+    assert (share, error) == (f"{100 * rule.forecast.rows:.3g} % of the rows", f"error {rule.error:.3g} min")
+    assert mean == f"mean forecast {rule.forecast.mean:.4g}"
+    assert middle == f"8 of 10 from {rule.forecast.low:.4g} to {rule.forecast.high:.4g} min"
+
+
+def test_model_of_a_former_record_tells_support_and_error_alone() -> None:
+    chosen = catalogue.load("fmt")
+    model = local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET).model
+    tell_forecasts(model, {})
+    rule = model.rules()[0]
+    assert rule.measures == f"support {rule.support:.3f}, error {rule.error:.3g}"
+
+
+@pytest.mark.parametrize(
+    "change", [{"digest": "0" * 64}, {"rules": [{"rows": 0.5, "mean": 1.0, "low": 0.0, "high": 2.0}]}, {"rules": None}]
+)
+def test_forecasts_that_were_changed_in_the_record_are_refused(change: dict[str, Any]) -> None:
+    model, beside = told("frt")
+    with pytest.raises(VerificationError, match="forecasts in the model's record"):
+        tell_forecasts(model, {"forecasts": {**beside["forecasts"], **change}})
+
+
+FEATURES = (Variable(name="a", low=0.0, high=1.0),)
+NUMBERS = Domain(features=FEATURES, target=Variable(name="y", low=-5.0, high=5.0))
+CLASSES = Domain(features=FEATURES, label="y", classes=("no", "yes"))
+
+
+def task_of(domain: Domain) -> Task:
+    asked = Asked({"domain": domain.to_document()}, None, {"champion": 0.05, "constant": -0.01})
+    return SCORES.server.start(asked, domain, 0).task
+
+
+def reduced(task: Task, answers: list[Contribution]) -> Any:
+    return SCORES.server.reduce({"task": task.body}, [replace(each, vehicles=1) for each in answers]).summary
+
+
+def test_sums_of_classes_give_the_f1_of_all_rows_together() -> None:
+    rng, task = np.random.default_rng(1), task_of(CLASSES)
+    labels = np.array(["no", "yes", "unheard of"])
+    truths, forecasts = (
+        [labels[rng.integers(0, 3, 20)] for _ in range(4)],
+        [labels[rng.integers(0, 2, 20)] for _ in range(4)],
+    )
+    answers = [scored(task, y, {"candidate": said}) for y, said in zip(truths, forecasts, strict=True)]
+    for answer in answers:
+        SCORES.server.check(task, answer)
+    assert reduced(task, answers)["candidate"] == pytest.approx(
+        mean_f1(np.concatenate(truths), np.concatenate(forecasts))
+    )
+    told, y, said = reduced(task, answers)["confusion"], np.concatenate(truths), np.concatenate(forecasts)
+    assert told == [[int(((y == a) & (said == b)).sum()) for b in labels] for a in labels]
+
+
+def test_all_answers_have_one_length_also_without_test_rows() -> None:
+    task = task_of(NUMBERS)
+    layout = layout_of(SCORES, task)
+    full = layout.flatten(scored(task, np.ones(3), {"candidate": np.ones(3), "constant": np.zeros(3)}))
+    none = layout.flatten(scored(task, np.empty(0), {}))
+    assert full.shape == none.shape == (layout.size,)
+    assert not none.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rows/candidate", 9), ("errors/candidate", -1), ("errors/candidate", 2**40), ("worse/constant", 2)],
+)
+def test_sums_that_no_rows_can_have_are_refused(name: str, value: int) -> None:
+    task = task_of(NUMBERS)
+    answer = scored(task, np.ones(3), {"candidate": np.ones(3), "constant": np.zeros(3)})
+    SCORES.server.check(task, answer)
+    answer.sums[name][-1] = value
+    with pytest.raises(ContributionError):
+        SCORES.server.check(task, answer)
+
+
+def errors_task(lines: int = 2) -> Task:
+    return SCORES.server.start(Asked({"domain": NUMBERS.to_document()}, lines=lines), NUMBERS, 0).task
+
+
+def errors_answer(off: float, rows: int) -> Contribution:
+    zeros = np.zeros(rows)
+    return scored(errors_task(), zeros + off, {"candidate": zeros}, np.zeros(rows, dtype=np.intp))
+
+
+def test_rules_that_decide_one_or_two_of_a_vehicles_rows_are_not_told_of() -> None:
+    zeros = np.zeros(5)
+    answer = scored(errors_task(), zeros, {"candidate": zeros}, np.array([0, 0, 0, 1, 1]))
+    SCORES.server.check(errors_task(), answer)
+
+    assert answer.sums["counts"].sum(axis=1).tolist() == [3, 0]
+
+
+@pytest.mark.parametrize("wrong", [-1, 31, 2**62])
+def test_counts_that_no_rows_can_have_are_refused(wrong: int) -> None:
+    answer = errors_answer(0.5, 30)
+    answer.sums["counts"][1, :4] = wrong
+    with pytest.raises(ContributionError, match="counts of errors"):
+        SCORES.server.check(errors_task(), answer)
+
+
+def test_one_vehicle_weighs_no_more_than_five_usual_ones() -> None:
+    usual = [errors_answer(1.0, 100) for _ in range(14)]
+    state = {"task": errors_task().body}
+    summary = SCORES.server.reduce(state, [*usual, errors_answer(0.0, 1_000_000)]).summary
+
+    # 1,400 honest rows and about 500 of the other, which is right about none.
+    assert 1_400 < sum(summary["errors"]["counts"]) < 2_000
+    assert summary["errors"]["lines"][0]["high"] == pytest.approx(1.0, rel=0.13)

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from edge_agent.sources import read_table
 from lab.datasets import command
-from lab.datasets.fetch import download, fetch, verify
-from lab.datasets.formats import RawTable, read_any, read_arff, read_keel, read_plain_csv
+from lab.datasets.fetch import fetch, verify
+from lab.datasets.formats import RawTable, read_any, read_arff, read_keel
 from lab.datasets.known import DATASETS, Known, Source
-from schemas.errors import DataError, UsageError, VerificationError
+from schemas.errors import DataError, VerificationError
 from tests.support.processes import serving
 
 KEEL = """@relation weather
@@ -54,13 +54,6 @@ def test_keel_is_read_with_its_output_last_and_arff_with_quoted_names_and_cells(
     table = read_arff(ARFF)
     assert table.names == ("Wind", "the sky", "Temperature")
     assert table.rows == [["1.5", "clear", "20"], ["2", "partly cloudy", "21.5"]]
-
-
-def test_same_values_have_the_same_digest_in_every_format() -> None:
-    assert read_keel(KEEL).digest() == read_plain_csv(CSV).digest()
-    assert read_plain_csv(CSV).digest() != read_plain_csv(CSV.replace("21.50", "21.51")).digest()
-    moved = "\n".join([CSV.splitlines()[0], *CSV.splitlines()[:0:-1]])
-    assert read_plain_csv(CSV).digest() != read_plain_csv(moved).digest()
 
 
 @pytest.mark.parametrize(
@@ -167,21 +160,6 @@ def test_fetch_writes_nothing_that_is_not_as_known(
     with pytest.raises((VerificationError, DataError)):
         fetch(known(url, source=Source((f"{url}/weather.csv",))), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_fetch_names_the_fault_of_a_server(server: tuple[str, type[Handler]], tmp_path: Path) -> None:
-    url, handler = server
-    handler.files |= {"/broken.csv": b"a,b\n", "/large.csv": b"x" * 100}
-    with pytest.raises(DataError, match="answers 404"):
-        fetch(known(url), tmp_path)
-    with pytest.raises(DataError, match="broke off after 4 of 11 bytes"):
-        download(f"{url}/broken.csv")
-    with pytest.raises(DataError, match="more than 10 bytes"):
-        download(f"{url}/large.csv", most=10)
-    with pytest.raises(UsageError, match="only http and https"):
-        download(Path("/etc/hostname").as_uri())
-    with pytest.raises(UsageError, match="cannot be fetched"):
-        fetch(known(url, source=None), tmp_path)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -1,26 +1,31 @@
-"""``glassfleet experiment``: what it measures with every scheme, what it prints, and what it refuses."""
+"""``glassfleet experiment``: protocols, what it measures with every scheme, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import shlex
-from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from click.testing import CliRunner, Result
 
 from console import main
 from glassfleet import catalogue
+from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import pooled_domain
 from glassfleet.local import federated
 from lab.experiments.command import experiment
-from lab.experiments.folds import SETTINGS, Plan, run_folds
-from lab.protocols import tsk
+from lab.experiments.folds import SETTINGS
+from lab.protocols import frbc, tsk
+from lab.protocols.anchors import ANCHORS
+from lab.protocols.choice import protocol_of
+from lab.protocols.paper import NESTED_KFOLD, minmax_domain
+from lab.protocols.references import REFERENCES, fit_reference
+from lab.protocols.skew import skewed_split
 from schemas.errors import DataError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -122,19 +127,6 @@ def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
     assert found["settings"]["central"]["test_rmse"]["mean"] < 3.0
 
 
-def test_experiment_reads_gzip_takes_the_last_column_leaves_a_split_out_and_prints_a_table(table: Path) -> None:
-    lines = table.read_text().splitlines()
-    marked = [f"split,{lines[0]}", *(f"{'test' if n % 5 == 0 else 'train'},{line}" for n, line in enumerate(lines[1:]))]
-    packed = table.with_suffix(".csv.gz")
-    packed.write_bytes(gzip.compress(("\n".join(marked) + "\n").encode()))
-    result = run("--csv", str(packed), *TINY, "federated,central", "--param", "n_sets=3")
-    assert result.exit_code == 0
-    assert "3 inputs, target y" in result.stdout
-    assert "federated (FL)" in result.stdout
-    assert "fold 2:" in result.stderr
-    assert "fold" not in result.stdout.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -163,22 +155,6 @@ def test_experiment_takes_columns_of_text(table: Path) -> None:
     assert summary_of("--csv", str(table), *TINY, "federated,central")["features"] == 4
 
 
-@pytest.mark.slow
-def test_experiment_ends_its_processes_when_it_is_left_early() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(4000, 6))
-    names = [f"x{index}" for index in range(6)]
-    plan = Plan("frt", {}, names, "y", "paper", 4, 6, 19, list(SETTINGS))
-    mine = psutil.Process()
-    before = {child.pid for child in mine.children()}
-    folds = run_folds(plan, X, X[:, 0] * X[:, 1], jobs=2)
-    next(folds)
-    assert {child.pid for child in mine.children()} - before
-    assert isinstance(folds, Generator)
-    folds.close()
-    assert not {child.pid for child in mine.children()} - before
-
-
 def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> None:
     arguments = ["--scheme", "tsk", "--csv", str(table), "--clients", "3", "--folds", "2"]
     summary = summary_of(*arguments, "--settings", "federated")
@@ -197,3 +173,63 @@ def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> Non
         model = federated(scheme, scheme.Parameters(**summary["parameters"]), tsk.PROTOCOL.domain(scaled), train).model
         errors += [np.mean((model.predict(test.X) - test.y) ** 2) * width**2 for _, test in parts]
     assert summary["settings"]["federated"]["test_mse"]["mean"] == pytest.approx(np.mean(errors))
+
+
+GAMMA = np.random.default_rng(3).gamma(2.0, size=1500)
+WORDS = np.where(GAMMA > 2.0, "many", "few")
+RNG = np.random.default_rng(8)
+X = RNG.uniform(0, 100, (600, 4))
+Y = 3 * X[:, 0] - X[:, 1] + 500 + RNG.normal(0, 5, 600)
+NUMBERS = Dataset(("a", "b", "c", "d"), "y", X, Y)
+LABELS = Dataset(("a", "b", "c", "d"), "y", X, np.where(Y > 600, "above", "below"))
+
+
+def test_model_tree_has_the_folds_of_the_regression_papers_and_limits_of_its_own() -> None:
+    ours = protocol_of(load("fmt"))
+    assert replace(ours, domain=NESTED_KFOLD.domain) == NESTED_KFOLD
+    x = np.arange(1001.0)
+    data = Dataset(("x",), "y", x[:, None], x)
+    (published,), (limits,) = (protocol.domain(data).features for protocol in (NESTED_KFOLD, ours))
+    assert (published.low, published.high) == pytest.approx((25.0, 975.0))
+    assert (limits.low, limits.high) == pytest.approx((1.0, 999.0))
+
+
+@pytest.mark.parametrize("y", [GAMMA, WORDS], ids=["numbers", "labels"])
+@pytest.mark.parametrize("skew", ["iid", "quantity", "quantity+label"])
+def test_split_gives_every_row_to_one_client_which_keeps_it_and_tests_it_in_one_fold(y: Any, skew: Any) -> None:
+    tested, kept = [], set()
+    for fold in range(5):
+        pairs = skewed_split(y, fold, 5, 8, 7, skew=skew)
+        whole = [tuple(sorted(np.concatenate(pair).tolist())) for pair in pairs]
+        assert len(whole) == 8
+        assert min(map(len, whole)) >= frbc.MIN_NODE_ROWS
+        assert sorted(row for part in whole for row in part) == list(range(len(y)))
+        kept |= set(whole)
+        tested += np.concatenate([test for _, test in pairs]).tolist()
+    assert len(kept) == 8
+    assert sorted(tested) == list(range(len(y)))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "boosting" else []) for name in REFERENCES]
+)
+def test_reference_learns_numbers_in_their_own_unit_and_labels(name: str) -> None:
+    domain = pooled_domain(NUMBERS.features, "y", X, Y)
+    model = fit_reference(name, domain, NUMBERS)
+    assert np.sqrt(np.mean((model.predict(X) - Y) ** 2)) < 0.5 * np.std(Y)
+    assert np.array_equal(model.predict(X), fit_reference(name, domain, NUMBERS).predict(X))
+    assert np.mean(fit_reference(name, minmax_domain(LABELS), LABELS).predict(X) == LABELS.y) > 0.9
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "ebm" else []) for name in ANCHORS]
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_anchor_learns_numbers_and_says_how_large_it_is(name: str) -> None:
+    anchor = ANCHORS[name]
+    pytest.importorskip(anchor.package, reason="pip install glassfleet[anchors]")
+    fitted = anchor.make().fit(X, Y)
+    assert np.sqrt(np.mean((fitted.predict(X) - Y) ** 2)) < 0.5 * np.std(Y)
+    size = anchor.size(fitted)
+    assert size["rules"] >= 1
+    assert size["parameters"] > size["rules"] - 1

@@ -12,17 +12,15 @@ from click.testing import CliRunner
 from scipy import stats
 
 from console.progress import Work
-from lab.papers.command import all_chapters, choose, papers
+from lab.papers.command import papers
 from lab.papers.jobs import Job
 from lab.papers.page import Cell, Picture, Report, Section, Table, Text, number
 from lab.papers.schedule import results_of
 from lab.papers.statistics import wilcoxon
 from lab.papers.write import as_html, as_markdown, write_report
-from schemas.errors import RunFailedError, UsageError
+from schemas.errors import RunFailedError
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
-plots = pytest.importorskip("lab.papers.plots", reason="pip install glassfleet[experiments]")
-sizes = pytest.importorskip("lab.papers.sizes", reason="pip install glassfleet[experiments]")
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -71,18 +69,6 @@ def test_wilcoxon_is_that_of_scipy_and_knows_equal_samples() -> None:
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
-
-
-def test_chapters_are_chosen_by_name_alias_and_beginning() -> None:
-    chapters = all_chapters()
-    keys = [chapter.key for chapter in chapters]
-    assert len(set(keys)) == len(keys)
-    assert choose(chapters, []) == chapters
-    assert [chapter.key for chapter in choose(chapters, ["frbc-2", "tsk-5"])] == ["tsk-5", "frbc-2"]
-    assert {chapter.key for chapter in choose(chapters, ["tsk"])} == {"tsk-3", "tsk-4", "tsk-5", "tsk-6"}
-    assert [chapter.key for chapter in choose(chapters, ["frt-fig5"])] == ["frt-dropping"]
-    with pytest.raises(UsageError, match="no table or figure 'oracle'"):
-        choose(chapters, ["oracle"])
 
 
 # --- computing --------------------------------------------------------------------------------------------------------
@@ -143,17 +129,6 @@ def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_pat
     assert len(said) == 2
     results(3, fresh=True)
     assert len(said) == 3
-
-
-def test_processes_compute_what_one_computes(data: Path, tmp_path: Path) -> None:
-    one, two = (
-        results_of(jobs_of(3), data, tmp_path / str(count), processes=count, fresh=False, work=Told())
-        for count in (1, 2)
-    )
-    for results in (one, two):
-        for result in results.values():
-            del result["federated"]["seconds"]
-    assert one == two
 
 
 def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Path) -> None:

@@ -1,29 +1,44 @@
-"""The QoE simulator and its windows; the vehicles, the plan and the preflight of the demonstration."""
+"""The QoE simulator, its windows and raw exports; the demonstration's vehicles, plan, display and verdict."""
 
 from __future__ import annotations
 
+import csv
+import io
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from edge_agent.sources import read_source
+from edge_agent.sources import Source, read_source
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.reference import recorded
+from glassfleet.scheme import promises_central
+from lab.datasets.command import datasets
+from lab.datasets.qoe_export import Layout, prepare, read_export
+from lab.demo.command import keep_promise
+from lab.demo.display import Live
 from lab.demo.plan import for_private_run, make_plan
+from lab.demo.reference import Verdict, judge
 from lab.demo.vehicles import check_columns, real_files
-from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle, write_vehicle
+from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle
 from lab.qoe.windows import (
     BOUNDS,
     FEATURES,
-    GOOD_ABOVE,
     HORIZON,
-    LABEL,
     METRICS,
     TARGET,
     UNITS,
     WINDOW,
     rows_of_run,
 )
-from schemas.errors import DataError
+from schemas.errors import DataError, VerificationError
+from schemas.record import ModelRecord
+from tests.support.agent_bench import record_of
 
 
 @pytest.fixture(scope="module")
@@ -83,18 +98,6 @@ def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: lis
     assert [part.shape for part in rows_of_run(run[: WINDOW + HORIZON - 1])] == [(0, len(FEATURES)), (0,)]
 
 
-def test_vehicle_file_reads_as_an_agents_data_when_written(tmp_path: Path, fleet: list[Vehicle]) -> None:
-    write_vehicle(tmp_path / "v.csv.gz", fleet[0])
-    source = read_source(tmp_path / "v.csv.gz")
-    expected = fleet[0].dataset("train")
-    assert source.train.features == FEATURES
-    assert source.train.target == TARGET
-    assert source.test.rows == fleet[0].dataset("test").rows
-    assert np.allclose(source.train.X, expected.X, rtol=1e-5, atol=1e-9)
-    write_vehicle(tmp_path / "again.csv.gz", fleet[0])
-    assert (tmp_path / "v.csv.gz").read_bytes() == (tmp_path / "again.csv.gz").read_bytes()
-
-
 def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehicle(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no csv"):
         real_files(tmp_path)
@@ -126,17 +129,6 @@ def test_file_with_other_columns_than_most_is_named_before_anything_is_started(
         check_columns(real_files(tmp_path))
 
 
-def test_vehicle_file_holds_good_and_poor_and_not_the_share_when_written_for_a_classifier(
-    tmp_path: Path, fleet: list[Vehicle]
-) -> None:
-    write_vehicle(tmp_path / "v.csv.gz", fleet[0], good_above=GOOD_ABOVE)
-    source = read_source(tmp_path / "v.csv.gz", labels=True)
-    share = fleet[0].dataset("train").y
-    assert source.train.target == LABEL
-    assert source.train.features == FEATURES
-    assert np.array_equal(source.train.y, np.where(share > 0.8, "Good", "Poor"))
-
-
 @pytest.mark.parametrize("vehicles", [8, 11, 15, 40])
 @pytest.mark.parametrize(("drop", "slow"), [(0.2, 0.1), (0.33, 0.0), (1.0, 0.0)])
 def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
@@ -152,3 +144,237 @@ def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
         assert all(plan.kills[vehicle] < moment for vehicle, moment in plan.returns.items())
     if (vehicles, drop) == (15, 0.33):
         assert len(plan.kills) == 5
+
+
+SECONDS = 40
+
+
+@pytest.fixture(scope="module")
+def series() -> Any:
+    """Three runs of a vehicle: the simulator's metrics, once a second."""
+    return [run[:SECONDS] for run in simulate_vehicle(0).series[:3]]
+
+
+def export(runs: Any, *, skip: Any = (), header: str = "vehicle,run,time,metric,value") -> str:
+    """Write an export; `skip` are (run, second) that were not measured."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    text.write(header + "\n")
+    for number, run in enumerate(runs):
+        for second, values in enumerate(run):
+            if (number, second) not in skip:
+                writer.writerows(
+                    ["car", number, second + 0.5, name, repr(float(value))]
+                    for name, value in zip(METRICS, values, strict=True)
+                )
+    return text.getvalue()
+
+
+def test_export_gives_the_rows_that_the_windows_give(series: Any) -> None:
+    runs = read_export([("e.csv", export(series))], Layout())
+    tables, lost = prepare(runs, "15", test_runs=1)
+    table = tables["car"]
+    assert lost == 0
+    assert table.names == ("split", *FEATURES, TARGET)
+    expected = [rows_of_run(run) for run in series]
+    found = np.array([row[1:] for row in table.rows], dtype=np.float64)
+    assert found[:, :-1] == pytest.approx(np.concatenate([X for X, _ in expected]))
+    assert found[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
+    count = SECONDS - WINDOW + 1 - HORIZON
+    assert [row[0] for row in table.rows] == ["train"] * 2 * count + ["test"] * count
+
+
+def test_windows_never_cross_a_gap(series: Any) -> None:
+    whole, _ = prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=0)
+    gap, lost = prepare(read_export([("e.csv", export(series, skip={(1, 20)}))], Layout()), "15", test_runs=0)
+    assert lost == 1
+    # A window and its horizon are 13 seconds; all that held second 20 are gone.
+    assert len(whole["car"].rows) - len(gap["car"].rows) == WINDOW + HORIZON
+
+
+def test_command_prepares_files_that_an_agent_reads(series: Any, tmp_path: Path) -> None:
+    text = export(series, header="vehicle,repetition,time,metric,value").replace("sinr_db", "rcvdSinr")
+    (tmp_path / "export.csv").write_text(text)
+    arguments = ["qoe", str(tmp_path / "export.csv"), "--out", str(tmp_path / "out"), "--test-runs", "1"]
+    named = ["--column", "run=repetition", "--metric", "rcvdSinr=sinr_db"]
+    assert isinstance(CliRunner().invoke(datasets, arguments).exception, DataError)
+    result = CliRunner().invoke(datasets, [*arguments, *named, "--labels"])
+    assert result.exit_code == 0, result.output
+    source = read_source(tmp_path / "out" / "vehicle_car.csv.gz", labels=True)
+    assert set(source.train.y.tolist()) <= {"Good", "Poor"}
+    assert source.train.rows == 2 * source.test.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("vehicle,run,time,metric\n", "no column 'value'"),
+        ("vehicle,run,time,metric,value\ncar,1,x,sinr_db,1\n", "line 2: 'x' is not a finite number"),
+        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db,nan\n", "line 2: 'nan' is not a finite number"),
+        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db\n", "line 2 has 4 cells"),
+        ("vehicle,run,time,metric,value\ncar,1,0,noise,1\n", "no line of the export"),
+    ],
+)
+def test_export_reader_names_the_fault(text: str, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        read_export([("e.csv", text)], Layout())
+
+
+def test_preparing_names_what_was_not_measured_and_runs_that_do_not_suffice(series: Any) -> None:
+    lines = [line for line in export(series).splitlines() if "cqi" not in line]
+    with pytest.raises(DataError, match="vehicle car, run 0: cqi was not measured"):
+        prepare(read_export([("e.csv", "\n".join(lines))], Layout()), "15", test_runs=0)
+    with pytest.raises(DataError, match="lower --test-runs"):
+        prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=3)
+
+
+def closed_round(**changes: Any) -> dict[str, Any]:
+    return {
+        "phase": "domain",
+        "number": 1,
+        "attempt": 1,
+        "kind": "histogram",
+        "asked": 3,
+        "accepted": 2,
+        "late": 0,
+        "dropped": 1,
+        "seconds": 2.5,
+        "dropped_agents": {"v1": "deadline"},
+        "late_agents": [],
+        **changes,
+    }
+
+
+def running(rounds: int, vehicles: dict[str, str], **changes: Any) -> dict[str, Any]:
+    return {
+        "scheme": "frt",
+        "participation": "cohort",
+        "phase": "learning",
+        "cohort": [],
+        "rounds": [closed_round(number=number) for number in range(rounds)],
+        "open": {**closed_round(number=rounds), "opened_at": 0.0, "closes_at": 2.5},
+        "progress": {"nodes": rounds, "lines": ["x" * 200] * rounds * 9},
+        "agents": {name: {"status": "member", "reason": ""} for name in vehicles},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("fleet", [1, 15, 200])
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (100, 40), (160, 50), (60, 20)])
+def test_live_display_fits_the_terminal_and_keeps_its_height_while_a_model_grows(
+    monkeypatch: pytest.MonkeyPatch, columns: int, lines: int, fleet: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(lines))
+    live = Live()
+    vehicles = {f"vehicle-{number:02d}": "up" for number in range(fleet)}
+    heights = set()
+    for rounds in range(12):
+        live.say(f"event {rounds}")
+        live.look(running(rounds, vehicles), vehicles)
+        drawn = live._console.render_lines(live._draw(), pad=False)
+        assert all(sum(part.cell_length for part in line) <= columns for line in drawn)
+        heights.add(len(drawn))
+    assert len(heights) == 1
+    assert lines - 2 <= max(heights) <= lines
+
+
+TWO_INPUTS = (Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1))
+Fleet = dict[str, Source]
+
+
+def _fleet(scheme: Any) -> Fleet:
+    """Three vehicles' rows, with classes where the scheme can have them."""
+    rng = np.random.default_rng(3)
+    fleet = {}
+    for number in range(3):
+        X = rng.uniform(0, 1, (80, 2))
+        y: Any = X[:, 0] ** 2 + 0.3 * X[:, 1]
+        if "classification" in scheme.purpose:
+            y = np.where(y > 0.4, "Good", "Poor")
+        part = Dataset(("a", "b"), "q", X, y)
+        fleet[f"v{number}"] = Source(part, part)
+    return fleet
+
+
+def _learned(fleet: Fleet, scheme: Any, parameters: Any) -> ModelRecord:
+    """Return what a fleet publishes that learned in this process."""
+    domain = (
+        Domain(features=TWO_INPUTS, label="q", classes=("Good", "Poor"))
+        if "classification" in scheme.purpose
+        else Domain(features=TWO_INPUTS, target=Variable(name="q", low=0, high=2))
+    )
+    train = {vehicle: rows.train for vehicle, rows in fleet.items()}
+    outcome = local.federated(scheme, parameters, domain, train)
+    known = {"participation": "cohort" if "cohort" in scheme.participation else "elastic", **recorded(outcome.summary)}
+    return record_of(outcome.model.to_document(), cohort=sorted(train), parameters=known)
+
+
+def _verdict(name: str, *, rows_lost: int = 0, **parameters: Any) -> Verdict:
+    """Judge what the fleet learned; `rows_lost`: rows of the first vehicle that did not count, by some fault."""
+    scheme = catalogue.load(name)
+    fleet = _fleet(scheme)
+    first = fleet["v0"].train
+    some = Source(Dataset(first.features, first.target, first.X[rows_lost:], first.y[rows_lost:]), first)
+    exact = scheme.exact(scheme.Parameters.model_validate(parameters))
+    return judge(_learned({**fleet, "v0": some}, scheme, exact), fleet, 0)
+
+
+PROMISING: list[tuple[str, dict[str, Any]]] = [
+    ("frbc", {}),
+    ("frbc", {"association": "strength*weight"}),
+    ("frt", {"inference": "weighted_average"}),
+    ("fmt", {"inference": "one_rule", "max_rules": 4}),
+    ("tsk", {"n_clusters": 6}),
+    ("tsk", {"n_clusters": 6, "otherwise": False, "inference": "weighted_average"}),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters"), PROMISING)
+def test_promise_holds_whatever_the_choice_and_the_demo_ends_with_a_fault_when_it_is_broken(
+    name: str, parameters: dict[str, Any]
+) -> None:
+    kept, broken = _verdict(name, **parameters), _verdict(name, rows_lost=30, **parameters)
+    assert (kept.promised, kept.equal, broken.promised, broken.equal) == (True, True, True, False)
+    assert kept.metric == ("f1" if name == "frbc" else "rmse")
+    assert set(kept.scores) == {"v0", "v1", "v2"}
+    federated = kept.mean("federated")
+    assert federated is not None
+    assert (0.7 if name == "frbc" else 0.0) < federated <= 1.0
+    keep_promise(kept, participation="cohort")
+    with pytest.raises(VerificationError, match="is not the central one of its cohort") as caught:
+        keep_promise(broken, participation="cohort")
+    assert caught.value.exit_code == 8
+    for choice in broken.setting:
+        assert choice in str(caught.value)
+    keep_promise(broken, participation="elastic")
+    keep_promise(replace(kept, promised=False), participation="cohort")
+
+
+def test_promise_holds_of_condensed_rows_and_not_of_the_papers_nullification() -> None:
+    scheme = catalogue.load("frt")
+    assert promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 7}))
+    assert not promises_central(scheme, scheme.Parameters.model_validate({"nullify": True, "min_rows": 1}))
+
+
+def test_verdict_has_each_vehicles_own_tree_when_the_scheme_makes_personal_ones() -> None:
+    scheme = catalogue.load("fedga")
+    fleet = _fleet(scheme)
+    parameters = scheme.Parameters.model_validate({"generations": 1, "population": 6})
+    verdict = judge(_learned(fleet, scheme, parameters), fleet, 0)
+    assert set(verdict.personal) == set(fleet)
+    for vehicle, rows in fleet.items():
+        own = verdict.personal[vehicle]
+        answer = own.explain(rows.test.X[0])
+        assert answer.prediction == own.predict(rows.test.X[:1])[0]
+        # The population knows no conditions: its thresholds are the vehicle's.
+        assert any(rule.conditions for rule in own.rules())
+        assert not any(rule.conditions for rule in verdict.model.rules())
+    same = _verdict("frbc")
+    assert all(each is same.model for each in same.personal.values())
+
+
+@pytest.mark.parametrize("name", ["dp_tree", "fedga", "fedavg_mlp"])
+def test_schemes_that_cannot_promise_it_do_not(name: str) -> None:
+    scheme = catalogue.load(name)
+    assert not promises_central(scheme, scheme.Parameters())

@@ -134,24 +134,6 @@ def test_every_kind_of_message_travels_on_some_channel():
     assert set(page()["components"]["messages"]) == carried
 
 
-def test_references_lead_somewhere():
-    whole = page()
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            if isinstance(value.get("$ref"), str) and value["$ref"].startswith("#/"):
-                target = whole
-                for step in value["$ref"][2:].split("/"):
-                    target = target[step]
-            for inner in value.values():
-                walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
-
-    walk(whole)
-
-
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(text.split(MARK)[0] + MARK + rendered(), encoding="utf-8")

@@ -76,15 +76,6 @@ def test_assembler_gives_back_what_was_cut_whatever_the_order_and_the_duplicates
     assert results == [None] * len(doubled) + [envelope]
 
 
-def test_signature_travels_inside_the_parts():
-    frames = parts.frames_for_contribution(answer(9000, filler=b"ab"), TOPICS, LIMIT)
-    (outer,) = received(frames)
-    assert outer.signature == b""
-    joined = Assembler().add(outer)
-    assert joined is not None
-    assert joined.signature == b"s" * 64
-
-
 @given(st.binary(max_size=2000) | st.binary(max_size=9).map(lambda part: part * 99))
 def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content):
     packed = parts.pack(content)
@@ -205,16 +196,6 @@ def test_assembler_stays_within_its_memory_whatever_arrives(arriving):
         assert assembler.kept_bytes <= total
 
 
-def test_assembler_counts_tiny_parts_at_what_they_cost():
-    assembler = Assembler(max_bytes=100_000, total_bytes=100_000)
-    for sender in range(40):
-        for index in range(50):
-            part = Part(digest=DIGEST, index=index, count=4096, data=b"x")
-            assembler.add(Envelope(fleet="fleet", body=part, run="r1", agent=f"v{sender}"))
-    assert assembler.open_messages < 40
-    assert assembler.kept_bytes <= 100_000
-
-
 # Requests and models: manifests and retained blobs
 
 
@@ -307,3 +288,13 @@ def test_receiver_gets_a_model_record_small_or_large():
     store = BlobStore(TOPICS)
     store.want(manifest)
     assert [store.add(*blob) for blob in blobs][-1] == record
+
+
+def test_assembler_counts_tiny_parts_at_what_they_cost():
+    assembler = Assembler(max_bytes=100_000, total_bytes=100_000)
+    for sender in range(40):
+        for index in range(50):
+            part = Part(digest=DIGEST, index=index, count=4096, data=b"x")
+            assembler.add(Envelope(fleet="fleet", body=part, run="r1", agent=f"v{sender}"))
+    assert assembler.open_messages < 40
+    assert assembler.kept_bytes <= 100_000

@@ -1,8 +1,9 @@
-"""The model record: canonical, verified, and a WireError or DocumentError for everything else."""
+"""The model record and canonical JSON: verified, and an error by name for everything else."""
 
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -113,3 +114,14 @@ def test_record_is_refused_with_the_reason(data, code):
     assert len(str(caught.value)) < 600
     with pytest.raises(DocumentError, match="not a model record"):
         ModelRecord.load(data)
+
+
+def test_equal_documents_have_equal_bytes():
+    assert canonical_json({"b": 1.0, "a": [0.1, -0.0, 1e21]}) == b'{"a":[0.1,0,1e+21],"b":1}'
+    assert document_digest({"a": 1, "b": 2}) == document_digest({"b": 2.0, "a": 1.0})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 2**53 + 1, {1: 2}, object(), "\ud800"])
+def test_what_canonical_json_cannot_hold_is_a_document_error(value):
+    with pytest.raises(DocumentError):
+        canonical_json({"x": value})

@@ -1,18 +1,20 @@
-"""The coordinator without threads, over the in-memory broker: who comes and goes, agents and other coordinators."""
+"""Who comes and goes, which coordinator leads, and whose scores are far out."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from coordinator.fleet.leadership import QUIET, Election
+from coordinator.fleet.outliers import far_out
 from coordinator.limits import FleetLimits
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import (
     AgentState,
     CoordinatorState,
-    Evaluation,
 )
 from tests.support.coordinator_bench import TOPICS, Fleet
 
@@ -39,28 +41,6 @@ def test_coordinator_bounds_what_birth_certificates_make_it_remember() -> None:
         fleet.publish(TOPICS.agent_state(f"v{index}"), payload, retain=True)
     assert 5 <= len(fleet.core.fleet.document()) <= 11
     assert fleet.core.metrics["births.refused"] >= 39
-
-
-def test_coordinator_turns_no_newcomer_away_for_the_scores_of_others_and_keeps_the_newest_of_all() -> None:
-    fleet = Fleet(fleet_limits=FleetLimits(fleet_bytes=100_000))
-    for index in range(30):
-        fleet.birth(f"v{index}")
-        for version in range(1, 101):
-            body = Evaluation(
-                name="m",
-                version=version,
-                digest="0" * 64,
-                metric="f1",
-                federated=1.0,
-                local=1.0,
-                rows=900,
-                confusion=None if version % 2 else [[900, 0, 0], [0, 0, 0], [0, 0, 0]],
-            )
-            for agent in range(index + 1):
-                fleet.core.fleet.evaluated(f"v{agent}", body)
-    assert len(fleet.core.fleet.document()) == 30
-    assert fleet.core.fleet.size <= 100_000
-    assert len(fleet.core.fleet.evaluations("m", 100)) == 30, "that of the newest version, of each"
 
 
 def test_coordinator_holds_back_births_that_come_too_often_and_takes_the_last_in_the_end(
@@ -157,3 +137,74 @@ def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:
     assert list(fleet.core.fleet.offers()) == ["a"]
     fleet.birth("a", incarnation="2", status="down")
     assert fleet.core.fleet.offers() == {}
+
+
+def test_rival_of_a_later_term_is_obeyed_when_it_is_seen_again() -> None:
+    me = Election("me", 10.0)
+    assert not me.is_lost("other", "up", 11.0, 0.0, retained=True)
+    assert not me.is_lost("other", "up", 11.0, 0.1, retained=False), "a copy"
+    assert me.is_lost("other", "up", 11.0, 0.3, retained=False)
+
+
+def test_rival_that_was_not_seen_for_long_is_forgotten() -> None:
+    me = Election("me", 10.0)
+    assert [me.is_lost("other", "up", 11.0, (QUIET + 1.0) * index, retained=False) for index in range(5)] == [False] * 5
+
+
+@pytest.mark.parametrize(("status", "term"), [("up", 9.0), ("down", 11.0), ("down", 9.0)])
+def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str, term: float) -> None:
+    me = Election("me", 10.0)
+    for index in range(20):
+        at = float(index)
+        assert not me.is_lost("other", status, term, at, retained=False)
+        assert me.due is not None
+        assert me.due <= at + 0.25
+        me.published(me.due)
+
+
+def test_exactly_one_of_two_coordinators_stops_when_both_keep_coming_back() -> None:
+    for one, two in (((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))):
+        first, second = Election(one[1], one[0]), Election(two[1], two[0])
+        said = {"first": False, "second": False}
+        for index in range(10):
+            said["first"] |= first.is_lost(second.own, "up", second.term, 0.3 * index, retained=False)
+            said["second"] |= second.is_lost(first.own, "up", first.term, 0.3 * index, retained=False)
+        assert said == {"first": True, "second": False}
+
+
+def fleet(*others: tuple[float, float | None], metric: str = "rmse", sound: int = 4) -> dict[str, dict[str, Any]]:
+    """Return what sound vehicles send (score 0.5, the constant's 1.2; of F1: 0.9 and 0.4), and others their own."""
+    usual = (0.9, 0.4) if metric == "f1" else (0.5, 1.2)
+    pairs = [*[usual] * sound, *others]
+    return {
+        f"v{number}": {"metric": metric, "federated": score, "constant": constant}
+        for number, (score, constant) in enumerate(pairs, 1)
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"),
+    [
+        (fleet((40.0, 1.2)), ["v5"]),
+        (fleet((1.6, 1.5), (9.0, 2.0)), ["v6", "v5"]),
+        (fleet((1.4, 1.3)), []),  # not three times the median
+        (fleet((40.0, 41.0)), []),  # its target varies more: so does what forecasts without inputs
+        (fleet((40.0, None)), []),  # earlier software does not tell of the constant
+        (fleet((40.0, 1.2), sound=3), []),  # of four nobody can tell who is wrong
+        (fleet((0.1, 0.3), metric="f1"), ["v5"]),
+        (fleet((0.1, 0.05), metric="f1"), []),
+        (fleet((0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (2.0, 1.0), sound=0), ["v5"]),
+        (fleet((40.0, 1.2)) | {"v9": {"metric": "f1", "federated": 0.1, "constant": 0.9}}, ["v5"]),
+        ({}, []),
+    ],
+)
+def test_vehicle_is_named_when_its_error_is_far_above_the_median_and_above_its_constants(
+    sent: dict[str, dict[str, Any]], named: list[str]
+) -> None:
+    assert [line.partition(":")[0] for line in far_out(sent)] == named
+
+
+def test_line_says_what_the_numbers_are_of_when_a_score_is_far_out() -> None:
+    assert far_out(fleet((0.1, 0.3), metric="f1")) == [
+        "v5: its F1 is 0.1, the median vehicle's is 0.9; always forecasting the most frequent class would have 0.3"
+    ]

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import pytest
 
-from coordinator.models.rollout import shell
 from coordinator.specification.rollout import GATE
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
@@ -143,17 +142,6 @@ def test_gate_ends_at_once_when_no_vehicle_has_test_rows(fleet: Gated) -> None:
     assert fleet.current() == 0
 
 
-def test_gate_does_not_wait_for_a_vehicle_that_went_down(fleet: Gated) -> None:
-    fleet.learn("r1", "a", "b", "c")
-    fleet.score("a", "b", error=0.4)
-    fleet.birth("c", status="down")
-    wake = fleet.core.next_wake()
-    assert wake is not None
-    assert wake <= fleet.core.timeline.now()
-    fleet.pass_time(0.0)
-    assert fleet.current() == 1
-
-
 def test_gate_goes_on_with_the_reports_it_had_when_the_coordinator_was_killed(fleet: Gated) -> None:
     fleet.learn("r1", "a", "b", "c")
     fleet.score("a", "b", error=0.4)
@@ -162,30 +150,6 @@ def test_gate_goes_on_with_the_reports_it_had_when_the_coordinator_was_killed(fl
     fleet.score("c", error=0.4)
     assert fleet.current() == 1
     assert fleet.newest()["reports"] == 3
-
-
-def test_journal_forgets_gates_that_the_coordinator_has_forgotten_but_not_who_became_current(
-    fleet: Gated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell, "KEPT", 2)
-    monkeypatch.setattr(fleet.core.runs, "kept_runs", 1)
-    sizes = []
-    for number in range(1, 7):
-        fleet.learn(f"r{number}", "a", "b", "c")
-        fleet.score("a", "b", "c", error=0.4)
-        sizes.append(sum(each.kind.startswith("rollout.") for each in fleet.journal.decisions()))
-    assert sizes[2:] == [3 * sizes[0]] * 4, "the gates of two versions, and the one since the last run's end"
-    fleet.learn("r7", "a", "b", "c")
-    fleet.score("a", "b", error=0.4)
-    told = fleet.core.models.rollouts.documents("model")
-    assert [each["version"] for each in told] == [5, 6, 7], "the oldest is forgotten when one ends"
-    fleet.crash()
-    assert [each["version"] for each in fleet.core.models.rollouts.documents("model")] == [6, 7]
-    assert fleet.newest()["reports"] == 2
-    fleet.score("c", error=0.4)
-    assert fleet.current() == 7
-    history = [each.body["version"] for each in fleet.core.registry.history("model") if each.kind == "current"]
-    assert history == list(range(1, 8))
 
 
 def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ from coordinator.service import Service
 from coordinator.specification.run import RunSpec
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, StorageError
+from tests.support.coordinator_bench import migrate_back
 from tests.support.coordinator_http import ask, record_of, small_document
-from tests.support.journals import migrate_back
 
 PAGES = ("/", "/runs", "/models", "/api/runs", "/api/models", "/api/models/m", "/api/metrics", "/metrics")
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from coordinator.engine import AgentDown, AgentUp, Former, Refused, pairing
+from coordinator.engine import Former, Refused, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.waiting import waiting
@@ -69,18 +69,6 @@ def test_what_support_cannot_go_with_is_said_before_the_run() -> None:
     assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0
 
 
-def test_who_is_away_goes_with_those_who_are_lost() -> None:
-    stage = paired(rounds=3)
-    stage.answer(*AGENTS[1:])
-    for agent in AGENTS[:3]:
-        stage.send(AgentDown(stage.at, agent))
-    stage.finish(*AGENTS[3:])
-    assert set(stage.state.lost) == set(AGENTS[:3])
-    assert stage.state.lost["v00"] == "deadline"
-    assert stage.state.lost["v01"].startswith("away")
-    stage.check_end()
-
-
 def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_is_lost_who_comes_back() -> None:
     stage = paired(rounds=3)
     stage.answer(*AGENTS[2:])
@@ -91,18 +79,6 @@ def test_round_is_extended_once_while_fewer_than_company_are_missing_and_nobody_
     stage.finish(*AGENTS)
     assert stage.state.cohort == tuple(AGENTS)
     stage.check_end()
-
-
-def test_run_waits_again_and_again_when_it_would_end_without_those_who_are_missing() -> None:
-    stage = paired(rounds=3)
-    for _ in range(2):
-        stage.answer(*AGENTS[8:])
-        stage.wait()
-    assert stage.state.open is not None
-    assert stage.state.open.extensions == 2
-    stage.answer(*AGENTS)
-    stage.finish(*AGENTS)
-    assert stage.state.cohort == tuple(AGENTS)
 
 
 def test_end_says_how_many_are_missing_when_too_few_stay() -> None:
@@ -152,32 +128,6 @@ def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
     stage.check_end()
 
 
-def test_run_begins_when_the_floor_is_reached() -> None:
-    stage = PrivateStage(AGENTS[:7], **QUICK)
-    assert stage.phase == "gathering"
-    stage.vehicles["v07"] = PrivateStage(["v07"]).vehicles["v07"]
-    stage.send(AgentUp(1.0, "v07", OFFER))
-    stage.finish(*AGENTS[:8])
-    assert stage.phase == "finished"
-
-
-def test_pairing_is_extended_while_too_few_have_announced_themselves() -> None:
-    stage = paired(9, rounds=0)
-    stage.answer(*AGENTS[:7])
-    stage.wait()
-    assert stage.phase == "pairing"
-    stage.answer(*AGENTS[:9])
-    assert stage.phase == "domain"
-
-
-def test_announcement_counts_once_and_another_one_is_a_conflict() -> None:
-    stage = paired(rounds=0)
-    assert stage.answer("v00", "v00") == ["accepted", "duplicate"]
-    changed = stage.vehicles["v00"].answer(0.0, stage.requests[0], values={"floor": 9}, answer_digest="0" * 64)
-    assert changed is not None
-    assert stage.send(changed) == ["rejected conflict"]
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -200,28 +150,6 @@ def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dic
     stage.finish(*AGENTS[1:])
     assert stage.phase == "finished"
     assert "v00" not in stage.state.cohort
-
-
-def test_copied_key_is_refused() -> None:
-    stage = paired(rounds=0)
-    stage.answer("v00")
-    [outcome] = stage.answer("v01", values={"key": stage.vehicles["v00"].own.key})
-    assert "another vehicle has announced this key" in outcome
-    stage.finish("v00", *AGENTS[2:])
-    assert stage.phase == "finished"
-
-
-def test_vehicle_that_asks_for_more_than_there_are_is_left_out_and_named() -> None:
-    stage = paired(rounds=0)
-    stage.answer("v00", values={"floor": 10**6})
-    stage.finish(*AGENTS[1:])
-    assert stage.phase == "finished"
-    assert stage.state.lost == {"v00": "asks for 1000000 vehicles"}
-    stage = paired(8, rounds=0)
-    stage.answer("v00", values={"floor": 10**6})
-    stage.answer(*AGENTS[1:8])
-    assert stage.reason.startswith("too-few-for-privacy: 7 vehicles take part, 1 more are needed")
-    assert "asks for 1000000 vehicles (v00)" in stage.reason
 
 
 def test_vehicle_that_refuses_in_the_middle_goes_with_company_and_the_model_is_the_central_one() -> None:
@@ -263,33 +191,6 @@ def test_group_is_founded_again_without_a_vehicle_that_most_of_it_refuse(accept:
     assert stage.phase == "finished"
     assert stage.state.cohort == tuple(left)
     assert not any(stage.vehicles[agent].refused for agent in left)
-    stage.check_end()
-
-
-def test_group_is_founded_again_where_limits_are_given_and_statistics_are_asked_first() -> None:
-    found = paired()
-    found.finish(*AGENTS)
-    assert found.state.domain is not None
-    stage = paired(domain=found.state.domain.to_document())
-    assert stage.phase == "learning"
-    refuse(stage, "v12", *AGENTS)
-    stage.restart()
-    left = tuple(agent for agent in AGENTS if agent != "v12")
-    assert stage.state.cohort == left
-    stage.finish(*left)
-    assert stage.phase == "finished"
-    assert stage.state.cohort == left
-    assert not any(stage.vehicles[agent].refused for agent in left)
-    stage.check_end()
-
-
-def test_second_vehicle_that_most_refuse_is_left_out_in_turn() -> None:
-    stage = paired()
-    refuse(stage, "v03", *AGENTS)
-    refuse(stage, "v12", *stage.state.cohort)
-    stage.finish(*AGENTS)
-    assert stage.phase == "finished"
-    assert set(stage.state.lost) == {"v03", "v12"}
     stage.check_end()
 
 
@@ -346,15 +247,6 @@ def test_other_groups_keep_their_answers_when_one_is_founded_again() -> None:
     stage.check_end()
 
 
-def test_fleet_ends_by_name_when_each_new_group_is_refused() -> None:
-    stage = paired(10)
-    for whom in AGENTS[:3]:
-        refuse(stage, whom, *stage.state.waited_for)
-    assert stage.reason.startswith("too-few-for-privacy")
-    assert "bad-member: most of its group refuse its announcement (v00, v01, v02)" in stage.reason
-    stage.check_end()
-
-
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int) -> None:
     stage = paired(rounds=rounds)
@@ -367,15 +259,6 @@ def test_vehicle_that_answers_noise_is_named_and_leaves_with_company(rounds: int
     assert stage.state.false_answers == ("v07",)
     assert stage.state.lost["v07"] == "false answers: its masks fit nobody's"
     assert len(stage.state.cohort) == 12
-    stage.check_end()
-
-
-def test_two_vehicles_that_answer_noise_are_both_named() -> None:
-    stage = paired(rounds=2)
-    stage.vehicles["v03"].lies = stage.vehicles["v09"].lies = True
-    stage.finish(*AGENTS)
-    assert stage.phase == "finished"
-    assert stage.state.false_answers == ("v03", "v09")
     stage.check_end()
 
 
@@ -409,6 +292,7 @@ def test_group_with_more_rows_than_the_sums_are_good_for_is_checked_for_a_liar_b
     stage.finish(*AGENTS)
     assert stage.state.false_answers == (("v07",) if lies else ())
     assert stage.reason.split(":")[0] == ("" if lies else "too-many-rows")
+    assert lies or stage.reason.endswith("all of them answer a check of pairs rightly"), "no vehicle is blamed"
     stage.check_end()
 
 
@@ -474,24 +358,14 @@ def test_group_that_lost_nobody_is_not_waited_for_again_where_it_answered(rounds
         stage.check_end()
 
 
-def test_group_that_is_dissolved_leaves_the_run_to_the_other() -> None:
-    agents = [f"v{number:02d}" for number in range(24)]
-    with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
-        stage = PrivateStage(agents, **QUICK, policy={"deadline": 10})
-        for _ in range(4):
-            stage.answer(*agents)
-        first, second = (each.members for each in stage.state.editions)
-        stage.finish(*first[6:], *second)
-        assert stage.state.cohort == second
-        assert stage.state.lost[first[-1]].startswith("too-few-for-privacy")
-        stage.check_end()
-
-
-def test_journal_leads_to_the_same_state_in_each_phase() -> None:
+def test_vehicle_that_asks_for_more_than_there_are_is_left_out_and_named() -> None:
     stage = paired(rounds=0)
-    while not stage.state.is_ended:
-        stage.restart()
-        stage.answer(*AGENTS[:7])
-        stage.restart()
-        stage.answer(*AGENTS[7:])
-    stage.check_end()
+    stage.answer("v00", values={"floor": 10**6})
+    stage.finish(*AGENTS[1:])
+    assert stage.phase == "finished"
+    assert stage.state.lost == {"v00": "asks for 1000000 vehicles"}
+    stage = paired(8, rounds=0)
+    stage.answer("v00", values={"floor": 10**6})
+    stage.answer(*AGENTS[1:8])
+    assert stage.reason.startswith("too-few-for-privacy: 7 vehicles take part, 1 more are needed")
+    assert "asks for 1000000 vehicles (v00)" in stage.reason

@@ -1,4 +1,4 @@
-"""The last question of a private run: the fleet's test errors, from answers that tell nobody's own."""
+"""Scores of private runs, and what earlier runs say of vehicles."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.engine import Answer, Engine, Event, Offer, OpenRound, Publish, Refused, RunState, Start, Tick
+from coordinator.engine import Answer, Engine, Event, Offer, OpenRound, Publish, RunState, Start, Tick
 from coordinator.engine.events import from_value, to_value
 from coordinator.models.sums import judged
+from coordinator.runs.earlier import FORMER_RUNS, former, quarantined
 from coordinator.specification.run import RunSpec
 from edge_agent.models.evaluation import root_mean_square
 from edge_agent.models.summed import summed
@@ -148,27 +149,6 @@ def test_a_run_whose_scores_cannot_be_had_is_published_without(lost: tuple[str, 
     assert not judged(state.scores, asked=None, current=None, cohort=14).passes
 
 
-def test_a_vehicle_that_cannot_score_is_lost_with_company_and_a_second_loss_ends_the_scoring() -> None:
-    fleet = Fleet()
-    fleet.lost = {"scores": {"v00", "v01", "v02"}}
-    while fleet.state is not None and (fleet.state.open is None or fleet.state.phase != "scoring"):
-        digest = fleet.state.open.digest if fleet.state.open else ""
-        for agent in AGENTS:
-            fleet._answer(agent, fleet.asked[digest])
-    for number in range(2):
-        opened = fleet.asked[fleet.state.open.digest]  # type: ignore[union-attr]
-        refuses = f"v{5 + number:02d}" if f"v{5 + number:02d}" in (opened.asked or ()) else opened.asked[0]
-        for agent in opened.asked or ():
-            if agent == refuses:
-                fleet.send(Refused(fleet.at, agent, opened.task_digest, "cannot-answer"))
-            else:
-                fleet._answer(agent, opened)
-    assert fleet.state is not None
-    assert fleet.state.phase == "finished"
-    assert fleet.state.scores["missing"].startswith("lost-again: ")
-    assert fleet.state.cohort == AGENTS
-
-
 def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings_it_back() -> None:
     first = Fleet().run()
     document = first.model.to_document()
@@ -203,3 +183,24 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
 def test_staged_rollout_of_a_private_model_is_refused_with_a_reason() -> None:
     with pytest.raises(UsageError, match="no vehicle tells its own scores"):
         RunSpec.from_document({**SPEC.to_document(), "rollout": {}})
+
+
+def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    spec = {"nonce": f"nonce {number}", "readmit": list(readmit)}
+    return {"spec": spec, "editions": [["v1", "v2"]], "false_answers": list(false), **more}
+
+
+def test_newest_runs_in_which_vehicles_were_added_up_are_looked_at() -> None:
+    documents = [run(0, editions=[]), *(run(number) for number in range(1, 40))]
+    found = former(documents)
+    assert [each.nonce for each in found] == [f"nonce {number}" for number in range(1, FORMER_RUNS + 1)]
+    assert found[0].editions == (frozenset({"v1", "v2"}),)
+
+
+def test_vehicle_is_left_out_until_it_is_readmitted_and_again_when_it_answers_falsely_again() -> None:
+    named, readmitted = run(0, false=("v1", "v2")), run(1, readmit=("v1",))
+    assert quarantined([named], ()) == {"v1", "v2"}
+    assert quarantined([named], ("v1",)) == {"v2"}
+    assert quarantined([readmitted, named], ()) == {"v2"}
+    assert quarantined([run(2, false=("v1",)), readmitted, named], ()) == {"v1", "v2"}
+    assert quarantined([run(1, false=("v1",), readmit=("v1",)), named], ("v2",)) == {"v1"}

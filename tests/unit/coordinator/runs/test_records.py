@@ -1,15 +1,24 @@
-"""The coordinator without threads, over the in-memory broker: what it writes down, and when the disk is full."""
+"""What runs write, and what they say while they wait."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
+from coordinator.engine import (
+    AgentDown,
+    AgentUp,
+    NoBroker,
+    Offer,
+    RunState,
+    asking,
+    gives_up_at,
+    waiting,
+)
 from schemas.errors import StorageError
-from tests.support.coordinator_bench import TOPICS, Fleet, TornDisk, answer_of
-from tests.support.engine_bench import central, toy_spec
+from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
+from tests.support.engine_bench import OFFER, Play, central, toy_spec
 
 
 def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
@@ -26,37 +35,6 @@ def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet.journal.is_full = False
     fleet.finish("a", "b")
     assert fleet.core.runs.document("r1")["outcome"] == "finished"
-
-
-def test_run_is_shown_as_ended_only_with_its_model_when_somebody_looks_in_between() -> None:
-    fleet = Fleet()
-    looks: list[tuple[str, Any]] = []
-
-    def look() -> None:
-        document = fleet.core.runs.document("r1")
-        (listed,) = [fleet.core.runs.document(run) for run in fleet.core.runs.ids()]
-        assert listed == document
-        looks.append((document["state"], document["model"]))
-
-    class Watched(TornDisk):
-        def add_model(self, *arguments: Any) -> Any:
-            look()
-            model = super().add_model(*arguments)
-            look()
-            return model
-
-        def close_run(self, *arguments: Any, **options: Any) -> None:
-            look()
-            super().close_run(*arguments, **options)
-
-    fleet.hub.kill("coordinator")
-    fleet.journal = Watched()
-    fleet.open()
-    fleet.begin("a", "b")
-    fleet.finish("a", "b")
-    look()
-    assert [state for state, _ in looks] == ["running", "running", "running", "ended"]
-    assert looks[-1][1] is not None
 
 
 def test_coordinator_writes_one_transaction_for_a_batch() -> None:
@@ -108,3 +86,142 @@ def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -
     fleet.finish("b", "a")
     record = fleet.record("m")
     assert record.document == central(toy_spec(), "ab").to_document()
+
+
+BLIND = Offer(frozenset({"toy"}), ("p", "q"), "y")
+AIMLESS = Offer(frozenset({"toy"}), ("x",), "z")
+OTHER = Offer(frozenset({"other"}), ("x",), "y")
+
+
+def said(state: RunState) -> str:
+    found = waiting(state)
+    return "" if found is None else found.words("12:00:00")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offers", "words"),
+    [
+        (1, {}, "needs 1 vehicle that can answer: no vehicle is up; waits until 12:00:00 for others"),
+        (
+            2,
+            {"a": OFFER},
+            (
+                "needs 2 vehicles that can answer (to learn from fewer: gather_agents): 1 is up; waits until 12:00:00 "
+                "for others"
+            ),
+        ),
+        (
+            1,
+            {"v1": BLIND, "v2": BLIND, "v3": AIMLESS, "v4": OTHER},
+            (
+                "needs 1 vehicle that can answer: 4 are up, none can; waits until 12:00:00 for others; not counted: "
+                "has no column 'x' (v1, v2); cannot run 'toy' (v4); has the target 'z', not 'y' (v3)"
+            ),
+        ),
+        (
+            3,
+            {"a": OFFER, "b": OFFER, "v1": BLIND},
+            (
+                "needs 3 vehicles that can answer (to learn from fewer: gather_agents): 3 are up, 2 can; waits until "
+                "12:00:00 for others; not counted: "
+                "has no column 'x' (v1)"
+            ),
+        ),
+    ],
+)
+def test_run_says_at_once_who_cannot_take_part_when_it_gathers(
+    wanted: int, offers: dict[str, Offer], words: str
+) -> None:
+    play = Play(toy_spec(policy={"gather_agents": wanted, "gather_timeout": 5}), agents=())
+    for agent, offer in offers.items():
+        play.send(AgentUp(play.at, agent, offer))
+
+    assert said(play.state) == words
+    assert gives_up_at(play.state) == 5
+
+
+def test_run_says_that_the_quorum_cannot_be_met_until_others_come() -> None:
+    play = Play(toy_spec(policy={"min_agents": 5, "deadline": 10, "grace": 1, "extensions": 2}))
+    play.send(AgentUp(play.at, "v1", BLIND))
+    lacks = (
+        "needs 5 answers: 3 vehicles that can answer are up; waits until 12:00:00 for others; not counted: "
+        "has no column 'x' (v1)"
+    )
+    assert said(play.state) == lacks
+    assert gives_up_at(play.state) == 33
+    play.answer("a", "b")
+    assert said(play.state) == lacks, "nothing new as long as answers come from those that are up"
+    play.send(AgentDown(play.at, "b"))
+    assert ": 2 vehicles that can answer are up, 1 more has answered; waits" in said(play.state)
+    play.pass_time(11)
+    assert gives_up_at(play.state) == 33, "an extension was one of those that it had"
+    play.up("d")
+    assert said(play.state), "four of five"
+    play.up("e")
+    assert said(play.state) == ""
+
+
+def test_run_names_the_members_that_are_down_when_its_cohort_is_fixed() -> None:
+    play = Play(toy_spec(policy={"min_agents": 1.0}))
+    play.answer("a", "b", "c")
+    assert (play.phase, said(play.state)) == ("learning", "")
+    play.send(AgentDown(play.at, "c"))
+    play.up("d")
+    lacks = "needs 3 answers: 2 vehicles of the cohort are up; waits until 12:00:00 for c"
+    assert said(play.state) == lacks
+    play.answer("a")
+    assert said(play.state) == lacks
+    play.up("c")
+    assert said(play.state) == ""
+
+
+def test_reason_names_the_missing_broker_when_nobody_could_be_heard() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10, "extensions": 1}))
+    play.pass_time(4)
+    play.send(NoBroker(play.at, 2.5))
+    play.pass_time(6)
+    assert play.state.open is not None
+    assert play.state.open.attempt == 2
+    play.send(NoBroker(18.0, 11.0))
+    play.pass_time(10)
+
+    assert play.state.reason == (
+        "quorum-not-met: 0 of 3 asked had answered at the deadline, 2 must; the coordinator had no broker for 8.5 s of "
+        "this round; not counted: no answer by the deadline (a, b, c)"
+    )
+
+
+@pytest.mark.parametrize("columns", [("x",), ("x", "snr"), None])
+def test_vehicles_can_answer_or_are_told_why_not_when_they_are_up(columns: tuple[str, ...] | None) -> None:
+    spec = toy_spec(policy={"gather_agents": 99})
+    spec = spec.model_copy(update={"domain": None, "features": columns, "target": "y" if columns else None})
+    play = Play(spec, agents=())
+    offers = [OFFER, BLIND, AIMLESS, OTHER, Offer(), Offer(frozenset({"toy"})), Offer(frozenset({"toy"}), ("x", "snr"))]
+    for number, offer in enumerate(offers):
+        play.send(AgentUp(play.at, f"v{number}", offer))
+    settled = asking.settled(play.state)
+
+    assert settled.features
+    assert {*asking.able(settled)} == {*settled.agents} - {*asking.unable(settled)}
+
+
+def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() -> None:
+    fleet = Fleet().begin("a", "b", policy={"deadline": 10, "extensions": 0})
+    fleet.hub.advance(3)
+    fleet.core.outages.lost()
+    since = fleet.core.runs.document("r1")["reason"]
+    assert since == "the coordinator has had no broker since 22:13:23 UTC"
+    fleet.hub.advance(4)
+    fleet.core.outages.found()
+    fleet.core.connected()
+    assert fleet.core.runs.document("r1")["reason"] == ""
+    fleet.crash()
+    fleet.hub.advance(1)
+    fleet.core.outages.lost()
+    fleet.pass_time(2)
+
+    document = fleet.core.runs.document("r1")
+    assert document["reason"] == (
+        "quorum-not-met: 0 of 2 asked had answered at the deadline, 1 must; the coordinator had no broker for 6.0 s of "
+        "this round; not counted: no answer by the deadline (a, b)"
+    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,14 +14,13 @@ import pytest
 
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.features import LiveFeatures, vector
+from edge_agent.forecast.features import LiveFeatures
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch
 from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
-from edge_agent.forecast.source import MAX_BYTES, Samples, parse
+from edge_agent.forecast.source import MAX_BYTES, parse
 from edge_agent.forecast.verify import at_time, model_of, verify
-from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
@@ -36,7 +33,7 @@ from schemas.documents import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord
-from tests.support.fake_coordinator import record_of
+from tests.support.agent_bench import record_of
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
 SAY = logs.get_logger("test")
@@ -126,19 +123,6 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each time that the vehicle's rows are read for a tree of its own, by the source's own reader."""
-    seen: list[str] = []
-
-    def read(location: str, **options: Any) -> Any:
-        seen.append(location)
-        return read_source(location, **options)
-
-    monkeypatch.setattr("edge_agent.sources.read_source", read)
-    return seen
 
 
 def test_forecaster_serves_what_the_model_says_of_the_rows_it_was_trained_on(bench):
@@ -338,21 +322,6 @@ def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
     assert [forecast.alert for forecast in bench.published] == alerts
 
 
-def test_forecaster_notes_in_the_chain_what_was_missing_when_it_started(tmp_path):
-    first = Bench(tmp_path)
-    first.keep(PLAIN)
-    for _ in range(3):
-        first.forecast({"a": 0.5, "b": 0.5})
-    first.log.close()
-    with (first.folder / "00000001.jsonl").open("ab") as file:
-        file.write(b'{"torn')
-    second = Bench(tmp_path)
-    second.forecast({"a": 0.5, "b": 0.5})
-    whole = verify(second.folder)
-    assert whole.last == 5
-    assert whole.notes == ("record 4: a record that was being written when the process ended was dropped",)
-
-
 def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
     plan = WindowPlan.from_document(
         {
@@ -390,48 +359,18 @@ def test_line_that_is_no_sample_is_told_as_what_it_is(line):
     assert isinstance(parse(line), str)
 
 
-def test_pipe_brings_samples_as_they_are_written_until_it_ends(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-
-    def write() -> None:
-        with pipe.open("wb", buffering=0) as file:
-            for part in (
-                b'{"a": 1}\n{"a"',
-                b': 2, "c": "red"}\n\n',
-                b"x" * (2 * MAX_BYTES),
-                b'\n{"a": 3}',
-            ):
-                file.write(part)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    got = list(Samples(str(pipe)))
-    writer.join()
-    assert [item for item in got if isinstance(item, dict)] == [{"a": 1}, {"a": 2, "c": "red"}, {"a": 3}]
-    assert any(isinstance(item, str) for item in got)
-
-
-def test_configuration_comes_from_flags_environment_and_file_in_this_order(tmp_path, monkeypatch):
-    file = tmp_path / "glassfleet.toml"
-    file.write_text('fleet = "fleet-1"\n[forecast]\nid = "v1"\nsource = "-"\nevery = 2.0\nspeed = 3.0\n')
-    monkeypatch.setenv("GLASSFLEET_FORECAST_EVERY", "4")
-    monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(tmp_path))
-    config = ForecastConfig.load(file, speed=5.0)
-    assert (config.id, config.fleet, config.every, config.speed) == ("v1", "fleet-1", 4.0, 5.0)
-    assert config.log_directory == tmp_path / "agents" / "fleet-1" / "v1" / "forecasts"
-
-
-def test_features_of_a_model_with_categories_take_text(tmp_path):
-    data = rows().select(("a",))
-    domain = discover(DiscoveryParameters(features=("a",), target="y"), [data])
-    colours = domain.features[0].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("blue", "red")})
+def test_features_of_a_model_that_knows_empty_cells_take_them_and_others_do_not():
+    data = rows().select(("a", "b"))
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
+    known = domain.features[0].model_copy(update={"missing": domain.features[0].low})
     features = LiveFeatures()
-    features.serve(domain.model_copy(update={"features": (colours,)}))
-    assert features.push({"a": "red"}) == {"a": 1.0}
-    assert vector({"a": 1.0}).tolist() == [1.0]
-    with pytest.raises(ValueError, match="no category"):
-        features.push({"a": "green"})
+    features.serve(domain.model_copy(update={"features": (known, domain.features[1])}))
+    for cell in (None, "", float("nan")):
+        taken = features.push({"a": cell, "b": 1.0})
+        assert taken is not None
+        assert np.isnan(taken["a"])
+    with pytest.raises((ValueError, TypeError)):
+        features.push({"a": 1.0, "b": None})
 
 
 def test_target_known_meanwhile_is_remembered_from_its_field() -> None:

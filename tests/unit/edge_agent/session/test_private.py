@@ -1,7 +1,8 @@
-"""A vehicle's part in private runs: what is on its disk decides what leaves it, whatever is killed or lost."""
+"""A vehicle's part in private runs: what is on its disk, and a whole agent, decide what leaves it."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,18 +10,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from console.main import cli
 from coordinator.engine import OpenRound
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
+from edge_agent.session.told import NAME, Told, numbers_in, read
+from edge_agent.sources import Source
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
 from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.envelope import Envelope
+from schemas.errors import DataError, StorageError
 from schemas.messages import ContributionBody, PrivateGroup, Request
+from schemas.parts import frames_for_request
 from schemas.topics import Topics
+from tests.support.agent_bench import Bench
 from tests.support.private_bench import PrivateStage, rows_of, scheme_of
+from tests.support.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
 
 AGENTS = [f"v{number:02d}" for number in range(11)]
 TOPICS = Topics("fleet")
@@ -230,23 +239,6 @@ def test_test_rows_are_in_the_ledger_once_scores_are_told(tmp_path: Path) -> Non
     assert np.isin(row_hashes(vehicle.secret, rows_of("v00")), noted.rows).all()
 
 
-@pytest.mark.parametrize(("choice", "private", "plain"), [("only", True, False), ("never", False, True)])
-def test_vehicle_answers_private_runs_only_or_never_as_it_is_told(
-    tmp_path: Path, choice: str, private: bool, plain: bool
-) -> None:
-    vehicle = OneVehicle(tmp_path / "v00", choice=choice)
-    if private:
-        vehicle.pair()
-        vehicle.respond()
-    else:
-        refuses("not-private", vehicle.respond)
-    open_run = PrivateStage(AGENTS, run="r3", private=None, parameters={"max_depth": 1, "n_sets": 2}).requests[0]
-    if plain:
-        vehicle.private.choose("r3", request_of(open_run))
-    else:
-        refuses("not-private", lambda: vehicle.private.choose("r3", request_of(open_run)))
-
-
 def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:
     vehicle.pair()
     asked = request_of(vehicle.stage.requests[-1]).model_copy(update={"private": None})
@@ -268,3 +260,121 @@ def test_answers_to_all_rounds_make_the_central_model(vehicle: OneVehicle) -> No
         assert len(vehicle.stage.state.rounds) == number + 1
     assert vehicle.stage.phase == "finished"
     vehicle.stage.check_end()
+
+
+def unreadable() -> Source:
+    data = dataset()
+
+    def current() -> Source:
+        raise DataError("line 7: income 31,415 is no number")
+
+    return Source(data, data, refresh=current)
+
+
+def test_a_refusal_of_a_private_request_tells_nothing_of_the_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.agent(data=unreadable())
+    bench.run()
+    bench.coordinator.ask(keys_task(terms_of()))
+    bench.run()
+    assert [each.reason for each in bench.coordinator.refusals] == ["cannot-answer"]
+
+
+def test_a_vehicle_for_private_runs_only_refuses_others_before_it_reads_its_rows(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.agent(data=unreadable(), private="only")
+    bench.run()
+    bench.coordinator.ask(first_task(terms_of()))
+    bench.run()
+    assert [each.reason for each in bench.coordinator.refusals] == ["not-private"]
+    assert not list(tmp_path.rglob("rows.npz"))
+
+
+def test_what_fails_inside_an_answer_tells_nothing_and_ends_the_run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault's name would be a bit of the rows, and each further task another one."""
+    bench, terms = Bench(tmp_path), terms_of()
+    victim = Victim(tmp_path / "others")
+    agent = bench.agent("v00", Source(dataset(), dataset(5)))
+    bench.run()
+    bench.coordinator.ask(keys_task(terms))
+    bench.run()
+    founders = victim.founders(terms, bench.coordinator.answers[0])
+
+    def fails(*_: Any) -> Contribution:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(type(FRT.client), "contribute", fails)
+    for number, task in enumerate((first_task(terms), first_task(terms, seed=1)), 2):
+        body = victim.request(terms, founders, task)
+        envelope = Envelope(
+            fleet="fleet", body=body, run="r1", round=number, attempt=1, scheme="frt", time=10.0 + number
+        )
+        for frame in frames_for_request(envelope, Topics("fleet"), 128 * 1024).frames:
+            bench.coordinator.transport.publish(frame.topic, frame.payload, retain=True)
+        bench.run(3)
+    assert [each.reason for each in bench.coordinator.refusals] == ["cannot-answer", "run-left"]
+    assert agent.counts["answers"] == 1
+
+
+def test_a_vehicle_that_is_let_in_again_on_its_standing_connection_takes_part_in_the_next_run(tmp_path: Path) -> None:
+    """A broker sends nothing to who is revoked, yet may keep the connection: the end of a run is missed that way."""
+    bench = Bench(tmp_path)
+    agent = bench.agent("v00", Source(dataset(), dataset(5)))
+    bench.run()
+    bench.coordinator.ask(keys_task(terms_of()))
+    bench.run()
+    agent.transport.unsubscribe(Topics("fleet").request("+"))
+    bench.coordinator.clear()
+    bench.coordinator.ask(keys_task(after := terms_of("r2", "n2")), run="r2")
+    bench.run()
+    agent.connected()  # as after each renewal of its certificate
+    bench.run()
+    assert not bench.coordinator.refusals
+    assert bench.coordinator.answers[-1].task_digest == keys_task(after).digest
+
+
+def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is_kept(tmp_path: Path) -> None:
+    times = iter([10.0, 20.0, 30.0, 40.0])
+    told = Told(tmp_path / NAME, lambda: next(times))
+    told.note("r1", "private", 0, {"floor": 8, "company": 3}, ())
+    told.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b", "c"))
+    told.close()
+    told = Told(tmp_path / NAME, lambda: next(times))
+    told.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
+    told.note("r2", "fmt", 7, None, ())
+    told.close()
+    first, second = read(tmp_path / NAME)
+    assert (first["scheme"], first["answers"], first["numbers"], first["members"]) == ("frt", 3, 105, ["a", "b"])
+    assert (first["began"], first["last"]) == (10.0, 30.0)
+    assert second["protection"] == {}
+
+
+def test_numbers_are_those_of_sums_and_of_what_is_no_sum() -> None:
+    said = {"rows": 9, "sums": {"a": np.zeros((2, 3))}, "values": {"rules": [[1, 2.5, "x"], []], "key": b"1"}}
+    assert numbers_in(said) == 8
+
+
+def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "fleet" / "a"
+    folder.mkdir(parents=True)
+    told = Told(folder / NAME, lambda: 0.0)
+    told.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
+    told.note("r2", "fmt", 7, None, ())
+    told.close()
+    arguments = ["ledger", "--state-dir", str(tmp_path), "--fleet", "fleet"]
+    lines = CliRunner().invoke(cli, arguments).output.splitlines()
+    assert lines[0].endswith(
+        "r1  frt  1 answers, 100 numbers  private: summed over 2 vehicles (never fewer than 8, company 3)"
+    )
+    assert lines[1] == "  with b"
+    assert lines[2].endswith("plain: coordinator and broker read this vehicle's numbers")
+    document = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).output)
+    assert [each["run"] for each in document["runs"]] == ["r1", "r2"]
+
+
+def test_a_damaged_ledger_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"no database" * 100)
+    with pytest.raises(StorageError, match="what this vehicle has told"):
+        read(tmp_path / NAME)

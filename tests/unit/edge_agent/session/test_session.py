@@ -1,5 +1,10 @@
-"""The session: what an agent does about what it sees."""
+"""The session: what an agent does about what it sees; its outbox: durable, bounded, the same bytes every time."""
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +28,9 @@ from edge_agent.session.events import (
     Send,
     Tick,
 )
+from edge_agent.session.outbox import Outbox
 from edge_agent.session.session import SessionState, Timing, step
+from schemas.errors import StorageError
 from schemas.messages import Request, Sample
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -123,35 +130,6 @@ def test_session_parks_the_older_answer_when_a_newer_request_is_seen():
     assert state.phase("r1", A) == "parked"
 
 
-def test_session_parks_the_older_answer_when_the_newer_request_asks_others():
-    _, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0, asked=["v2"]), Tick(1e3))
-    assert kinds(effects) == [Compute, Send, Park]
-
-
-def test_session_leaves_a_parked_answer_parked_when_a_late_copy_of_its_request_comes():
-    state, _ = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Computed("r1", B))
-    after, effects = step(state, seen(A, sent=1.0))
-    assert effects == ()
-    assert after.phase("r1", B) == "sending"
-
-
-def test_session_takes_a_parked_task_up_again_when_it_is_asked_anew():
-    state, _ = play(fresh(), Connected(), seen(A), Computed("r1", A), seen(B, sent=2.0), Computed("r1", B))
-    after, effects = step(state, seen(A, sent=3.0))
-    assert kinds(effects) == [Park, Compute]
-    assert (after.phase("r1", A), after.phase("r1", B)) == ("computing", "parked")
-
-
-def test_session_answers_both_when_an_older_request_comes_out_of_order():
-    state, _ = play(fresh(), Connected(), seen(B, sent=2.0), Computed("r1", B), seen(A, sent=1.0), Computed("r1", A))
-    assert (state.phase("r1", A), state.phase("r1", B)) == ("sending", "sending")
-
-
-def test_session_ignores_an_answer_that_was_superseded_while_it_was_computed():
-    _, effects = play(fresh(), Connected(), seen(A), seen(B, sent=2.0), Computed("r1", A))
-    assert kinds(effects) == [Compute, Park, Compute]
-
-
 @pytest.mark.parametrize(
     ("reason", "is_outside"),
     [("not-asked", True), ("left-out", True), ("others-asked", False), ("data-changed", False)],
@@ -215,3 +193,91 @@ def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
         state, _ = step(state, seen(f"{index:064x}", sent=float(index), run="long"))
     assert len(state.runs["long"]) == 16
     assert state.phase("long", f"{35:064x}") == "computing"
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    box = Outbox(tmp_path / "outbox.sqlite", max_bytes=100)
+    yield box
+    box.close()
+
+
+def test_outbox_gives_back_the_first_answer_when_another_is_put_for_the_same_task(outbox):
+    outbox.put("r1", A, b"first")
+    outbox.put("r1", A, b"other")
+    assert outbox.get("r1", A) == b"first"
+
+
+def test_outbox_keeps_parked_bytes_and_drops_ended_ones(outbox):
+    outbox.put("r1", A, b"one")
+    outbox.put("r1", B, b"two")
+    outbox.park("r1", A)
+    outbox.end("r1", B, "accepted")
+    contents = outbox.contents()
+    assert (contents.pending, contents.parked, contents.ended) == ((), (("r1", A),), (("r1", B),))
+    assert (outbox.get("r1", A), outbox.get("r1", B)) == (b"one", None)
+    outbox.unpark("r1", A)
+    assert outbox.contents().pending == (("r1", A),)
+
+
+def test_outbox_does_not_bring_an_ended_answer_back(outbox):
+    outbox.put("r1", A, b"one")
+    outbox.end("r1", A, "late")
+    outbox.put("r1", A, b"again")
+    outbox.unpark("r1", A)
+    assert outbox.contents().ended == (("r1", A),)
+    assert outbox.get("r1", A) is None
+
+
+def test_outbox_lets_parked_then_oldest_pending_go_when_it_is_full(outbox):
+    outbox.put("r1", A, b"x" * 40)
+    outbox.put("r1", B, b"x" * 40)
+    outbox.park("r1", B)
+    assert outbox.put("r1", C, b"x" * 60) == ()
+    assert outbox.get("r1", B) is None
+    assert outbox.put("r2", A, b"x" * 40) == (("r1", A),)
+    assert outbox.kept_bytes == 100
+
+
+def test_outbox_refuses_an_answer_that_could_never_fit(outbox):
+    with pytest.raises(StorageError, match="outbox_max_bytes"):
+        outbox.put("r1", A, b"x" * 101)
+
+
+def test_outbox_keeps_what_was_put_when_its_process_is_killed(tmp_path):
+    path = tmp_path / "outbox.sqlite"
+    program = """
+        import os, signal, sys
+        from pathlib import Path
+        from edge_agent.session.outbox import Outbox
+        box = Outbox(Path(sys.argv[1]))
+        box.put("r1", "a" * 64, b"one")
+        box.end("r1", "b" * 64, "accepted")
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    box = Outbox(path)
+    assert box.get("r1", A) == b"one"
+    assert box.contents().ended == (("r1", B),)
+    box.close()
+
+
+def test_outbox_says_so_and_keeps_what_it_has_when_the_disk_is_full(tmp_path):
+    box = Outbox(tmp_path / "outbox.sqlite")
+    box.put("r1", A, b"one")
+    pages = box._database.execute("PRAGMA page_count").fetchone()[0]
+    box._database.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageError, match=r"the disk is full\. Make room"):
+        box.put("r1", B, os.urandom(100_000))
+    assert box.get("r1", A) == b"one"
+    assert box.contents().pending == (("r1", A),)
+    box.put("r1", C, b"small")
+    box.close()
+
+
+def test_outbox_names_the_damage_when_the_file_is_not_a_database(tmp_path):
+    path = tmp_path / "outbox.sqlite"
+    path.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(StorageError, match="damaged"):
+        Outbox(path)

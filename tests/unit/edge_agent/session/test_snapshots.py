@@ -76,15 +76,6 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     assert abs(float(drawn[0].y.mean()) - float(many.y.mean())) < 0.15, "not those with the lowest values, say"
 
 
-def test_rows_with_texts_are_drawn_by_the_texts_and_not_by_their_places():
-    labels = np.array(["no", "yes"] * 50)
-    codes = np.tile([0.0, 1.0, 1.0, 0.0], 25)[:, None]
-    one = Dataset(("c",), "y", codes, labels, categories={"c": ("wet", "yellow")})
-    other = Dataset(("c",), "y", codes + 1, labels, categories={"c": ("dry", "wet", "yellow")})
-    names = [[data.categories["c"][int(code)] for code in draw(data, ["c"], 30).X[:, 0]] for data in (one, other)]
-    assert names[0] == names[1]
-
-
 def test_freezer_deletes_the_rows_when_the_run_ends_and_freezes_anew(tmp_path):
     snapshots = Snapshots(tmp_path / "runs", SECRET)
     before = snapshots.of_run("r1", dataset(0)).digest
@@ -136,32 +127,10 @@ def test_privacy_generator_repeats_for_a_task_and_differs_otherwise():
     assert draws[0] == privacy_generator(noise_key(SECRET, "r1", "a" * 64)).random()
 
 
-def test_secret_is_made_once_and_readable_by_its_user_only(tmp_path):
-    secret = load_secret(tmp_path)
-    assert len(secret) == 32
-    assert load_secret(tmp_path) == secret
-    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
-
-
 def test_secret_is_refused_when_it_was_cut(tmp_path):
     (tmp_path / "secret").write_bytes(b"short")
     with pytest.raises(StorageError, match="restore it from a backup"):
         load_secret(tmp_path)
-
-
-def test_replacing_leaves_the_former_file_when_writing_fails(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"former")
-
-    def fail_half_way() -> Any:
-        with replacing(path) as file:
-            file.write(b"half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_half_way()
-    assert path.read_bytes() == b"former"
-    assert [item.name for item in tmp_path.iterdir()] == ["file"]
 
 
 def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_written(tmp_path):
@@ -189,3 +158,27 @@ def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_wri
     assert "the file size limit is reached" in output
     assert list((tmp_path / "runs" / "r1").iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+def test_rows_with_texts_are_drawn_by_the_texts_and_not_by_their_places():
+    labels = np.array(["no", "yes"] * 50)
+    codes = np.tile([0.0, 1.0, 1.0, 0.0], 25)[:, None]
+    one = Dataset(("c",), "y", codes, labels, categories={"c": ("wet", "yellow")})
+    other = Dataset(("c",), "y", codes + 1, labels, categories={"c": ("dry", "wet", "yellow")})
+    names = [[data.categories["c"][int(code)] for code in draw(data, ["c"], 30).X[:, 0]] for data in (one, other)]
+    assert names[0] == names[1]
+
+
+def test_replacing_leaves_the_former_file_when_writing_fails(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"former")
+
+    def fail_half_way() -> Any:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert path.read_bytes() == b"former"
+    assert [item.name for item in tmp_path.iterdir()] == ["file"]

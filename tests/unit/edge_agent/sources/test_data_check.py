@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from console.main import run
@@ -21,7 +22,7 @@ from edge_agent.sources.check import examine
 from edge_agent.sources.findings import Findings
 from edge_agent.sources.fit import fit
 from edge_agent.sources.table import read_source
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain, Variable, pooled_domain
 from glassfleet.data.lags import Memory
 from schemas.errors import DataError
 
@@ -145,6 +146,36 @@ def test_check_takes_categories_and_classes_when_the_scheme_does(write: Write, c
     assert document["columns"][1]["common"] == {"a": 20, "b": 20}
     assert document["faults"][-1]["what"] == "judged as an agent reads it with --labels and --categories"
     assert read_source(path, labels=True, categories=True).train.rows == 40
+
+
+@pytest.mark.parametrize(("yes", "no"), [("yes", "no"), ("TRUE", "False"), ("ja", "nein"), ("t", "f")])
+def test_agent_takes_a_column_of_yes_and_no_as_numbers_without_being_told(write: Write, yes: str, no: str) -> None:
+    path = write("a,lights,y\n" + "".join(f"{row},{no if row % 3 else yes},{row % 5}\n" for row in range(9000)))
+    findings = examine(path)
+    assert findings.usable
+    assert faults(findings, "note")[0] == ("lights", ", ".join(sorted([f"{yes} is 1", f"{no} is 0"])), ())
+    assert read_source(path).train.X[:, 1].tolist() == [float(row % 3 == 0) for row in range(9000)]
+    assert read_source(path, categories=True).train.categories == {"lights": tuple(sorted((yes, no)))}
+    domain = pooled_domain(("a", "lights"), "y", read_source(path).train.X, np.arange(5.0))
+    fit(findings, path, domain, labels=False, categories=False)
+    assert findings.usable
+
+
+@pytest.mark.parametrize("cell", ["maybe", "2", "ja"])
+def test_check_and_agent_refuse_yes_and_no_beside_other_cells(write: Write, cell: str) -> None:
+    path = write(
+        "lights,y\n" + "".join(f"{'yes' if row % 3 else 'no'},{row % 5}\n" for row in range(40)) + f"{cell},1\n"
+    )
+    assert not examine(path).usable
+    with pytest.raises(DataError, match=r"column 'lights'.* is not a number"):
+        read_source(path)
+
+
+def test_yes_and_no_are_no_numbers_of_a_target(write: Write) -> None:
+    path = write("a,y\n" + "".join(f"{row},{'yes' if row % 3 else 'no'}\n" for row in range(40)))
+    assert not examine(path).usable
+    with pytest.raises(DataError, match="'no' is not a number"):
+        read_source(path)
 
 
 def test_check_and_agent_agree_on_marks_for_missing_values_and_on_truth_values(write: Write, tmp_path: Path) -> None:

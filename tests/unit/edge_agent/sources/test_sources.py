@@ -1,11 +1,25 @@
-"""A vehicle's data: what is read, and what is said when it cannot be."""
+"""A vehicle's data: what is read, what is said when it cannot be, and files as people have them become rows."""
 
+from __future__ import annotations
+
+import csv
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from edge_agent.sources import read_source, read_table
+from console.main import run
+from edge_agent.forecast.source import Samples
+from edge_agent.sources import read_source, read_table, readers
+from edge_agent.sources.check import examine
+from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.proposal import propose
+from lab.demo.vehicles import real_files
 from schemas.errors import DataError
 
 GOOD = "split,a,b,y\ntrain,1,2,3\ntest,4,5,6\ntrain,7,8.5,-9e1\n"
@@ -19,12 +33,6 @@ def test_source_reads_train_and_test_rows_when_there_is_a_split_column(write, na
     assert source.train.X.tolist() == [[1, 2], [7, 8.5]]
     assert source.train.y.tolist() == [3, -90]
     assert (source.test.X.tolist(), source.test.y.tolist()) == ([[4, 5]], [6])
-
-
-def test_source_keeps_text_labels_when_asked(write):
-    source = read_source(write("a,kind\n1, red\n2,blue\n"), labels=True)
-    assert source.train.y.tolist() == ["red", "blue"]
-    assert source.train.y.dtype.kind == "U"
 
 
 def test_source_reads_windows_line_ends_a_byte_order_mark_quotes_and_blank_lines(write):
@@ -114,19 +122,191 @@ def test_source_reads_parquet_or_names_the_command_that_makes_it_possible(tmp_pa
         read_source(path)
 
 
-def test_source_reads_a_real_vehicle(glassfleet_data):
-    source = read_source(glassfleet_data / "qoe" / "vehicle_0.csv.gz")
-    assert (source.train.rows, source.test.rows, len(source.train.features)) == (2222, 486, 15)
-    assert source.train.target == "y"
+@contextmanager
+def tabbed_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
+    with Path(place.text.removeprefix("tabs://")).open() as file:
+        names, *rows = csv.reader(file, delimiter="\t")
+        yield tuple(names), iter([rows])
 
 
-def test_table_reports_text_columns_and_reads_numbers_as_floats(write):
-    table = read_table(write("a,kind,y\n1,red,2\n3,7,4\n"))
-    assert (table.names, table.text, table.rows) == (("a", "kind", "y"), ("kind",), 2)
-    assert table.column("a").tolist() == [1, 3]
-    assert table.column("kind").tolist() == ["red", "7"]
-    assert table.matrix(["y", "a"]).tolist() == [[2, 1], [4, 3]]
-    with pytest.raises(DataError, match="column 'kind': 'red' is not a number"):
-        table.matrix(["kind"])
-    with pytest.raises(DataError, match="there is no column 'z'"):
-        table.column("z")
+def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reader_is_registered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("a\ty\n1\t2\n3\t4\n")
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, Reader("tabs", tabbed_rows, endings=(".tsv",))))
+
+    assert read_source(path).train.X.tolist() == [[1.0], [3.0]]
+    assert read_table(path).column("y").tolist() == [2.0, 4.0]
+    findings = examine(path)
+    assert (findings.rows, findings.place, findings.usable) == (2, "row", True)
+    assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
+
+    moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS[:-1], moving))
+    source = read_source(path)
+    assert source.current().train is source.current().train, "it is not read again while nothing changes"
+    path.write_text("a\ty\n1\t2\n3\t4\n5\t6\n")
+    assert source.current().train.rows == 3
+
+
+Write = Callable[..., Path]
+
+HEAD = "when;speed;lights;id;price;city;day;remark;q;\n"
+LINES = [
+    f"{row % 28 + 1:02d}.03.2026 {row % 24:02d}:30;{row * 7 % 50},{row % 10} km/h;{'Ja' if row % 3 else 'Nein'};"
+    f"{10**18 + row};{row % 9 + 1}.{100 + row},50;{'Campinas' if row % 2 else 'Santos'};2026-03-{row % 28 + 1:02d};"
+    f"remark {row};{row * 11 % 13};\n"
+    for row in range(60)
+]
+EXPORT = HEAD + "".join(LINES)
+
+
+def prepared(path: Path, *words: str) -> Path:
+    assert run(["data", "prepare", str(path), *words]) == 0
+    return path.with_suffix(".plan")
+
+
+def test_export_of_a_spreadsheet_is_read_as_its_plan_says(write: Write) -> None:
+    path = write(EXPORT.replace(";7,1 km/h", ";", 1))
+    source = read_source(prepared(path), categories=True)
+    rows = [row for row in range(60) if row != 1]
+    assert source.train.features == ("when", "speed", "lights", "price", "city")
+    expected = [
+        [
+            row % 24 + 0.5,
+            row * 7 % 50 + row % 10 / 10,
+            row % 3 > 0,
+            1000 * (row % 9 + 1) + 100 + row + 0.5,
+            row % 2 == 0,
+        ]
+        for row in rows
+    ]
+    assert np.array_equal(source.train.X, np.array(expected, dtype=np.float64))
+    assert source.train.categories == {"city": ("Campinas", "Santos")}
+    assert source.train.y.tolist() == [row * 11 % 13 for row in rows]
+
+
+def test_each_column_is_told_what_becomes_of_it(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(EXPORT.replace(";7,1 km/h", ";", 1))
+    prepared(path, "--json")
+    said = json.loads(capsys.readouterr().out)
+    assert (said["rows"], said["usable"]) == (60, 59)
+    assert said["reasons"] == {
+        "when": "the hour of the day",
+        "speed": "numbers in km/h; 1 row without a value left out",
+        "lights": "ja is 1, nein is 0",
+        "id": "left out: it numbers the rows, like an id",
+        "price": "numbers",
+        "city": "text, 2 different (agents need --categories)",
+        "day": "left out: dates; a model does not learn from a date",
+        "remark": "left out: 60 different texts in 60 rows, like names or ids",
+        "q": "numbers (the target)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (["1/2/2026", "3/4/2026", "5/6/2026"], "left out: day and month cannot be told apart"),
+        (["", "NA", "7"], "left out: 2 of 3 cells have no value"),
+        (["3.5", "1.5", "2.5"], "left out: it is the target 'y' once more"),
+        (["1,200.5", "3.25", "2"], "numbers"),
+        (["4,107", "1,100", "5,000"], "numbers; 4,107 is read as 4107"),
+        (["1.100", "4.107", "5.000"], "numbers; 1.100 is read as 1.1"),
+        (["1,200.5", "1,5", "2"], "left out: 3 different texts"),
+        (["192.168.1.0", "192.168.1.1", "10.0.0.1"], "left out: 3 different texts"),
+        (["01.02.2024", "02.02.2024", "31.12.2024"], "left out: dates"),
+        (["80 %", "75 %", "3 %"], "numbers in %"),
+        (["80 %", "75 km", "3 %"], "left out: 3 different texts in 3 rows, like names or ids"),
+        (
+            ["2026-01-02T10:00:00+02:00", "2026-01-02T11:00:00+02:00", "2026-01-02T12:30:00+02:00"],
+            "the hour of the day",
+        ),
+        (["TRUE", "FALSE", "TRUE"], "true is 1, false is 0"),
+        (["1.5", "nan", "2.5"], "numbers; 1 row without a value left out"),
+        (["1.5", "inf", "2.5"], "left out: 3 different texts in 3 rows"),
+        (["1", "2", "3"], "left out: it numbers the rows"),
+    ],
+)
+def test_column_is_converted_or_left_out_with_the_reason(write: Write, column: list[str], reason: str) -> None:
+    rows = "".join(f'"{cell}",{y}\n' for cell, y in zip(column, ("3.5", "1.5", "2.5"), strict=True))
+    assert propose(write("a,y\n" + rows)).reasons["a"].startswith(reason)
+
+
+def test_plan_is_applied_to_every_file_of_its_name_and_names_what_does_not_fit(write: Write, tmp_path: Path) -> None:
+    plan = prepared(write(EXPORT)).read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "data.plan").write_bytes(plan)
+    (other / "data.csv").write_text(HEAD + LINES[3] + LINES[4] + LINES[5])
+    assert read_source(other / "data.plan", categories=True).train.rows == 3
+    (other / "data.csv").write_text(HEAD + LINES[3] + LINES[4].replace(" km/h", " mph"))
+    with pytest.raises(DataError, match=r"row 2 .*, column 'speed': '28,4 mph' cannot be taken as number"):
+        read_source(other / "data.plan", categories=True)
+    (other / "data.csv").write_text((HEAD + LINES[3]).replace("city;", "town;"))
+    with pytest.raises(DataError, match=r"the plan says nothing of the column 'town'\."):
+        read_source(other / "data.plan", categories=True)
+    (other / "data.plan").write_text('{"data": "data.csv", "columns": {"q": {"take": "half"}}}')
+    with pytest.raises(DataError, match=r"data\.plan: not a plan \(columns\.q\.take: "):
+        read_source(other / "data.plan")
+
+
+def test_vehicle_whose_file_has_other_marks_is_told_and_not_read_wrongly(write: Write) -> None:
+    plan = prepared(write("a;y\n1.100,5;3,5\n1.200,5;4,5\n1.150,25;5,5\n"))
+    assert read_source(plan).train.X[:, 0].tolist() == [1100.5, 1200.5, 1150.25]
+    for cell in ("1200.75", "3.2", "12.34.567"):
+        write(f"a;y\n{cell};3,5\n1.200,5;4,5\n")
+        with pytest.raises(DataError, match=f"'{cell}' cannot be taken as number"):
+            read_source(plan)
+
+
+def test_file_that_a_plan_reads_is_no_vehicle_of_its_own(write: Write) -> None:
+    plan = prepared(write(EXPORT))
+    (plan.parent / "v2.csv").write_text("a,y\n1,2\n3,4\n")
+    assert {name: path.name for name, path in real_files(plan.parent).items()} == {"data": "data.plan", "v2": "v2.csv"}
+
+
+def test_hour_is_the_one_that_the_clock_showed(write: Write) -> None:
+    rows = "".join(f"2024-07-0{day}T0{day}:30:00+02:00,{day}\n" for day in (1, 2, 3))
+    assert read_source(prepared(write("at,y\n" + rows))).train.X[:, 0].tolist() == [1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '{"data": "data.csv", "decimal": ",", "thousands": ",", "columns": {}}',
+        '{"data": "data.csv", "columns": {"a": {"take": "hour", "format": "%d%d"}}}',
+        '{"data": "x\\u0000.csv", "columns": {}}',
+    ],
+)
+def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str) -> None:
+    with pytest.raises(DataError, match="not a plan"):
+        read_source(write(document, "data.plan"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("split\ntrain\n", "says which rows train and test; it cannot be the target"),
+        ("", "the file is empty. A header row"),
+        ("a,b\n", "there are columns but no rows"),
+        ("a;b\n1;2;3\n", "row 1 (after the header) has 3 cells, the header has 2"),
+        ("a;b\n1;2\n", "there is no column 'q'. The columns are: a, b"),
+    ],
+)
+def test_file_of_which_no_plan_can_be_made_is_told_why(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in told else [])]) == 3
+    assert told in capsys.readouterr().err
+
+
+def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(EXPORT)
+    before = prepared(path).read_bytes()
+    assert run(["data", "prepare", str(path), "--target", "price"]) == 2
+    assert "is there already: remove it, or name another --out" in capsys.readouterr().err
+    assert run(["data", "prepare", str(path), "--target", "price", "--out", str(path.with_name("two.plan"))]) == 0
+    assert path.with_suffix(".plan").read_bytes() == before
+    assert run(["data", "prepare", str(path), "--out", str(path.with_name("two.json"))]) == 2

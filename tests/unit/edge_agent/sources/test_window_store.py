@@ -1,8 +1,11 @@
-"""The window over a live stream: bounded, on disk, and what an agent learns from when a run freezes its rows."""
+"""The window over a live stream, and the lines that fill it."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,7 @@ import pytest
 from edge_agent.sources import read_source, read_table
 from edge_agent.sources.window import WindowStore
 from schemas.errors import DataError, StorageError
-from tests.support.agent_bench import Bench
-from tests.support.fake_coordinator import first_task, rows
+from tests.support.agent_bench import Bench, first_task, rows
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
@@ -109,17 +111,6 @@ def test_window_file_is_for_its_user_alone(tmp_path: Path) -> None:
     assert (tmp_path / "w.window").stat().st_mode & 0o077 == 0
 
 
-def test_source_of_a_window_moves_on_and_is_read_again_only_when_it_did(tmp_path: Path) -> None:
-    store = WindowStore(tmp_path / "w.window", max_rows=50)
-    store.append([sample(number) for number in range(50)])
-    source = read_source(store.path)
-    assert source.current().train is source.current().train
-    store.append([sample(100)])
-    moved = source.current()
-    assert moved.train.X[:, 0].tolist() == [*range(1, 50), 100]
-    assert moved.current().train is source.current().train
-
-
 def test_agent_freezes_what_is_in_the_window_when_a_run_asks(bench: Bench, tmp_path: Path) -> None:
     data = rows(count=90)
     store = WindowStore(tmp_path / "w.window", max_rows=60)
@@ -165,3 +156,45 @@ def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(bench: B
     assert "Collect data first" in refusal.reason
     assert bench.coordinator.answers == []
     agent.stop()
+
+
+ROWS = b'{"n": 1}\n{"n": 2}\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(ROWS)
+    return path
+
+
+def test_collector_opens_a_window_of_an_older_version_and_goes_on_behind_its_place(file: Path, tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "drive.window")
+    known = file.stat()
+    store.append([{"n": 1, "y": 0}], **{f"place:{file}": f"{known.st_dev}:{known.st_ino}:9"})
+    store.close()
+    file.write_bytes(b'{"n": 1}\n{"n": 2, "y": 0}\n')
+    done = collect(file, tmp_path, "--follow", "--count", "1")
+    assert done.returncode == 0, done.stderr
+    assert WindowStore.open(tmp_path / "drive.window").read()[1] == [[1, 0], [2, 0]]
+
+
+def collect(source: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "console.main", "data", "collect", "--source", str(source)]
+    return subprocess.run(
+        [*command, "--store", str(folder / "drive.window"), "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_collector_ends_with_the_datas_code_and_keeps_what_came_when_its_source_fails(tmp_path: Path) -> None:
+    # A process's own memory is a file whose first bytes cannot be read: EIO, from the system itself.
+    source = Path("/proc/self/mem")
+    done = collect(source, tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "--source /proc/self/mem: reading failed (Input/output error)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["taken"] == 0

@@ -15,7 +15,7 @@ from glassfleet.audit.model import model_alone
 from glassfleet.audit.private import conduct, may_lose
 from glassfleet.audit.report import OPENED, audit, matches
 from glassfleet.audit.transcript import Opened, View, differences, views
-from glassfleet.audit.trees import leaf_means, near
+from glassfleet.audit.trees import leaf_means
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
@@ -196,37 +196,6 @@ def test_row_that_is_read_from_a_sum_of_several_has_no_name() -> None:
 
 
 # --- what counts as read ----------------------------------------------------------------------------------------------
-
-
-def test_candidate_is_a_row_when_all_columns_are_near() -> None:
-    own = rows(20)
-    candidates = together(own[3] + 9e-4, own[3] - 9e-4, own[7] + [0, 0, 0, 2e-3])
-    assert matches(candidates, own) == ({3}, set(), 1)
-
-
-def test_candidate_of_some_columns_is_a_part_when_one_row_alone_has_them() -> None:
-    own = together(*rows(20), *rows(20)[:1])
-    unknown = np.full(F, np.nan)
-    candidates = np.array([[*unknown, own[5, -1]], [*unknown, own[0, -1]], [*unknown, 0.123456]])
-    assert matches(candidates, own) == (set(), {5}, 1)
-
-
-def test_report_names_owners_and_says_what_is_chance() -> None:
-    own = {"a": rows(1, seed=1), "b": rows(60)}
-    told = [Opened(task, frozenset({name}), s) for name, some in own.items() for task, s in grams_of([some])]
-    (line,) = [line for line in audit("exact", told, own) if (line.attack, line.seen) == ("spans", "each vehicle")]
-    assert (line.read, line.parts, line.rows, line.false) == (1, 0, 61, 0)
-    assert line.owners == {"a": (1, 1), "b": (0, 60)}
-    # One row shuffled is the same row: such a hit may be chance.
-    assert line.chance == 1
-
-
-def test_made_rows_are_near_by_the_best_matching() -> None:
-    own = rows(30)
-    assert near(own[::-1], own)[0] == 1.0
-    share, guessed = near(np.repeat(own.mean(axis=0)[None], 30, axis=0), own)
-    assert share == pytest.approx(guessed)
-    assert near(np.empty((0, 0)), own) == (0.0, 0.0)
 
 
 class Memorised:

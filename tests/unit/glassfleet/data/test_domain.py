@@ -1,14 +1,30 @@
-"""Domains: what they refuse, and the scaling they define."""
+"""Domains, how a fleet finds them, and their memory: labels, what is refused, and columns of what was before."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from edge_agent.session.answers import with_memory
+from glassfleet import catalogue, local
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.labels import MAX_LABELS
+from glassfleet.data.lags import Memory, Recall, remember
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.scheme import Contribution, Done, Next, Task
+from lab.qoe.simulator import simulate_vehicle
+from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
+from schemas import codec, limits
+from schemas.codec import decode, encode
+from schemas.documents import document_digest
+from schemas.errors import DataError, RunFailedError, UsageError
 
 SPEED = Variable(name="speed", low=0.0, high=100.0, unit="km/h")
 FLAT = Variable(name="flat", low=5.0, high=5.0)
@@ -38,12 +54,6 @@ def test_domain_refuses_what_does_not_fit_together(fields: dict[str, Any]) -> No
         Domain(**fields)
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (0.0, float("inf")), (float("nan"), 1.0), (-1.7e308, 1.7e308)])
-def test_variable_refuses_limits_that_define_no_scale(low: float, high: float) -> None:
-    with pytest.raises(ValidationError):
-        Variable(name="x", low=low, high=high)
-
-
 def test_pooled_domain_takes_quantiles_of_inputs_and_extremes_of_the_target() -> None:
     X = np.arange(1001.0)[:, None]
     domain = pooled_domain(["x"], "y", X, X[:, 0] ** 2)
@@ -51,9 +61,390 @@ def test_pooled_domain_takes_quantiles_of_inputs_and_extremes_of_the_target() ->
     assert domain.target == Variable(name="y", low=0.0, high=1e6)
 
 
-def test_domain_finds_a_variable_by_name() -> None:
+GAPPY = Domain(features=(FLAT, SPEED.model_copy(update={"missing": 40.0})), target=TARGET)
+
+
+def test_empty_cells_are_taken_for_a_number_and_have_an_indicator_behind_the_features() -> None:
+    X = np.array([[5.0, np.nan], [5.0, 90.0]])
+    assert GAPPY.input_names == ("flat", "speed", "speed is missing")
+    rows = GAPPY.check_rows(X)
+    assert rows.tolist() == [[5.0, 40.0, 1.0], [5.0, 90.0, 0.0]]
+    assert GAPPY.scale_inputs(rows).tolist() == [[0.0, 0.4, 1.0], [0.0, 0.9, 0.0]]
+    assert np.array_equal(GAPPY.as_given(rows), X, equal_nan=True)
+    assert GAPPY.by_feature(np.array([1.0, 2.0, 3.0])).tolist() == [1.0, 5.0]
+    assert Domain.from_document(GAPPY.to_document()) == GAPPY
+    assert SPEED.text(np.nan) == "missing"
+
+
+def test_empty_cells_that_a_domain_does_not_know_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'flat' has an empty cell, and none was there to learn from"):
+        GAPPY.check_rows(np.array([[np.nan, 1.0]]))
+    with pytest.raises(ValueError, match=r"finite$"):
+        GAPPY.check_rows(np.array([[5.0, np.inf]]))
+
+
+def test_no_gaps_no_indicators_and_the_document_says_nothing_of_them() -> None:
     domain = Domain(features=(SPEED, FLAT), target=TARGET)
-    assert domain.variable("flat") == FLAT
-    assert domain.variable("y") == TARGET
-    with pytest.raises(KeyError, match="no variable 'nothing'"):
-        domain.variable("nothing")
+    assert domain.inputs == domain.features
+    assert "missing" not in str(domain.to_document())
+    X = np.array([[1.0, 2.0]])
+    assert domain.completed(X) is X
+
+
+@pytest.mark.parametrize(
+    ("features", "why"),
+    [
+        ((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ"),
+    ],
+)
+def test_domain_refuses_an_input_called_like_an_indicator(features: Any, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Domain(features=features, target=TARGET)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"missing": 101.0}, {"missing": -1.0}, {"categories": ("a",), "high": 0.0, "missing": 0.0}]
+)
+def test_an_empty_cell_is_taken_for_a_number_within_the_limits(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="an empty cell is taken for a number within the limits"):
+        Variable(**{"name": "speed", "low": 0.0, "high": 100.0, **fields})
+
+
+RNG = np.random.default_rng(0)
+
+
+def _vehicle(labels: Any, seed: int = 0) -> Dataset:
+    y = np.array(list(labels), dtype=np.str_)
+    X = np.random.default_rng(seed).normal(1013.0, 0.5, (y.size, 2))  # needs a third round
+    return Dataset(("pressure", "load"), "kind", X, y)
+
+
+def _parameters(**changed: Any) -> DiscoveryParameters:
+    return DiscoveryParameters(**{"features": ("pressure", "load"), "target": "kind", "labels": True, **changed})
+
+
+FLEET = [_vehicle("g" * 20 + "h" * 5 + "z" * 2, 1), _vehicle("k" * 9 + "h" * 8, 2), _vehicle("", 3)]
+
+
+def test_fleet_finds_the_union_of_its_labels_without_small_counts() -> None:
+    domain = discover(_parameters(), FLEET)
+
+    assert domain.classes == ("g", "h", "k")
+    assert domain.label == "kind"
+    assert domain.target is None
+
+
+def test_labels_are_asked_once_and_reported_with_their_rows() -> None:
+    step: Any = DISCOVERY.server.start(_parameters())
+    asked = []
+    while hasattr(step, "task"):
+        asked.append("labels" in step.task.body)
+        answers = []
+        for data in FLEET:
+            answer = DISCOVERY.client.contribute(step.task, data, RNG)
+            answer = Contribution.from_value(decode(encode(answer.to_value())))
+            DISCOVERY.server.check(step.task, answer)
+            answers.append(answer)
+        step = DISCOVERY.server.reduce(decode(encode(dict(step.state))), answers)
+
+    assert asked == [True] + [False] * (len(asked) - 1)
+    assert len(asked) >= 2
+    assert step.summary["class_rows"] == {"g": 20, "h": 13, "k": 9}
+
+
+def test_fleet_without_a_frequent_label_ends_by_name() -> None:
+    with pytest.raises(RunFailedError, match="no-classes: no vehicle has a label of 'kind' in 3 rows"):
+        discover(_parameters(), [_vehicle("ghk")])
+
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "no counts": ({"label_rows": None}, "int64 array"),
+    "a count too few": ({"label_rows": np.array([20])}, "one count per label"),
+    "more than the rows": ({"label_rows": np.array([20, 9])}, "27 rows at most"),
+    "a small count": ({"label_rows": np.array([20, 2])}, "at least 3"),
+    "not in order": ({"labels": ["h", "g"]}, "lexicographic order"),
+    "twice": ({"labels": ["g", "g"]}, "each once"),
+    "no text": ({"labels": ["g", 1]}, "must be a text"),
+    "a text that arrays shorten": ({"labels": ["g", "h\0"]}, "NUL"),
+    "no list": ({"labels": "gh"}, "must be a list"),
+    "more": ({"extra": 1}, "expected the labels"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_server_refuses_labels_that_cannot_be_true(lie: Any) -> None:
+    changed, reason = LIES[lie]
+    task = DISCOVERY.server.start(_parameters()).task
+    answer = DISCOVERY.client.contribute(task, FLEET[0], RNG)
+    DISCOVERY.server.check(task, answer)
+
+    wrong = Contribution(answer.kind, answer.rows, answer.sums, {**answer.values, **changed}, answer.nullified)
+    with pytest.raises(ContributionError, match=reason):
+        DISCOVERY.server.check(task, wrong)
+
+
+def table(*rows: tuple[float, ...]) -> Dataset:
+    numbers = np.array(rows, dtype=np.float64)
+    return Dataset(("trip", "at", "x"), "y", numbers[:, :3], numbers[:, 3])
+
+
+DATA = table((1, 0, 10, 0.1), (1, 1, 13, 0.2), (1, 2, 11, 0.3), (2, 0, 50, 0.4), (2, 1, 55, 0.5))
+CHANGE = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
+
+
+def test_change_is_zero_at_the_start_of_each_drive_and_never_crosses_drives():
+    got = remember(DATA, CHANGE)
+    assert got.features == ("x", "x_change_1")
+    assert got.X[:, 1].tolist() == [0, 3, -2, 0, 5]
+    assert got.y.tolist() == DATA.y.tolist()
+
+
+def test_lag_holds_the_first_row_or_drops_those_before_it_as_declared():
+    recalls = (Recall(input="x", lag=1), Recall(input="x", difference=1, lag=1))
+    held = remember(DATA, Memory(inputs=recalls, drive="trip"))
+    assert held.features == ("at", "x", "x_before_1", "x_change_1_before_1")
+    assert held.X[:, 2:].tolist() == [[10, 0], [10, 0], [13, 3], [50, 0], [50, 0]]
+    dropped = remember(DATA, Memory(inputs=recalls, drive="trip", start="drop"))
+    assert dropped.X[:, 1:].tolist() == [[11, 13, 3]]
+    assert dropped.y.tolist() == [0.3]
+
+
+def test_rows_are_put_in_the_order_of_time_and_come_back_in_their_own():
+    order = [4, 2, 0, 3, 1]
+    mixed = Dataset(DATA.features, DATA.target, DATA.X[order], DATA.y[order])
+    assert remember(mixed, CHANGE).X.tolist() == remember(DATA, CHANGE).X[order].tolist()
+
+
+def test_target_is_remembered_only_from_when_it_was_known():
+    rows = table(*((1, second, second, second / 10) for second in range(8)))
+    memory = Memory(inputs=(Recall(input="target", lag=3),), drive="trip", time="at", horizon=3, start="drop")
+    got = remember(rows, memory)
+    assert got.features == ("x", "target_before_3")
+    assert got.X[:, 1].tolist() == rows.y[:5].tolist()
+    assert got.X[:, 0].tolist() == [3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"memory": []}, "at least 1 item"),
+        ({"memory": [{"input": "x"}]}, "a difference or a lag"),
+        ({"memory": [{"input": "x", "lag": -1}]}, "greater than or equal to 0"),
+        ({"memory": [{"input": "x", "lag": 1}, {"input": "x", "lag": 1}]}, "different names"),
+        ({"memory": [{"input": "trip", "lag": 1}], "drive": "trip"}, "no input"),
+        ({"memory": [{"input": "x", "lag": 1}], "step": 1}, "name the time column"),
+        ({"memory": [{"input": "target", "lag": 2}], "start": "drop"}, "how many rows ahead"),
+        ({"memory": [{"input": "target", "lag": 2}], "horizon": 3, "start": "drop"}, "at least 3"),
+        ({"memory": [{"input": "target", "difference": 5}], "horizon": 3, "start": "drop"}, "at least 3"),
+        ({"memory": [{"input": "target", "lag": 3}], "horizon": 3}, 'needs start "drop"'),
+        ({"memory": [{"input": "x", "lag": 1}], "driv": "trip"}, "driv"),
+        ([1], "valid dictionary"),
+    ],
+)
+def test_declaration_is_refused_in_words_when_it_cannot_be_meant(document, words):
+    with pytest.raises(UsageError, match="memory inputs") as told:
+        Memory.from_document(document)
+    assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "memory", "words"),
+    [
+        (DATA, Memory(inputs=(Recall(input="z", lag=1),)), "no column 'z'"),
+        (DATA, Memory(inputs=(Recall(input="x", lag=1, name="at"), Recall(input="x", lag=2))), "a column 'at' already"),
+        (table((1, 0, 1, 0), (1, 0, 2, 0)), CHANGE, "the same time 0"),
+        (table((1, 0, 1, 0), (2, 0, 2, 0), (1, 1, 2, 0)), CHANGE.model_copy(update={"time": ""}), "not together"),
+    ],
+)
+def test_rows_are_refused_in_words_when_they_cannot_be_put_in_order(data, memory, words):
+    with pytest.raises(DataError) as told:
+        remember(data, memory)
+    assert words in str(told.value)
+
+
+def test_domain_carries_the_declaration_and_its_document_is_as_before_without_one():
+    data = {"v": DATA}
+    found = discover(DiscoveryParameters(features=("x", "x_change_1"), target="y").remembering(CHANGE), [DATA])
+    assert found.memory == CHANGE
+    assert found.needs == ("x", "trip", "at")
+    assert Domain.from_document(json.loads(json.dumps(found.to_document()))) == found
+    plain = discover(DiscoveryParameters(features=("x",), target="y"), list(data.values()))
+    assert "memory" not in plain.to_document()
+    with pytest.raises(ValueError, match="none of the features"):
+        Domain.model_validate({**plain.to_document(), "memory": CHANGE.to_document()})
+
+
+@pytest.fixture(scope="module")
+def fleet() -> dict[str, Dataset]:
+    rows = {}
+    for number in range(3):
+        vehicle = simulate_vehicle(number, 0)
+        parts = [(drive, *rows_of_run(run)) for drive, run in enumerate(vehicle.series[:6])]
+        X = np.concatenate([np.column_stack([np.full(len(y), drive), np.arange(len(y)), X]) for drive, X, y in parts])
+        rows[f"v{number}"] = Dataset(
+            (MEMORY.drive, MEMORY.time, *FEATURES), "displayed_in_3s_share", X, np.concatenate([y for *_, y in parts])
+        )
+    return rows
+
+
+@pytest.mark.parametrize("name", ["fmt", "frt"])
+def test_fleet_learns_the_central_model_bit_for_bit_with_memory_inputs(fleet, name):
+    scheme = catalogue.load(name)
+    values = {"fmt": {"max_rules": 4}, "frt": {"max_depth": 2}}[name]
+    parameters = scheme.exact(scheme.Parameters.model_validate(values))
+    names = MEMORY.extended(FEATURES)
+    domain = discover(
+        DiscoveryParameters(features=names, target="displayed_in_3s_share", min_count=0).remembering(MEMORY),
+        list(fleet.values()),
+    )
+    fleets = local.federated(scheme, parameters, domain, fleet).model.to_document()
+    pooled = pool([remember(data, MEMORY) for data in fleet.values()])
+    central = local.central(scheme, parameters, domain, pooled).model.to_document()
+    assert document_digest(fleets) == document_digest(central)
+    assert fleets["domain"]["memory"] == MEMORY.to_document()
+
+
+def test_agent_adds_what_the_task_declares_or_refuses_in_words(fleet):
+    data = fleet["v0"]
+    body = {"domain": {"memory": MEMORY.to_document()}}
+    assert with_memory(Task("fmt", "grow", body), data).features == MEMORY.extended(FEATURES)
+    assert with_memory(Task("domain", "histogram", {"memory": MEMORY.to_document()}), data).rows == data.rows
+    assert with_memory(Task("fmt", "grow", {"domain": {}}), data) is data
+    wrong: object
+    for wrong in ({"inputs": []}, 3, {"inputs": [{"input": "nosuch", "lag": 1}]}):
+        with pytest.raises(TaskError, match="memory inputs"):
+            with_memory(Task("fmt", "grow", {"domain": {"memory": wrong}}), data)
+
+
+def vehicle(rows: int, seed: int = 0, features: tuple[str, ...] = ("speed", "load")) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(50.0, 20.0, (rows, len(features)))
+    return Dataset(features, "quality", X, rng.uniform(0.0, 1.0, rows))
+
+
+def parameters(**changed: Any) -> DiscoveryParameters:
+    return DiscoveryParameters(**{"features": ("speed", "load"), "target": "quality", **changed})
+
+
+def rounds_of(chosen: DiscoveryParameters, fleet: list[Dataset]) -> tuple[list[list[Contribution]], Done]:
+    step: Next | Done = DISCOVERY.server.start(chosen)
+    rounds = []
+    while isinstance(step, Next):
+        answers = [DISCOVERY.client.contribute(step.task, data, RNG) for data in fleet]
+        for answer in answers:
+            DISCOVERY.server.check(step.task, answer)
+        rounds.append(answers)
+        step = DISCOVERY.server.reduce(step.state, answers)
+    return rounds, step
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"features": ("a", "a")}, "different names"),
+        ({"target": "speed"}, "different names"),
+        ({"bounds": {"height": (0, 1)}}, "bounds names 'height'"),
+        ({"units": {"height": "m"}}, "units names 'height'"),
+        ({"bounds": {"load": (1, 1)}}, "low < high"),
+        ({"bounds": {"load": (1, float("inf"))}}, "finite"),
+        ({"bounds": {"load": (1.0, 1.0 + 1e-14)}}, "too close"),
+        ({"input_quantiles": (0.9, 0.1)}, "input_quantiles"),
+        ({"target_quantiles": (0.0, 1.5)}, "target_quantiles"),
+        ({"no_such": 1}, "no_such"),
+    ],
+)
+def test_parameters_refuse_what_cannot_be_meant(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        parameters(**changed)
+
+
+def test_fleet_needs_two_rounds_for_ordinary_columns() -> None:
+    rounds, done = rounds_of(parameters(), [vehicle(500, seed) for seed in range(4)])
+    assert len(rounds) == 2
+    assert done.summary["rows"] == 2000
+    assert done.summary["outside"] == {}
+
+
+def test_fleet_needs_a_third_round_for_a_column_that_varies_little_beside_its_size() -> None:
+    data = vehicle(500)
+    data.X[:, 0] = np.random.default_rng(0).uniform(1013.0, 1014.0, 500)
+    rounds, done = rounds_of(parameters(), [data])
+    assert len(rounds) == 3
+    limits_ = done.model.features[0]
+    assert 1013.0 <= limits_.low < limits_.high <= 1014.0 + 1 / 128
+
+
+def test_target_limits_enclose_every_row_when_nothing_is_withheld() -> None:
+    fleet = [vehicle(100, seed) for seed in range(3)]
+    domain = discover(parameters().exact(), fleet)
+    assert domain.target is not None
+    assert domain.target.low <= min(data.y.min() for data in fleet)
+    assert domain.target.high >= max(data.y.max() for data in fleet)
+    extremes = {float(value) for data in fleet for value in (data.y.min(), data.y.max())}
+    assert not {domain.target.low, domain.target.high} & extremes
+
+
+def test_message_of_an_ordinary_vehicle_fits_the_strictest_broker() -> None:
+    names = tuple(f"x{index}" for index in range(15))
+    data = vehicle(2400, features=names)
+    rounds, _ = rounds_of(parameters(features=names), [data])
+    for answers in rounds:
+        assert len(codec.encode(answers[0].to_value())) < limits.MAX_MESSAGE_BYTES - 2048
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_fleet_without_enough_rows_ends_by_name(rows: int) -> None:
+    with pytest.raises(RunFailedError, match="no-rows"):
+        discover(parameters(), [vehicle(rows), vehicle(0)])
+
+
+def test_vehicle_refuses_when_a_column_or_the_target_is_missing() -> None:
+    task = DISCOVERY.server.start(parameters()).task
+    with pytest.raises(TaskError, match="'load' is missing"):
+        DISCOVERY.client.contribute(task, vehicle(5, features=("speed",)), RNG)
+    data = vehicle(5)
+    with pytest.raises(TaskError, match="target here is 'other'"):
+        DISCOVERY.client.contribute(task, Dataset(data.features, "other", data.X, data.y), RNG)
+    with pytest.raises(TaskError, match="not numeric"):
+        DISCOVERY.client.contribute(task, Dataset(data.features, "quality", data.X, np.array(["a"] * 5)), RNG)
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "limits"),
+    [
+        (np.linspace(39.187, 104.53, 900), None, (39.0, 105.0)),
+        (np.linspace(0.0, 1.0, 900) ** 2, None, (0.0, 1.0)),  # a share
+        (np.linspace(0.013, 0.9996, 900), None, (0.01, 1.0)),
+        (np.linspace(0.0, 1.2, 900), None, (0.0, 1.21)),  # it only begins like one
+        (np.linspace(-0.02, 1.0, 900), None, (-0.03, 1.01)),
+        (np.linspace(1003.21, 1021.37, 900), (1003.1, 1021.38), (1003.2, 1021.38)),
+        (np.full(900, 7.3), None, (7.3, 7.3)),
+    ],
+)
+def test_limits_of_a_run_are_readable_and_neither_beyond_declared_ones_nor_those_of_a_share(
+    values: NDArray[np.float64], declared: tuple[float, float] | None, limits: tuple[float, float]
+) -> None:
+    data = Dataset(("speed",), "quality", values[:, None], np.linspace(0.0, 1.0, len(values)))
+    bounds = {} if declared is None else {"speed": declared}
+    asked = DiscoveryParameters(
+        features=("speed",), target="quality", input_quantiles=(0.0, 1.0), bounds=bounds, readable=True
+    )
+    found = discover(asked.exact(), [data]).features[0]
+    assert (found.low, found.high) == pytest.approx(limits, abs=1e-9 + 0.02 * (limits[0] == limits[1]))
+    plain = discover(asked.exact().model_copy(update={"readable": False}), [data]).features[0]
+    assert found.low <= plain.low
+    assert found.high >= plain.high or (found.high, plain.low >= 0.0) == (1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (Dataset(("pressure", "load"), "kind", np.zeros((3, 2)), np.zeros(3)), "numeric here"),
+        (Dataset(("pressure", "load"), "other", np.zeros((3, 2)), np.array(["a"] * 3)), "'other', not 'kind'"),
+        (_vehicle(str(i) for i in range(MAX_LABELS + 1)), "4097 different labels"),
+        (_vehicle(["x" * 201] * 3), "1 to 200"),
+    ],
+)
+def test_vehicle_refuses_a_target_that_is_no_class(data: Any, reason: Any) -> None:
+    with pytest.raises(TaskError, match=reason):
+        DISCOVERY.client.contribute(DISCOVERY.server.start(_parameters()).task, data, RNG)

@@ -1,30 +1,38 @@
-"""Explanations of rows and of whole models: every scheme, exact sums, other words, honest notes."""
+"""Explanations: one forecast, ways to another outcome, what each input does."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glassfleet.explain import (
     Counterfactual,
+    Goal,
     ModelSummary,
     RowExplanation,
     as_row,
     counterfactual,
+    effect,
     explain_row,
+    importance,
     partitions,
+    starting_row,
     summary,
 )
 from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
-from schemas.documents import document_digest
+from glassfleet.schemes.fmt_classes import FuzzyClassTree
 from schemas.errors import DataError, UsageError
-from tests.support.sample_models import FEATURES, KINDS, NAMES, model, population, rows, wide_rows
+from tests.support import sample_models
+from tests.support.sample_models import FEATURES, KINDS, model, population, rows
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,17 +47,6 @@ def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> 
         jsonschema.validate(told, view.model_json_schema(mode="serialization"))
         assert view.model_validate(told) == made
         assert told["format"] == 1
-
-
-def test_memberships_are_those_of_the_fired_rule_when_sets_are_fuzzy() -> None:
-    learned = model("frt")
-    for row in rows(30, seed=3):
-        told = explain_row(learned, row)
-        degrees = {part.feature: {item.term: item.degree for item in part.memberships} for part in told.inputs}
-        for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
-            assert degrees[part.feature][part.term] == pytest.approx(degree, abs=1e-12)
-        for found in degrees.values():
-            assert sum(found.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "tsk", "frbc", "dp_tree", "fmt_classes"])
@@ -128,38 +125,6 @@ def test_networks_and_populations_tell_no_rules_when_they_are_summed_up() -> Non
     assert not {"nodes", "leaves", "depth"} & set(shared.complexity)
 
 
-@pytest.mark.parametrize("kind", ["fmt", "bmt"])
-def test_clipped_forecasts_say_what_the_rules_say_when_the_model_keeps_to_the_targets_limits(kind: str) -> None:
-    learned = model(kind)
-    target = learned.domain.target
-    assert target is not None
-    found = [explain_row(learned, row) for row in wide_rows(400)]
-    clipped = [told for told in found if told.clipped_from is not None]
-    assert clipped
-    for told in clipped:
-        assert told.clipped_from is not None
-        assert told.prediction in {target.low, target.high}
-        limit = "lower" if told.clipped_from < target.low else "upper"
-        assert f"say {told.clipped_from:.6g} points; clipped to the target's {limit} limit" in told.notes[0]
-        assert told.total == told.prediction
-    for told in (told for told in found if told.clipped_from is None):
-        assert not any("clipped" in note for note in told.notes)
-        assert target.low <= float(told.prediction) <= target.high
-
-
-def test_clipped_forecast_is_what_the_rule_adds_up_to_when_one_rule_answers() -> None:
-    learned = model("fmt-other")
-    told = next(each for row in wide_rows(400) if (each := explain_row(learned, row)).clipped_from is not None)
-    rule = learned.to_document()["model"]["rules"][told.fired.rule.index]
-    target = learned.domain.target
-    assert target is not None
-    scaled = [min(max(part.value / FEATURES[NAMES.index(part.feature)].high, 0.0), 1.0) for part in told.inputs]
-    slopes = [rule["coefficients"].get(part.feature, 0.0) for part in told.inputs]
-    said = rule["intercept"] + sum(slope * value for slope, value in zip(slopes, scaled, strict=True))
-    assert told.clipped_from == pytest.approx(target.low + said * (target.high - target.low))
-    assert told.notes[0].startswith("the rule says ")
-
-
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
@@ -184,23 +149,109 @@ def test_values_outside_the_range_are_told_as_the_model_takes_them_when_a_row_is
     assert not any("outside" in note for note in explain_row(population(), [12.0, 50.0, 0.5, 1.0]).notes)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_summary_counts_rules_and_uses_when_a_model_is_told_as_a_whole(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["frt", "tsk"])
+def test_smallest_move_either_way_is_found_when_no_goal_is_named(kind: str) -> None:
     learned = model(kind)
-    told = summary(learned, top=3)
-    rules = list(readable_rules(learned))
-    assert told.digest == document_digest(learned.to_document())
-    assert told.rule_count == len(rules)
-    assert len(told.rules) == min(3, len(rules))
-    assert [rule.support for rule in told.rules] == sorted((rule.support for rule in rules), reverse=True)[:3]
-    for use in told.features:
-        naming = [rule for rule in rules if any(part.feature == use.feature for part in rule.conditions)]
-        assert use.rules == len(naming) == sum(use.terms.values())
-        assert 0.0 <= use.support <= 1.0
+    ways: set[bool] = set()
+    assert Goal.default(learned.domain, 1.0) == Goal.parse("+-10%", learned.domain)
+    for row in rows(5, seed=7):
+        told = counterfactual(learned, row)
+        one = [counterfactual(learned, row, Goal.parse(goal, learned.domain)).best for goal in ("+10%", "-10%")]
+        costs = [way.cost for way in one if way is not None]
+        assert (told.best is not None) == bool(costs)
+        if told.best is not None:
+            # The same candidates are tried for all three, and of the cheapest a few are relaxed.
+            assert told.best.cost <= min(costs) + 0.0101
+            assert isinstance(told.prediction, float)
+            assert isinstance(told.best.prediction, float)
+            ways.add(told.best.prediction > told.prediction)
+    assert ways == {True, False}, "up for some rows, down for others"
 
 
-def test_speaking_is_refused_when_the_domain_has_other_limits() -> None:
-    moved = FEATURES[0].model_copy(update={"high": 11.0})
-    domain = model("frt").domain.model_copy(update={"features": (moved, *FEATURES[1:])})
-    with pytest.raises(UsageError, match="only terms and units"):
-        in_words_of(model("frt"), domain)
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("frt", "good"),
+        ("frt", "5"),
+        ("frt", ">x"),
+        ("frt", "+0"),
+        ("frt", "+-0"),
+        ("frt", "+--1"),
+        ("frt", "+/--1"),
+        ("frt", "+/1"),
+        ("frt", "\N{MINUS SIGN}"),
+        ("frbc", "+-1"),
+        ("frbc", ">3"),
+        ("frbc", "no"),
+    ],
+)
+def test_goal_is_refused_when_it_is_none_for_the_target(kind: str, text: str) -> None:
+    with pytest.raises(UsageError):
+        Goal.parse(text, model(kind).domain)
+
+
+def test_search_is_refused_when_goal_or_input_is_unknown() -> None:
+    for kind, goal, keep in (
+        ("frt", Goal(label="good"), ()),
+        ("frt", Goal(), ()),
+        ("frbc", Goal(above=1.0), ()),
+        ("frbc", Goal(label="no"), ()),
+        ("frbc", Goal(), ("height",)),
+    ):
+        with pytest.raises(UsageError):
+            counterfactual(model(kind), rows()[0], goal, keep=keep)
+    with pytest.raises(UsageError, match="at least one"):
+        counterfactual(model("frt"), rows()[0], max_inputs=0)
+    with pytest.raises(ValueError, match="one of"):
+        Goal(above=1.0, below=2.0)
+
+
+@given(st.floats(-1e6, 1e6).filter(bool))
+def test_goals_mean_what_they_say_when_typed(number: float) -> None:
+    domain = model("frt").domain
+    assert Goal.parse(f">{number!r}", domain) == Goal(above=number)
+    assert Goal.parse(f"<= {number!r}", domain) == Goal(below=number)
+    assert Goal.parse(f"{number:+}", domain) == Goal(change=float(f"{number:+}"))
+
+
+ONE_OF_EACH = ("frt", "fmt", "tsk", "frbc", "fmt_classes-text", "dp_tree", "fmt-numbers-text", "fedavg_mlp-classes")
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_effect_is_what_the_model_predicts_when_one_value_is_replaced(kind: str) -> None:
+    learned = model(kind)
+    row = starting_row(learned, None).row
+    for place, variable in enumerate(learned.domain.features):
+        told = effect(learned, row, variable.name)
+        assert (told.values[0], told.values[-1]) == (variable.low, variable.high)
+        for at in (0, len(told.values) // 3, -1):
+            changed = row.copy()
+            changed[place] = told.values[at]
+            answer: Any = learned.predict(changed[None])[0]
+            if told.chance_of:
+                assert isinstance(learned, FuzzyClassTree)
+                answer = 100.0 * learned.predict_proba(changed[None])[0, 1]
+            assert told.answers[at] == answer
+        assert told.value == row[place]
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_importance_is_nothing_for_inputs_that_no_rule_uses_and_most_for_what_the_target_follows(kind: str) -> None:
+    learned = model(kind)
+    found = importance(learned, None, learned.domain.names)
+    rules = readable_rules(learned)
+    said = [part for rule in rules for part in (rule.consequent, *rule.consequent.scores)]
+    used = {part.feature for rule in rules for part in rule.conditions}
+    used |= {slope.feature for part in said for slope in part.slopes or ()}
+    assert not rules or {name for name, moved in found.items() if moved > 0.0} <= used
+    # The targets of the samples follow these.
+    assert max(found, key=found.__getitem__) in ({"dist", "fare"} if "text" in kind else {"snr", "dist"})
+
+
+def test_unknown_inputs_and_structures_are_refused_by_name() -> None:
+    learned = model("fmt")
+    with pytest.raises(UsageError, match="no input 'hour'; there are: snr, dist, load, speed"):
+        effect(learned, np.zeros(4), "hour")
+    with pytest.raises(UsageError, match="every row gets the same answer"):
+        effect(sample_models.population(), np.zeros(4), "snr")
+    assert importance(sample_models.population(), None, ["snr"]) == {}

@@ -1,28 +1,31 @@
-"""What differs between two models, for every scheme: rules matched by their antecedents, in words and numbers."""
+"""What differs between two models, and what a model says of many rows."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from console.main import cli
+from console.main import cli, run
 from console.model.difference import difference_lines
+from console.model.over_rows import over_rows_lines
 from glassfleet import catalogue, local
-from glassfleet.explain import difference
+from glassfleet.explain import difference, over_rows
 from glassfleet.nature import readable_rules
 from glassfleet.reword import in_words_of
 from glassfleet.rules import Condition, Consequent, Rule
 from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 from tests.support import sample_models
-from tests.support.fake_coordinator import domain_of, record_of, rows
+from tests.support.agent_bench import domain_of, record_of, rows
 
 
 def version(model: Model, number: int, cohort: Sequence[str] = ()) -> tuple[ModelRecord, Model]:
@@ -89,23 +92,6 @@ def test_difference_tells_a_renaming_once_and_no_other_rules_when_only_words_cha
     assert any(line.startswith("domain snr: terms standard -> grade 0, grade 1") for line in lines)
 
 
-def test_difference_names_what_is_gone_in_the_newer_terms_when_a_renamed_tree_shrinks() -> None:
-    small, large = learned(1), learned(2)
-    first = small.domain.features[0]
-    terms = tuple(f"grade {number}" for number in range(5))
-    features = (first.model_copy(update={"terms": terms}), *small.domain.features[1:])
-    renamed = in_words_of(small, small.domain.model_copy(update={"features": features}))
-    plain = difference(version(large, 1), version(small, 2)).to_dict()["rules"]
-    told = difference(version(large, 1), version(renamed, 2)).to_dict()["rules"]
-    assert told["same"] == plain["same"]
-    assert [len(told[key]) for key in ("added", "gone", "changed")] == [
-        len(plain[key]) for key in ("added", "gone", "changed")
-    ]
-    words = " ".join(rule["if"] for rule in told["gone"])
-    assert f"{first.name} is grade " in words
-    assert f"{first.name} is Low" not in words
-
-
 def with_rules(*rules: tuple[tuple[str, ...], str, float]) -> Any:
     """Return a model of rules: the inputs that each asks to be low, its consequent, its weight."""
     model = sample_models.model("frbc")
@@ -148,17 +134,6 @@ def test_populations_are_compared_by_their_structures() -> None:
     assert any(line.startswith("+ structure 1 (fitness") for line in difference_lines(found))
 
 
-@pytest.mark.parametrize("kind", sample_models.KINDS)
-def test_model_of_any_scheme_is_the_same_as_itself(kind: str) -> None:
-    model = sample_models.model(kind)
-    found = difference(version(model, 1), version(model, 2))
-    told = found.to_dict()
-    assert told["same"]
-    rules = told["rules"]
-    assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(readable_rules(model)))
-    assert "the same model: their digests are equal" in difference_lines(found)
-
-
 def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
     for number, depth in ((1, 1), (2, 2)):
         record, _ = version(learned(depth), number)
@@ -169,3 +144,60 @@ def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
     assert "parameters max_depth: 1 -> 2" in result.output
     told = json.loads(CliRunner().invoke(cli, ["model", "diff", *files, "--json"]).output)
     assert told["parameters"] == {"max_depth": [1, 2]}
+
+
+def far_rows(count: int) -> Any:
+    """Return rows of which some lie beyond every range."""
+    X = sample_models.rows(count).copy()
+    X[::3] *= 4.0
+    return X
+
+
+@pytest.mark.parametrize("kind", ["tsk", "frbc", "fmt", "dp_tree", "fedavg_mlp-numbers"])
+def test_summary_counts_what_the_explanations_of_the_rows_say(kind: str) -> None:
+    learned, X = sample_models.model(kind), far_rows(60)
+    told = over_rows(learned, X, 1000)
+    single = [learned.explain(row) for row in X]
+    assert (told["rows"], told["explained"]) == (60, 60)
+    if told["nature"] == "rules":
+        counted = Counter(each.fired.rule.index for each in single)
+        assert {each["rule"]: each["rows"] for each in told["rules"]} == counted
+        assert sum(each["share"] for each in told["rules"]) == pytest.approx(1)
+        assert told["fallback"] == sum(each.fallback or each.fired.rule.otherwise for each in single)
+    else:
+        assert told["rules"] == []
+    assert told["clipped"] == sum(each.clipped_from is not None for each in single)
+    shared = [each for each in single if each.shares]
+    assert told["with_shares"] == len(shared)
+    for each in told["inputs"]:
+        values = np.array([one.shares[each["feature"]] for one in shared])
+        assert each["mean_absolute_share"] == pytest.approx(np.abs(values).mean())
+        assert each["mean_share"] == pytest.approx(values.mean())
+    assert sum(each["part"] for each in told["inputs"]) == pytest.approx(1)
+    limits = [(variable.low, variable.high) for variable in learned.domain.features]
+    beyond = sum(any(not low <= x <= high for x, (low, high) in zip(row, limits, strict=True)) for row in X)
+    assert told["outside"]["rows"] == beyond > 0
+    json.dumps(told, allow_nan=False)
+    assert over_rows_lines(told)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "model.json").write_text(json.dumps(sample_models.model("tsk").to_document()))
+    lines = [",".join(sample_models.NAMES), *(",".join(map(str, row)) for row in sample_models.rows(30))]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    return str(tmp_path / "model.json"), str(tmp_path / "rows.csv")
+
+
+def test_command_summarises_a_file_as_text_and_as_json(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["model", "explain", "--file", files[0], "--data", files[1], "--summary"]
+    assert run([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == over_rows(sample_models.model("tsk"), sample_models.rows(30), 2000)
+    assert run([*command, "--rows", "5"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "mos: 5 rows explained, spread evenly over 30"
+    for words in ("mean |share|", "which rules decided", "clipped to the target's limits"):
+        assert words in out

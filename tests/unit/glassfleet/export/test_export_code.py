@@ -1,12 +1,12 @@
-"""Exported C and Python answer as the model, to the last bit, and need nothing."""
+"""Exports as code forecast to the bit; the export command and MLflow."""
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from console.main import run
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.c_header import to_c
@@ -25,10 +26,23 @@ from glassfleet.export.python_file import to_python
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.intervals import errors_on, intervals
 from glassfleet.reference import recorded
-from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
+from schemas.documents import document_digest
 from schemas.errors import UsageError
-from tests.support.sample_models import KINDS, TEXTUAL, TRIP, model, population, rows, texts, trips, wide_rows
+from tests.support.agent_bench import record_of
+from tests.support.sample_models import (
+    GAPPY,
+    KINDS,
+    NAMES,
+    TEXTUAL,
+    TRIP,
+    model,
+    population,
+    rows,
+    texts,
+    trips,
+    wide_rows,
+)
 
 MAIN = """
 #include "model.h"
@@ -66,12 +80,16 @@ def _extreme_rows(count: int) -> NDArray[np.float64]:
     return np.random.default_rng(0).choice(values, (count, 4))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY])
 def test_c_answers_as_the_model_to_the_bit_without_warnings_or_undefined_behaviour(kind: str, tmp_path: Path) -> None:
     learned = model(kind)
     classes = learned.domain.classes
     program = _compiled(tmp_path, to_c(learned, "qoe", "qoe v1"), "-fsanitize=undefined", classes=bool(classes))
-    X = trips(4000, seed=1) if kind in TEXTUAL else np.concatenate([wide_rows(4000), _extreme_rows(500)])
+    X = (
+        trips(4000, seed=1, gaps=kind in GAPPY)
+        if kind in (*TEXTUAL, *GAPPY)
+        else np.concatenate([wide_rows(4000), _extreme_rows(500)])
+    )
     lines = [",".join(map(repr, row)) for row in X.tolist()]
     lines += ["nan,1,1,1", "1,inf,1,1", "1,1,1,-inf"]
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
@@ -117,12 +135,12 @@ def test_python_answers_as_the_model_to_the_bit_when_run_without_packages(kind: 
     assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
 
 
-@pytest.mark.parametrize("kind", TEXTUAL)
+@pytest.mark.parametrize("kind", [*TEXTUAL, *GAPPY])
 def test_python_takes_texts_of_categories_as_people_write_them_when_run(kind: str, tmp_path: Path) -> None:
     learned = model(kind)
     file = tmp_path / "model.py"
     file.write_text(to_python(learned, "qoe v1"), encoding="utf-8")
-    X = trips(800, seed=1)
+    X = trips(800, seed=1, gaps=kind in GAPPY)
     given = io.StringIO()
     csv.writer(given, lineterminator="\n").writerows(texts(row) for row in X)
     command = [sys.executable, "-I", "-S", "-X", "utf8", str(file)]
@@ -169,65 +187,6 @@ def test_python_names_the_input_and_its_fault_when_a_value_is_none(tmp_path: Pat
     assert second == "line 4: a row is 4 values, and this one has 3"
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
-def test_python_file_imports_the_standard_library_alone_when_written(kind: str) -> None:
-    tree = ast.parse(to_python(model(kind)), feature_version=(3, 9))
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert imported <= {"csv", "math", "sys"}
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-
-
-def test_python_file_takes_rows_by_name_and_refuses_bad_ones_when_called() -> None:
-    space: dict[str, object] = {"__name__": "exported"}
-    exec(to_python(model("frt")), space)
-    predict = space["predict"]
-    assert callable(predict)
-    row = rows()[0]
-    named = dict(zip(model("frt").domain.names, row.tolist(), strict=True))
-    assert predict(named) == predict(row.tolist()) == model("frt").predict(row[None, :])[0]
-    for bad, fault in (
-        ([1.0], "a row is 4 values, and this one has 1"),
-        ([math.nan] * 4, "snr must be a finite number"),
-        ([0.0, 0.0, math.inf, 0.0], "load must be a finite number"),
-    ):
-        with pytest.raises(ValueError, match=fault):
-            predict(bad)
-    with pytest.raises(KeyError):
-        predict({"snr": 1.0})
-
-
-def _one_rule(kind: str) -> Model:
-    """A model of one rule, which has no conditions."""
-    document = json.loads(json.dumps(model(kind).to_document()))
-    body = document["model"]
-    if "nodes" in body:
-        body["nodes"] = (
-            [{"rule": 0}] if "rules" in body else [{k: body["nodes"][0][k] for k in ("value", "rows", "impurity")}]
-        )
-    if "rules" in body:
-        body["rules"] = body["rules"][:1]
-    if "splits" in body:
-        body["splits"] = []
-    if kind == "frbc":
-        body["rules"][0]["sets"] = []
-    return catalogue.load(kind).from_document(document)
-
-
-@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "frbc", "dp_tree"])
-def test_code_answers_as_the_model_when_there_is_one_rule_without_conditions(kind: str, tmp_path: Path) -> None:
-    learned = _one_rule(kind)
-    assert len(learned.rules()) == 1
-    classes = learned.domain.classes
-    program = _compiled(tmp_path, to_c(learned, "qoe"), classes=bool(classes))
-    told = subprocess.run([program], input="1,1,0.5,1\n", capture_output=True, text=True, check=True).stdout
-    answer, rule = told.strip().split(",")
-    space: dict[str, Any] = {"__name__": "exported"}
-    exec(to_python(learned), space)
-    expected = learned.predict(np.array([[1.0, 1.0, 0.5, 1.0]]))[0]
-    assert (classes[int(answer)] if classes else float.fromhex(answer), rule) == (expected, "0")
-    assert space["predict"]([1.0, 1.0, 0.5, 1.0], rule=True) == (expected, 0)
-
-
 def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:
     names = ['a"b\\', "*/ int x; /*", '"""', "ö\nü??/"]
     features = tuple(Variable(name=name, low=0, high=1, unit="*/") for name in names)
@@ -251,3 +210,147 @@ def test_code_is_refused_when_the_model_is_none_yet_or_the_prefix_is_no_name() -
     for prefix in ("", "1a", "a-b", "a b", "ä"):
         with pytest.raises(UsageError, match="no C identifier"):
             to_c(model("frt"), prefix)
+
+
+def _record(folder: Path, kind: str) -> Path:
+    record = record_of(model(kind).to_document(), name="qoe", version=3, cohort=["va", "vb"])
+    path = folder / "record.json"
+    path.write_bytes(record.to_bytes())
+    np.savetxt(folder / "drive.csv", rows()[:5], delimiter=",", header=",".join(NAMES), comments="")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["json", "fml"])
+def test_model_is_the_same_when_exported_and_read_again(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record, out = _record(tmp_path, "frt"), tmp_path / f"model.{kind}"
+    assert run(["model", "export", str(record), "--format", kind, "-o", str(out)]) == 0
+    assert "reads back" in capsys.readouterr().err
+    assert run(["model", "export", "--file", str(out), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["digest"] == document_digest(model("frt").to_document())
+    assert run(["model", "rules", "--file", str(out), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(model("frt").rules())
+    capsys.readouterr()
+    assert run(["model", "show", "--file", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert f"{out} is an export, a model alone in {kind.upper()}" in said
+    named = said.partition("These read it: glassfleet model ")[2].replace(" and ", ", ").strip().split(", ")
+    csv, options = str(tmp_path / "drive.csv"), {"explain": ["--row", "1"], "export": ["--format", "json"]}
+    for command in named:
+        given = ["--data", csv] if command in {"predict", "explain"} else []
+        assert run(["model", command, "--file", str(out), *given, *options.get(command, [])]) == 0
+
+
+def test_document_alone_is_read_and_a_changed_one_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "document.json"
+    document = model("tsk").to_document()
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert run(["model", "export", "--file", str(file), "--format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# document")
+    file.write_text(json.dumps({"document": document, "digest": "0" * 64}), encoding="utf-8")
+    assert run(["model", "rules", "--file", str(file)]) == 8
+    file.write_text("<fuzzySystem/>", encoding="utf-8")
+    assert run(["model", "rules", "--file", str(file)]) == 10
+    for text in ("[]", "{}", "no json", '{"document": 1, "digest": "x"}'):
+        file.write_text(text, encoding="utf-8")
+        assert run(["model", "rules", "--file", str(file)]) == 10, text
+
+
+def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, words = _record(tmp_path, "frt"), tmp_path / "words.json"
+    words.write_text(
+        '{"snr": {"unit": "dBm", "terms": ["awful", "poor", "usable", "good", "superb"]}, "mos": {"unit": "stars"}}'
+    )
+    assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 0
+    told = capsys.readouterr().out
+    assert "snr is superb" in told
+    assert "stars" in told
+    assert "snr is High" not in told
+    for text, fault in (('{"height": {}}', "no variable 'height'"), ("[]", "JSON object"), ('{"snr": 1}', "write")):
+        words.write_text(text)
+        assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 2
+        assert fault in capsys.readouterr().err
+
+
+def test_export_is_refused_when_options_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = str(_record(tmp_path, "frt"))
+    for more, code in (
+        (["--format", "c", "--picture", "tree"], 2),
+        (["--format", "svg", "--tracking-uri", "sqlite:///x.db"], 2),
+        (["--format", "mlflow"], 2),
+        (["--format", "c", "--prefix", "a b"], 2),
+        (["--format", "c", "-o", str(tmp_path / "none" / "x.h")], 5),
+    ):
+        assert run(["model", "export", "--file", record, *more]) == code, more
+        assert "glassfleet: error:" in capsys.readouterr().err
+
+
+WATCHED = """
+import socket
+asked = []
+def refuse(*given, **_):
+    asked.append(str(given[-2:]))
+    raise OSError("no network in this test")
+socket.getaddrinfo = socket.create_connection = refuse
+socket.socket.connect = socket.socket.connect_ex = refuse
+"""
+"""Opens a program that is to stay on its machine: whatever it would ask of another is noted and refused."""
+
+REGISTER = """
+import sys, time
+from console.main import run
+for record in sys.argv[2:]:
+    assert run(["model", "export", "--file", record, "--format", "mlflow", "--tracking-uri", sys.argv[1]]) == 0
+time.sleep(0.5)  # MLflow's telemetry has a thread of its own
+assert not asked, asked
+"""
+
+FORECAST = """
+import json, sys
+import mlflow, pandas
+mlflow.set_tracking_uri(sys.argv[1])
+frame = pandas.read_csv("rows.csv", float_precision="round_trip")
+for version in sys.argv[2:]:
+    loaded = mlflow.pyfunc.load_model(f"models:/qoe/{version}")
+    told = [value if isinstance(value, str) else value.hex() for value in loaded.predict(frame)]
+    print(json.dumps([loaded.get_raw_model().scheme, told]))
+assert not asked, asked
+"""
+
+
+def _fresh(program: str, folder: Path, *arguments: str) -> list[str]:
+    """Run a program in a process of its own, where MLflow does not see that it is tested."""
+    hidden = ("CI", "PYTEST", "MLFLOW", "DO_NOT_TRACK", "GITHUB")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[4])
+    if program is FORECAST:
+        environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # as docs/reference/exports.md tells those who load models
+    command = [sys.executable, "-c", WATCHED + program, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_mlflow_forecasts_to_the_bit_and_calls_nobody_when_fresh_processes_register_and_load(tmp_path: Path) -> None:
+    for package in ("mlflow", "pandas"):
+        pytest.importorskip(package, reason="install it: pip install 'glassfleet[mlflow]'")
+    kinds = ("frt", "fmt", "tsk-other", "frbc", "fedga-numbers", "dp_tree", "fedavg_mlp-numbers")
+    records = []
+    for kind in kinds:
+        (tmp_path / kind).mkdir()
+        records.append(str(_record(tmp_path / kind, kind)))
+    X = rows()[:20]
+    lines = [",".join(NAMES), *(",".join(map(repr, row)) for row in X.tolist())]
+    (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-8")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    told = _fresh(REGISTER, tmp_path, uri, *records)
+    assert [line.split(" (")[0] for line in told] == [f"registered as models:/qoe/{n + 1}" for n in range(len(kinds))]
+    told = _fresh(FORECAST, tmp_path, uri, *(str(number + 1) for number in range(len(kinds))))
+    for kind, line in zip(kinds, told, strict=True):
+        expected = model(kind).predict(X).tolist()
+        assert json.loads(line) == [
+            model(kind).scheme,
+            [value if isinstance(value, str) else value.hex() for value in expected],
+        ]

@@ -10,11 +10,10 @@ import numpy as np
 import pyit2fls
 import pytest
 
-from glassfleet.explain.partitions import partitions
 from glassfleet.export.fml import from_fml, to_fml
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, VerificationError
-from tests.support.sample_models import KINDS, TEXTUAL, model, rows, trips
+from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, rows, trips
 
 HELD = [*(kind for kind in KINDS if not kind.startswith("fedavg_mlp")), *TEXTUAL]
 NS = "{http://www.ieee1855.org}"
@@ -97,7 +96,7 @@ def _check(element: ET.Element) -> None:
     assert not found, (name, found[0].tag)
 
 
-@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize("kind", [*HELD, *GAPPY])
 def test_fml_has_the_structure_and_unique_names_of_the_schema_when_written(kind: str) -> None:
     root = ET.fromstring(to_fml(model(kind), "qoe v1"))
     assert root.tag == f"{NS}fuzzySystem"
@@ -109,12 +108,12 @@ def test_fml_has_the_structure_and_unique_names_of_the_schema_when_written(kind:
     assert set(used) <= set(names)
 
 
-@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize("kind", [*HELD, *GAPPY])
 def test_fml_gives_the_same_document_when_it_is_read_back(kind: str) -> None:
     learned = model(kind)
     again = from_fml(to_fml(learned, "any name"))
     assert document_digest(again.to_document()) == document_digest(learned.to_document())
-    X = trips() if kind in TEXTUAL else rows()
+    X = trips(gaps=kind in GAPPY) if kind in (*TEXTUAL, *GAPPY) else rows()
     assert (again.predict(X) == learned.predict(X)).all()
 
 
@@ -236,16 +235,6 @@ def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(
         assert learned.domain.classes[winner] == learned.predict(row[None, :])[0]
         agreed.add(int(winner))
     assert len(agreed) >= 2
-
-
-def test_partitions_are_rebuilt_to_the_models_memberships_when_pyit2fls_reads_them() -> None:
-    learned = model("frt")
-    sets = _sets(_without_document(to_fml(learned)))
-    for part in partitions(learned):
-        for value in np.linspace(part.low - 1.0, part.high + 1.0, 101):
-            for item in part.sets:
-                found = float(sets[f"{part.feature}.{item.term}"](value))
-                assert found == pytest.approx(item.degree(float(value)), abs=1e-12)
 
 
 def test_fml_is_refused_when_a_rule_or_the_document_was_changed() -> None:

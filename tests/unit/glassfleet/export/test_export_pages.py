@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -16,13 +15,12 @@ from glassfleet.export import FORMATS, export, to_html, to_markdown
 from glassfleet.export.figures import PICTURES, picture
 from glassfleet.export.run_page import run_page
 from glassfleet.export.sheet import html_of, markdown_of
-from glassfleet.export.svg.branches import rule_tree
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reword import in_words_of
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import UsageError
-from tests.support.sample_models import KINDS, NAMES, TEXTUAL, model, population, rows
+from tests.support.sample_models import GAPPY, KINDS, NAMES, TEXTUAL, model, population, rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -81,7 +79,7 @@ def test_html_holds_everything_and_loads_nothing_when_a_model_is_a_page(kind: st
     assert text.count("<li>") == min(len(readable_rules(learned)), 200)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL])
+@pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY])
 def test_markdown_states_rules_and_uses_when_a_model_is_a_page(kind: str) -> None:
     text = to_markdown(model(kind), "qoe v1")
     assert text.startswith("# qoe v1\n")
@@ -107,19 +105,6 @@ def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page()
     assert "<details>" not in html
 
 
-def test_report_tells_and_draws_what_attacks_read_when_that_was_measured() -> None:
-    line = {"protection": "exact", "seen": "each vehicle", "attack": "bands", "read": 30, "rows": 120, "false": 4}
-    audit = {"vehicles": 3, "rows": 120, "lines": [line], "models": [{"auc": 0.5}, {"auc": None}]}
-    page = run_page(STATUS, None, leakage=audit)
-    html, text = html_of(page), markdown_of(page)
-    assert "| exact | each vehicle | bands | 30 | 25.0% | 4 |" in text
-    assert "membership AUC 0.500" in text
-    assert html.count("<figure>") == 2
-    assert "Rows read whole by the best attack, of 1 ways to look: at most 25.0%" in html
-    assert "25.0% by bands" in html
-    assert "No attack that was tried" in markdown_of(run_page(STATUS, None, leakage={**audit, "lines": []}))
-
-
 def test_report_has_central_scores_and_says_how_they_are_known_when_they_are() -> None:
     scores = [{**each, "central": each["federated"]} for each in SCORES]
     text = markdown_of(run_page(STATUS, None, None, scores, ["CL is FL."]))
@@ -132,6 +117,20 @@ def test_report_tells_the_end_when_a_run_made_no_model() -> None:
     page = run_page({"run": "r", "outcome": "failed", "reason": "quorum-missed", "rounds": []}, None)
     assert "failed: quorum-missed" in html_of(page)
     assert "No round was closed." in markdown_of(page)
+
+
+def test_report_tells_and_draws_what_attacks_read_when_that_was_measured() -> None:
+    line = {"protection": "exact", "seen": "each vehicle", "attack": "bands", "read": 30, "rows": 120, "false": 4}
+    weaker = {**line, "attack": "spans", "read": 6}
+    audit = {"vehicles": 3, "rows": 120, "lines": [weaker, line], "models": [{"auc": 0.5}, {"auc": None}]}
+    page = run_page(STATUS, None, leakage=audit)
+    html, text = html_of(page), markdown_of(page)
+    assert "| exact | each vehicle | bands | 30 | 25.0% | 4 |" in text
+    assert "membership AUC 0.500" in text
+    assert html.count("<figure>") == 2
+    assert "Rows read whole by the best attack, of 1 ways to look: at most 25.0%" in html
+    assert "25.0% by bands" in html
+    assert "No attack that was tried" in markdown_of(run_page(STATUS, None, leakage={**audit, "lines": []}))
 
 
 def _shared_out(learned: Model) -> Any:
@@ -174,30 +173,6 @@ def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
         assert len(leaves) + len(folded) <= 40
 
 
-@pytest.mark.parametrize("kind", ["fmt", "bmt"])
-def test_tree_of_a_fuzzy_binary_tree_is_the_one_that_was_learned(kind: str) -> None:
-    learned = model(kind)
-    root = rule_tree(learned)
-    assert all(len(branch.children) in (0, 2) for branch in root.all())
-    assert all(branch.feature for branch in root.all() if branch.children)
-    splits = learned.to_document()["model"]["splits"]
-    names = sorted(learned.domain.names[split["feature"]] for split in splits)
-    assert sorted(branch.feature for branch in root.all() if branch.children) == names
-    assert [branch.rules[0].index for branch in root.all() if not branch.children] == list(range(len(learned.rules())))
-
-
-def test_network_is_told_as_one_when_it_is_a_page_or_a_picture_is_asked_for() -> None:
-    learned = model("fedavg_mlp-classes")
-    for text in (to_html(learned), to_markdown(learned)):
-        assert "it has no rules" in text
-        assert "Ranges" in text
-        for word in ("How the inputs are used", "Rules (", "support", "confidence", "always", "IF "):
-            assert word not in text, word
-    for what in (None, "tree", "rules"):
-        with pytest.raises(UsageError, match="a network: it has neither rules nor a tree"):
-            export(learned, "png", what=what)
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_bytes_or_a_clear_refusal_when_exported(kind: str) -> None:
     held = 0
@@ -231,11 +206,6 @@ def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names
     told = explain_row(spoken, rows()[0])
     assert {degree.term for part in told.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
     assert (spoken.predict(rows()) == learned.predict(rows())).all()
-
-
-def test_json_holds_document_digest_and_summary_when_exported() -> None:
-    told = json.loads(export(model("tsk"), "json"))
-    assert document_digest(told["document"]) == told["digest"] == told["summary"]["digest"]
 
 
 def test_export_is_refused_when_format_or_picture_is_unknown() -> None:

@@ -1,15 +1,21 @@
-"""Groups are cut by hash, shrink with company, and dissolve in time."""
+"""Groups of private runs, who may take part, what a masked vector holds, and on how many rows its sums must rest."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassfleet.errors import PrivacyError
+from glassfleet import catalogue
+from glassfleet.checks import CHECKS, Bench
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.errors import PrivacyError, TaskError
+from glassfleet.private.between import apart
 from glassfleet.private.groups import (
     Announcement,
     Edition,
@@ -19,8 +25,11 @@ from glassfleet.private.groups import (
     missing,
     next_edition,
 )
+from glassfleet.private.layout import Layout, layout_of
+from glassfleet.private.support import atoms, holds, noted, read_noted
+from glassfleet.scheme import Contribution, Task, private_parameters
 from schemas.codec import decode, encode
-from schemas.errors import WireError
+from schemas.errors import UsageError, WireError
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
 
@@ -143,3 +152,208 @@ def test_editions_are_of_founders_in_order(members: tuple[str, ...]) -> None:
     [roster] = cut_groups(TERMS, founders(9))
     with pytest.raises(PrivacyError, match="other-edition"):
         Edition(roster, 0, members)
+
+
+FLEET = [f"v{number:02d}" for number in range(15)]
+
+
+def held(*sets: set[str]) -> dict[str, list[frozenset[str]]]:
+    return {agent: [frozenset(each) for each in sets if agent in each] for agent in set().union(*sets)}
+
+
+def test_one_newcomer_waits_for_two_others() -> None:
+    parted = apart([*FLEET, "new"], held(set(FLEET)), 3, [*FLEET, "new"])
+    assert parted.reasons == {"new": "waits for company: it joins when 2 more new vehicles come"}
+    assert not parted.missing
+
+
+def test_three_newcomers_join() -> None:
+    members = [*FLEET, "x", "y", "z"]
+    assert apart(members, held(set(FLEET)), 3, members).reasons == {}
+
+
+def test_who_is_missing_takes_others_along_and_is_named() -> None:
+    parted = apart(FLEET[1:], held(set(FLEET)), 3, FLEET[1:])
+    assert set(parted.reasons) == {"v01", "v02"}
+    assert parted.missing == {"v00"}
+    assert "had v00, too" in parted.reasons["v01"]
+
+
+def test_fleet_that_had_shrunk_stays_as_it_was() -> None:
+    parted = apart(FLEET[1:], held(set(FLEET), set(FLEET[3:])), 3, FLEET[1:])
+    assert set(parted.reasons) == {"v01", "v02"}
+    assert not parted.missing, "nobody needs to be waited for: the fleet is what it was the last time"
+
+
+def test_three_missing_take_nobody_along() -> None:
+    assert apart(FLEET[3:], held(set(FLEET)), 3, FLEET[3:]).reasons == {}
+
+
+def test_sets_of_vehicles_whose_rows_are_others_do_not_count() -> None:
+    assert apart([*FLEET, "new"], {}, 3, [*FLEET, "new"]).reasons == {}
+
+
+SETS = st.lists(st.sets(st.sampled_from(FLEET), min_size=8), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sets(st.sampled_from(FLEET)), SETS, st.integers(1, 5))
+def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
+    members: set[str], sets: list[set[str]], company: int
+) -> None:
+    there = sorted(members)
+    known = held(*sets) if sets else {}
+    parted = apart(there, known, company, there)
+
+    def allows(left: set[str]) -> bool:
+        gaps = [gap for agent in left for each in known.get(agent, ()) for gap in (each - left, left - each)]
+        return not any(0 < len(gap) < company for gap in gaps)
+
+    assert allows(members - set(parted.reasons))
+    assert bool(parted.reasons) != allows(members)
+    assert set(parted.reasons) <= members
+
+
+LAYOUT = Layout("leaves", (("a", (2, 2)), ("b", ())))
+
+
+def test_a_vector_is_rows_vehicles_and_the_sums_by_name() -> None:
+    sums = {"b": np.array(9, dtype=np.int64), "a": np.array([[1, -2], [3, 4]], dtype=np.int64)}
+    vector = LAYOUT.flatten(Contribution("leaves", 7, sums))
+    assert vector.tolist() == [7, 1, 1, -2, 3, 4, 9]
+    assert LAYOUT.size == 7
+    read = LAYOUT.read(3 * vector, 9)
+    assert (read.kind, read.rows, read.vehicles) == ("leaves", 21, 3)
+    assert read.sums["a"].tolist() == [[3, -6], [9, 12]]
+    assert read.sums["b"].tolist() == 27
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Contribution("leaves", 7, {"a": np.zeros((2, 2), dtype=np.int64)}),
+        Contribution("leaves", 7, {"a": np.zeros((4,), dtype=np.int64), "b": np.array(0)}),
+        Contribution("other", 7, {"a": np.zeros((2, 2), dtype=np.int64), "b": np.array(0)}),
+        Contribution("leaves", 7, {"a": np.zeros((2, 2), dtype=np.int64), "b": np.array(0)}, {"text": "own"}),
+        Contribution("leaves", 7, {"a": np.zeros((2, 2), dtype=np.int64), "b": np.array(0)}, nullified=1),
+    ],
+    ids=["less", "shape", "kind", "values", "nullified"],
+)
+def test_nothing_but_the_sums_of_the_layout_is_masked(given: Contribution) -> None:
+    with pytest.raises(PrivacyError, match="other-layout"):
+        LAYOUT.flatten(given)
+
+
+@pytest.mark.parametrize("head", [(-1, 0), (5, 10), (2, 3), (2**31, 3), (5, 0), (0, 1)])
+def test_sums_that_cannot_be_are_noise(head: tuple[int, int]) -> None:
+    with pytest.raises(PrivacyError, match="impossible-sum"):
+        LAYOUT.read(np.array([*head, 0, 0, 0, 0, 0]), 9)
+    with pytest.raises(PrivacyError, match="impossible-sum"):
+        LAYOUT.read(np.zeros(3, dtype=np.int64), 9)
+
+
+def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:
+    others = [LAYOUT, Layout("level", LAYOUT.shapes), Layout("leaves", (("a", (4,)), ("b", ())))]
+    assert len({each.digest for each in others}) == 3
+
+
+@pytest.mark.parametrize("name", ["bmt", "fedga", "fmt_classes"])
+def test_schemes_without_private_runs_say_why(name: str) -> None:
+    scheme: Any = catalogue.load(name)
+    with pytest.raises(UsageError, match=f"{name} has no private runs: "):
+        private_parameters(scheme, scheme.Parameters())
+
+
+def test_each_scheme_with_private_runs_has_support_or_needs_none() -> None:
+    """Those named rest on all rows of a vehicle, or have noise: whoever adds one says why."""
+    without = {"dp_tree", "fedavg_mlp"}
+    for name in catalogue.names():
+        scheme: Any = catalogue.load(name)
+        try:
+            private_parameters(scheme, scheme.Parameters())
+        except UsageError:
+            continue
+        assert ("support" in scheme.Parameters.model_fields) != (name in without), name
+
+
+def test_what_is_no_sum_is_refused_with_a_reason() -> None:
+    tsk: Any = catalogue.load("tsk")
+    for own in ({"antecedents": "local"}, {"consequents": "averaged"}):
+        with pytest.raises(UsageError, match="antecedents="):
+            private_parameters(tsk, tsk.Parameters(**own))
+    frbc: Any = catalogue.load("frbc")
+    with pytest.raises(UsageError, match="weights="):
+        private_parameters(frbc, frbc.Parameters(weights="owners"))
+    dp_tree: Any = catalogue.load("dp_tree")
+    with pytest.raises(UsageError, match='noise="aggregate"'):
+        private_parameters(dp_tree, dp_tree.Parameters(noise="paper"))
+    asked = {"features": ("a",), "target": "y"}
+    with pytest.raises(UsageError, match="declare them"):
+        DISCOVERY.private(DiscoveryParameters(**asked, labels=True))
+    for texts in ({"labels": True}, {"either": True}, {"categories": True}):
+        begin = DISCOVERY.server.start(DiscoveryParameters(**asked, **texts))
+        with pytest.raises(TaskError, match="no sums"):
+            layout_of(DISCOVERY, begin.task)
+    for texts in ({"either": True}, {"categories": True}):  # columns are numbers; who has text there refuses
+        numbers = DISCOVERY.private(DiscoveryParameters(**asked, **texts))
+        assert layout_of(DISCOVERY, DISCOVERY.server.start(numbers).task).size > 2
+    assert DISCOVERY.private(DiscoveryParameters(**asked, labels=True, classes=("u", "v"))).min_count == 0
+
+
+def task(*places: str) -> Task:
+    return Task("x", "support", {"places": list(places)})
+
+
+def places(asked: Task) -> list[str]:
+    return list(asked.body["places"])
+
+
+def rows(*numbers: int) -> Contribution:
+    return Contribution("support", 0, {"rows": np.array(numbers)[:, None]}, vehicles=9)
+
+
+def test_atoms_are_the_present_rows_and_the_differences_place_by_place() -> None:
+    present = Contribution(
+        "support",
+        0,
+        {"rows": np.array([[5], [7]])},
+        former=((task("a", "c"), rows(9, 4)), (task("b"), rows(8)), (task("a"), rows(6))),
+    )
+    found = [part[:, 0].tolist() for part in atoms(present, places, task("a", "b"))]
+    assert found == [[5, 7], [1, 0], [0, 1], [3, 0]]
+
+
+def test_what_holds_none_or_enough_everywhere_is_held_up() -> None:
+    parts = [np.array([0, 3, 9, 0]), np.array([0, 3, 2, 5])]
+    assert holds(parts, 3).tolist() == [True, True, False, True]
+    assert holds(parts, 5).tolist() == [True, False, False, True]
+
+
+def test_a_record_is_json_and_reads_back() -> None:
+    decided = np.array([[[False, True], [True, True]], [[True, False], [False, False]], [[True] * 2] * 2])
+    assert np.array_equal(read_noted(json.loads(json.dumps(noted(decided)))), decided)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "frt": {"max_depth": 2},
+    "fmt": {"max_rules": 6},
+    "tsk": {"n_clusters": 6, "max_rounds": 4},
+    "frbc": {},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
+    scheme: Any = catalogue.load(name)
+    parameters = private_parameters(scheme, scheme.Parameters(**SMALL[name]), 3)
+    for check in sorted(set(CHECKS) - {"equality"}):  # which holds under the record of what was withheld
+        for bench in Bench.all_of(scheme, parameters):
+            CHECKS[check](bench)
+    assert not scheme.equals_central_with(parameters)
+    assert "support" not in scheme.Parameters().model_dump(mode="json")
+
+
+def test_support_and_prune_exclude_each_other() -> None:
+    scheme: Any = catalogue.load("frt")
+    with pytest.raises((ValueError, UsageError), match="prune"):
+        scheme.Parameters(support=3, prune=2.0)

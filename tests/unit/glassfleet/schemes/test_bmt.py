@@ -208,11 +208,11 @@ def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
 
 def test_edges_follow_the_rows_and_leave_no_stretch_without_bins():
     skewed = np.random.default_rng(0).random((1, 10_000)) ** 8
-    (edges,) = find_edges(histogram(np.concatenate([skewed, np.zeros_like(skewed)])), 64)[:1]
+    (edges,) = find_edges(histogram(np.concatenate([skewed, np.zeros_like(skewed)])), 64, ())[:1]
     assert (np.diff(edges) > 1e-6).all()
     assert (edges < 0.1).sum() > 20
     assert np.diff(edges).max() < 0.06
-    flat = find_edges(np.zeros((1, CELLS), dtype=np.int64), 16)
+    flat = find_edges(np.zeros((1, CELLS), dtype=np.int64), 16, ())
     assert flat[0] == pytest.approx(np.linspace(0, 1, 17))
 
 

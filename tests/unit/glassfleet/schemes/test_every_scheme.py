@@ -1,9 +1,12 @@
-"""Every scheme of the catalogue learns through coordinator, agents and journal though a vehicle is killed meanwhile."""
+"""Every scheme: found, learned in one place or by a fleet; averaged networks, and outlines of growing trees."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +15,17 @@ import structlog
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source, read_source
 from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import federated, learn_local
+from glassfleet.outline import OutlineNode, outlined
 from glassfleet.scheme import is_personal
+from glassfleet.schemes.frt import SCHEME, Parameters
+from schemas.documents import document_digest
+from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
-from tests.support.simulation import Simulation, quiet
+from tests.support.schedules import quiet
+from tests.support.simulation import Simulation
 
 SMALL = {
     "bmt": {"max_rules": 3},
@@ -84,3 +95,124 @@ def test_fleet_learns_with_every_scheme_when_a_vehicle_is_killed_midway(
     assert {agent: sim.agents[agent].counts["evaluations"] for agent in AGENTS[:3]} == dict.fromkeys(AGENTS[:3], scored)
     assert sim.counted_twice() == []
     assert sim.leaked() == []
+
+
+NAMES = ("a", "b", "c")
+FEATURES = tuple(Variable(name=name, low=0.0, high=10.0) for name in NAMES)
+DOMAIN = Domain(features=FEATURES, target=Variable(name="y", low=0.0, high=30.0))
+CLASSES = Domain(features=FEATURES, label="y", classes=("high", "low", "middle"))
+
+
+def rows(count: int, seed: int, *, labels: bool = False) -> Dataset:
+    X = np.random.default_rng(seed).uniform(0, 10, (count, 3))
+    y: Any = X[:, 0] * 2 + np.where(X[:, 1] > 5, X[:, 2], 0)
+    if labels:
+        y = np.where(y > 15, "high", np.where(y > 8, "middle", "low"))
+    return Dataset(NAMES, "y", X, y)
+
+
+def test_client_of_one_class_only_and_of_a_foreign_class_answers() -> None:
+    pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+    scheme = catalogue.load("fedavg_mlp")
+    whole = rows(200, 1, labels=True)
+    one = whole.y == "low"
+    foreign = Dataset(NAMES, "y", whole.X[:20], np.array(["unheard"] * 20))
+    fleet = {"all": whole, "one": Dataset(NAMES, "y", whole.X[one], whole.y[one]), "foreign": foreign}
+    outcome = federated(scheme, scheme.Parameters(rounds=20, epochs=5), CLASSES, fleet)
+    assert outcome.summary["rows"] == 200 + int(one.sum())
+    test = rows(500, 99, labels=True)
+    assert np.mean(outcome.model.predict(test.X) == test.y) > 0.6
+
+
+def test_network_of_too_many_weights_is_refused() -> None:
+    pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
+    scheme = catalogue.load("fedavg_mlp")
+    with pytest.raises(UsageError, match="at most 1048576"):
+        scheme.server.start(scheme.Parameters(hidden=(1024, 1024, 1024)), DOMAIN, 0)
+
+
+@pytest.fixture
+def others(monkeypatch, tmp_path):
+    """Offer more modules beside ours: good ones and bad ones."""
+    good, needy, empty = (ModuleType(f"{name}_scheme") for name in ("good", "needy", "empty"))
+    vars(good)["SCHEME"] = object()
+    vars(needy).update(SCHEME=object(), REQUIRES=("no_such_package_here", "no_such.part"))
+    for module in (good, needy, empty):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    modules = {"frt": "glassfleet.schemes.frt", "good": "good_scheme", "needy": "needy_scheme"}
+    modules |= {"empty": "empty_scheme", "broken": "not_there_at_all", "faulty": "faulty_scheme"}
+    (tmp_path / "faulty_scheme.py").write_text("SCHEME = 1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(catalogue, "_modules", lambda: modules)
+    catalogue._reason.cache_clear()
+    yield good
+    catalogue._reason.cache_clear()
+
+
+def test_catalogue_finds_frt():
+    assert "frt" in catalogue.names()
+    assert catalogue.load("frt").name == "frt"
+
+
+def test_catalogue_loads_others_schemes(others):
+    assert catalogue.names() == ["frt", "good"]
+    assert catalogue.load("good") is others.SCHEME
+
+
+@pytest.mark.usefixtures("others")
+def test_catalogue_tells_why_a_scheme_is_unavailable():
+    reasons = catalogue.unavailable()
+    assert set(reasons) == {"needy", "empty", "broken", "faulty"}
+    assert "no_such_package_here" in reasons["needy"]
+    assert "not_there_at_all" in reasons["broken"]
+    assert "SCHEME" in reasons["empty"]
+    assert "ZeroDivisionError" in reasons["faulty"]
+    assert "no_such.part" in reasons["needy"]
+    with pytest.raises(NotFoundError, match="no_such_package_here"):
+        catalogue.load("needy")
+
+
+def test_catalogue_lists_what_it_knows_for_an_unknown_name():
+    with pytest.raises(NotFoundError, match="frt"):
+        catalogue.load("nothing")
+
+
+TWO = ("a", "b")
+TWO_INPUTS = Domain(
+    features=tuple(Variable(name=name, low=0, high=1) for name in TWO), target=Variable(name="y", low=0, high=2)
+)
+
+
+def _fleet(agents: int = 3, n: int = 120) -> dict[str, Dataset]:
+    rng = np.random.default_rng(0)
+    parts = {}
+    for i in range(agents):
+        X = rng.random((n, 2))
+        parts[f"v{i}"] = Dataset(TWO, "y", X, X[:, 0] + X[:, 1] ** 2)
+    return parts
+
+
+def test_outcome_counts_rounds_bytes_and_nullified_cells():
+    outcome = federated(SCHEME, Parameters(), TWO_INPUTS, _fleet())
+    assert outcome.rounds >= 3
+    assert outcome.bytes_up > outcome.bytes_down > 0
+    assert outcome.nullified >= 0
+    assert len(outcome.summary["sums_digest"]) == 64
+
+
+def test_learn_local_gives_each_agent_its_own_model():
+    fleet = _fleet()
+    own = learn_local(SCHEME, Parameters(), TWO_INPUTS, fleet)
+    assert sorted(own) == sorted(fleet)
+    assert len({document_digest(outcome.model.to_document()) for outcome in own.values()}) == 3
+
+
+def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:
+    told = outlined([OutlineNode(0), OutlineNode(1, "a", "Low", open=True), OutlineNode(1, "a", "High")], 3)
+    assert told["lines"] == ["everything", "  a is Low ?", "  a is High"]
+    assert told["more"] == 0
+    assert told["outline"] == [
+        {"depth": 0, "feature": "", "term": "", "open": False},
+        {"depth": 1, "feature": "a", "term": "Low", "open": True},
+        {"depth": 1, "feature": "a", "term": "High", "open": False},
+    ]

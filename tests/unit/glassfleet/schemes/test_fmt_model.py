@@ -9,12 +9,10 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from schemas.errors import DocumentError, UsageError
 
 DOMAIN = Domain(
     features=(
@@ -185,65 +183,3 @@ def test_document_of_a_former_version_is_read_as_it_was():
     model = SCHEME.from_document(document)
     assert model.predict(np.array([[2.0], [9.0]])) == pytest.approx([5 * (0.93 - 0.332), 5 * (1.701 - 0.92)])
     assert model.to_document() == document
-
-
-# --- columns of text ------------------------------------------------------------------------------------------------
-
-CITIES = ("Bern", "Campinas", "Lima", "Rio", "Santos", "Zug")
-PRICE_OF = (9.0, 3.0, 5.0, 5.0, 3.0, 9.0)
-HOUSES = Domain(
-    features=(
-        Variable(name="area", low=30.0, high=200.0, unit="m2"),
-        Variable(name="city", low=0.0, high=5.0, categories=CITIES),
-    ),
-    target=Variable(name="price", low=0.0, high=2000.0),
-)
-
-
-@pytest.fixture(scope="module")
-def houses() -> Any:
-    """Every city has the same houses; Campinas and Santos the same prices, and so have the other pairs."""
-    X = np.column_stack([np.repeat(np.linspace(30.0, 200.0, 300), 6), np.tile(np.arange(6.0), 300)])
-    y = np.array(PRICE_OF)[X[:, 1].astype(int)] * X[:, 0]
-    return central(SCHEME, Parameters(), HOUSES, Dataset(("area", "city"), "price", X, y)).model
-
-
-def test_price_follows_area_and_city_when_cities_are_texts(houses: Any) -> None:
-    X = np.array([[100.0, number] for number in range(6)])
-    assert houses.predict(X) == pytest.approx(100.0 * np.array(PRICE_OF), abs=15.0)
-    told = {part.term for rule in houses.rules() for part in rule.conditions if part.feature == "city"}
-    assert told == {"one of Campinas, Santos", "none of Bern, Campinas, Santos, Zug", "one of Bern, Zug"}
-    assert all(part.crisp for rule in houses.rules() for part in rule.conditions if part.feature == "city")
-
-
-def test_unknown_city_is_taken_for_one_of_the_mean_price(houses: Any) -> None:
-    middle = houses.predict(np.array([[100.0, 2.0]]))  # Lima and Rio are nearest to the mean of all
-    assert houses.predict(np.array([[100.0, -0.5], [100.0, 77.0]])) == pytest.approx([middle[0]] * 2)
-
-
-def test_document_is_refused_when_levels_and_categories_differ(houses: Any) -> None:
-    document = houses.to_document()
-    for levels, reason in (([], "levels of 0 inputs"), ([[], [0.5] * 7], "no knot")):
-        with pytest.raises(DocumentError, match=reason):
-            SCHEME.from_document({**document, "model": {**document["model"], "levels": levels}})
-
-
-def test_private_run_is_refused_when_an_input_is_text() -> None:
-    with pytest.raises(UsageError, match="takes numbers alone"):
-        SCHEME.server.start(Parameters(support=10), HOUSES, 0)
-    task = SCHEME.server.start(Parameters(), HOUSES, 0).task
-    with pytest.raises(TaskError, match="takes numbers alone"):
-        SCHEME.layout(task)
-
-
-@pytest.mark.parametrize(
-    ("column", "reason"), [(0, "more rows have a category"), (1, "a category's target is too high")]
-)
-def test_server_refuses_categories_that_no_rows_can_have(column: int, reason: str) -> None:
-    task = SCHEME.server.start(Parameters(min_rows=1), HOUSES, 0).task
-    data = Dataset(("area", "city"), "price", np.array([[50.0, 1.0], [60.0, 4.0]]), np.array([150.0, 180.0]))
-    answer = SCHEME.client.contribute(task, data, np.random.default_rng(0))
-    SCHEME.server.check(task, answer)
-    answer.sums["categories"][1, column] += 2 << 20
-    with pytest.raises(ContributionError, match=reason):
-        SCHEME.server.check(task, answer)

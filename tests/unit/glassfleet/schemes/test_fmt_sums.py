@@ -1,20 +1,29 @@
-"""The vehicle's half of the model tree: its sums are those of the definition, and small groups stay together."""
+"""fmt's sums: those of the definition at a vehicle, refused when no rows can have them, and what is chosen by them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError
+from glassfleet.local import central
 from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
+from glassfleet.schemes.fmt.growth import RULE_COST, costs, simplest
+from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
+from tests.fuzz.targets import steps
 
 NAMES = ("a", "b", "c")
 DOMAIN = Domain(
@@ -114,3 +123,115 @@ def test_server_derives_a_siblings_sums_in_integers():
     for index, split in enumerate(tree.splits):
         if 2 * index + 2 < len(whole):
             assert np.array_equal(whole[2 * index + 1] + whole[2 * index + 2], whole[split.node])
+
+
+Ints = NDArray[np.int64]
+FMT = catalogue.load("fmt")
+
+
+def columns_of(width: int) -> int:
+    """Return k of a triangle with ``k (k + 1) / 2`` entries."""
+    return int((np.sqrt(8 * width + 1) - 1) / 2)
+
+
+def not_semi_definite(gram: Ints) -> None:
+    """Let x0 times the target be as large as both factors allow, which is more than Cauchy and Schwarz do."""
+    k = columns_of(gram.shape[-1])
+    first, second = triangle(k)
+    (place,) = np.flatnonzero((first == 1) & (second == k - 1))
+    gram[..., place] = np.minimum(gram[..., 1], gram[..., k - 1])
+
+
+def too_heavy(gram: Ints) -> None:
+    gram *= 3
+
+
+def above_its_factor(gram: Ints) -> None:
+    gram[..., -1] = gram[..., 0]
+
+
+LIES: list[tuple[Callable[[Ints], None], str]] = [
+    (not_semi_definite, "not positive semi-definite"),
+    (too_heavy, "weight exceeds"),
+    (above_its_factor, "exceeds the sum of one of its factors"),
+]
+
+
+def asked_first(kind: str) -> tuple[Any, Any]:
+    step, answers = next(pair for pair in steps("fmt") if pair[0].task.kind == kind)
+    return step.task, max(answers, key=lambda answer: answer.rows)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("scan", "gram"), ("grow", "whole"), ("leaves", "gram")])
+@pytest.mark.parametrize(("lie", "reason"), LIES)
+def test_server_refuses_products_that_no_rows_can_have(
+    kind: str, name: str, lie: Callable[[Ints], None], reason: str
+) -> None:
+    task, true = asked_first(kind)
+    FMT.server.check(task, true)
+    sums = {key: array.copy() for key, array in true.sums.items()}
+    lie(sums[name])
+    with pytest.raises(ContributionError, match=reason):
+        FMT.server.check(task, replace(true, sums=sums))
+
+
+def test_server_refuses_a_lower_cut_that_holds_more_than_a_higher_one() -> None:
+    task, true = asked_first("grow")
+    sums = {key: array.copy() for key, array in true.sums.items()}
+    rising = np.flatnonzero(sums["lower"][1:, 0] > sums["lower"][:-1, 0])
+    place = int(rising[0])
+    sums["lower"][[place, place + 1]] = sums["lower"][[place + 1, place]]
+    with pytest.raises(ContributionError, match="a lower cut exceeds a higher one"):
+        FMT.server.check(task, replace(true, sums=sums))
+
+
+ERRORS = [np.array([[100.0, 60.0, 51.0], [120.0, 58.0, 50.0]]), np.array([[90.0, 56.0], [90.0, 51.4]])]
+COSTS = [np.array([[2, 6, 9], [3, 8, 12]]), np.array([[2, 7], [2, 8]])]
+"""Two trees, of three and of two rules; two ways to fit each."""
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "chosen"),
+    [
+        (0.0, (0, 2, 1)),  # the best, whatever it costs
+        (0.02, (0, 2, 0)),
+        (0.03, (1, 1, 1)),  # the other tree has a simpler one within reach, though its own best is no match
+        (0.2, (0, 1, 0)),
+        (1.0, (1, 0, 0)),  # of those that cost the same, the most accurate; of equals, the first
+    ],
+)
+def test_simplest_of_all_trees_is_taken_when_it_is_accurate_enough(
+    tolerance: float, chosen: tuple[int, int, int]
+) -> None:
+    assert simplest(ERRORS, COSTS, tolerance) == chosen
+
+
+def test_tree_costs_its_leaves_slopes_and_something_for_each_further_rule() -> None:
+    tree = Tree((Split(0, 0, 1), Split(2, 1, 0)))
+    coefficients = np.zeros((1, 5, 4))
+    coefficients[0, :, 0] = 1.0  # an intercept costs nothing
+    for node, slopes in enumerate([3, 1, 2, 0, 3]):
+        coefficients[0, node, 1 : 1 + slopes] = 0.5
+    slopes = np.count_nonzero(coefficients[:, :, 1:], axis=2)
+    assert costs(tree, slopes).tolist() == [[3, 1 + 2 + RULE_COST, 1 + 0 + 3 + 2 * RULE_COST]]
+
+
+@pytest.mark.parametrize(("inputs", "slopes"), [(2, 2), (11, 12)])
+def test_rules_have_as_many_slopes_as_the_target_hangs_on_when_it_is_left_to_the_held_out_rows(
+    inputs: int, slopes: int
+) -> None:
+    rng = np.random.default_rng(6)
+    X = rng.random((1500, 14))
+    y = X[:, :inputs].sum(axis=1) + rng.normal(0, 0.01, 1500)
+    names = tuple(f"x{i}" for i in range(14))
+    domain = Domain(
+        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
+        target=Variable(name="y", low=-1.0, high=inputs + 1.0),
+    )
+
+    outcome = central(SCHEME, Parameters(max_rules=3), domain, Dataset(names, "y", X, y))
+
+    assert outcome.summary["slopes"] == slopes
+    (rule,) = outcome.model.to_document()["model"]["rules"]  # a plane needs no split
+    assert set(rule["coefficients"]) >= set(names[:inputs])
+    assert len(rule["coefficients"]) <= slopes

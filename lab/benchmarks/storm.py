@@ -1,0 +1,143 @@
+"""Storms: a large fleet that comes up at once, whose broker is started again, whose coordinator is killed.
+
+All of it in one elastic run over a real broker, with the vehicles of `raw_vehicles`. Meanwhile the list of vehicles and
+the fleet's page are asked for again and again, as an operator would who sees that something is wrong.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from broker.servers.launch import launch
+from console.client import Coordinator, CoordinatorError
+from lab.benchmarks.agent_memory import cpu_seconds, memory
+from lab.benchmarks.measure import print_table
+from lab.benchmarks.scale import ELASTIC, FLEETS, SETTINGS, ended, is_equal, settled, vehicles_process, wait
+from lab.benchmarks.wire import coordinator_process
+
+ROUNDS = 6
+"""Of learning, after those that find the limits."""
+
+PAGES = ("/api/agents", "/")
+
+
+def storm(fleets: Sequence[int] = FLEETS) -> None:
+    """Let fleets come up at once; then start the broker again in the midst of a run, and kill the coordinator."""
+    header = ["vehicles", "what", "s until", "processor, s", "longest queue", "its MB", "coordinator, MB"]
+    print_table(
+        "Storms (seconds of wall-clock until all vehicles are known, or the next answer is accepted)",
+        [*header, "vehicles' list, s at most", "fleet's page, s at most", "answers of 500 and more"],
+        [row for vehicles in fleets for row in _storm(vehicles)],
+    )
+
+
+@dataclass
+class _Looks:
+    """What is seen from outside while something happens; `with` looks all the time."""
+
+    api: Coordinator
+    slowest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PAGES, 0.0))
+    queue: tuple[int, int] = (0, 0)
+    faults: int = 0
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        with httpx.Client(timeout=60.0, trust_env=False) as http:
+            while not self._end.wait(0.1):
+                with suppress(httpx.TransportError):  # there is none just now
+                    told = http.get(f"{self.api.url}/api/metrics").json()
+                    self.queue = max(self.queue, (told["queue.messages"], told["queue.bytes"]))
+                    for page in PAGES:
+                        begun = time.perf_counter()
+                        answer = http.get(f"{self.api.url}{page}")
+                        self.slowest[page] = max(self.slowest[page], time.perf_counter() - begun)
+                        self.faults += answer.status_code >= 500
+
+
+def _storm(vehicles: int) -> list[list[Any]]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker = launch("mosquitto", state_dir=folder / "broker")
+        stack.callback(broker.stop)
+        api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **SETTINGS))
+        tell = stack.enter_context(vehicles_process({"url": broker.url, "fleet": "bench", "count": vehicles}))
+        tell("connect", silent=True)
+
+        def seen(what: str, trouble: Callable[[], float]) -> list[Any]:
+            """Return a line of the table; `trouble` returns the processor time that was used before, s."""
+            begun = time.perf_counter()
+            with _Looks(api) as looks:
+                before = trouble()
+                seconds, resident = time.perf_counter() - begun, memory(process.pid)[1]
+            used = cpu_seconds(process.pid) - before
+            queue, size = looks.queue
+            figures = [f"{seconds:.2f}", f"{used:.1f}", f"{queue:,}", f"{size / 1e6:.1f}", f"{resident:.0f}"]
+            return [f"{vehicles:,}", what, *figures, *(f"{each:.2f}" for each in looks.slowest.values()), looks.faults]
+
+        def births() -> float:
+            before = cpu_seconds(process.pid)
+            tell("announce")
+            wait(lambda: sum(each["status"] == "up" for each in api.get("/api/agents")) == vehicles, 0.1)
+            return before
+
+        def restart() -> float:
+            before, connected = cpu_seconds(process.pid), _count(api, "connected")
+            broker.restart()
+            wait(lambda: _count(api, "connected") > connected, 0.02)
+            accepted = _count(api, "receipts.accepted")
+            wait(lambda: _count(api, "receipts.accepted") > accepted, 0.02)
+            return before
+
+        def kill() -> float:
+            process.kill()
+            process.start()
+            wait(lambda: _count(api, "receipts.accepted") > 0, 0.02)
+            return 0.0
+
+        rows = [seen("births", births)]
+        policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
+        spec = {**ELASTIC, "parameters": {**ELASTIC["parameters"], "rounds": ROUNDS}}
+        name = api.post("/api/runs", {**spec, "model": "bench", "policy": policy})["run"]
+        _in_a_round(api, 4, vehicles)
+        rows.append(seen("broker again", restart))
+        _in_a_round(api, 6, vehicles)
+        rows.append(seen("coordinator killed", kill))
+        record = ended(api, name)
+        told = settled(tell)
+        equal = is_equal(record)
+    print(f"{vehicles:,} vehicles: {told['waiting']} lost, {told.get('doubled', 0)} doubled, equal: {equal}")
+    return rows
+
+
+def _in_a_round(api: Coordinator, closed: int, vehicles: int) -> None:
+    """Wait until so many rounds are closed, and a third of the vehicles is accepted in the next one."""
+    wait(lambda: _count(api, "rounds.closed") >= closed, 0.05)
+    accepted = _count(api, "receipts.accepted")
+    wait(lambda: _count(api, "receipts.accepted") >= accepted + vehicles // 3, 0.05)
+
+
+def _count(api: Coordinator, name: str) -> int:
+    """Return one of the counters of a coordinator's life; 0 while there is none."""
+    api.look_again()
+    try:
+        return int(api.get("/api/metrics").get(name, 0))
+    except CoordinatorError:
+        return 0

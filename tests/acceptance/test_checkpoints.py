@@ -1,0 +1,67 @@
+"""Elastic runs whose coordinator is killed at the moment when its journal begins anew, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.journal.sql import SqlJournal
+from edge_agent.fleet import Fleet
+from schemas.record import ModelRecord
+from tests.support.cloud import SOURCES, Start, central_digest, has_ended, spec
+from tests.support.dying import BOUND, VARIABLE
+from tests.support.postgres import PostgresServer
+from tests.support.processes import eventually
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+PLACES = (
+    "coordinator.journal.sql:SqlJournal.append/before/checkpoint=1",
+    "coordinator.journal.records:_begin_anew/before/2",
+    "coordinator.journal.records:_begin_anew/after/3",
+    "coordinator.journal.sql:SqlJournal.append/after/checkpoint=1",
+)
+"""Before the transaction; in it, before and after the former records are gone; and committed, with nothing said yet."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def journal_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of an empty journal."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'journal.sqlite'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    yield server.url(server.database())
+
+
+def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_journal_begins_anew(
+    start: Start, broker: str, journal_at: str, tmp_path: Path
+) -> None:
+    settings = {"GLASSFLEET_COORDINATOR_JOURNAL": journal_at, BOUND: "1"}
+    program = ("-m", "tests.support.dying")
+    with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", resend_first=0.3):
+        for number, place in enumerate(PLACES):
+            dying = start(tmp_path / "cloud", program=program, environment={**settings, VARIABLE: place})
+            if number == 0:
+                with dying.api() as api:
+                    wanted = spec("r1", participation="elastic", parameters={"min_rows": 1, "nullify": False})
+                    assert api.post("/api/runs", json=wanted).status_code == 201
+            code, told = dying.process.wait(60), dying.end()[1]
+            assert code == -signal.SIGKILL, told
+        last = start(tmp_path / "cloud", program=program, environment=settings)
+        with last.api() as api:
+            eventually(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+        assert last.end()[0] == 0
+    assert (run["outcome"], run["cohort"]) == ("finished", sorted(SOURCES))
+    assert all(each["accepted_agents"] == sorted(SOURCES) for each in run["rounds"])
+    journal = SqlJournal(journal_at)
+    kinds = [entry.kind for entry in journal.records("r1")]
+    record = next(ModelRecord.from_bytes(model.record) for model in journal.models())
+    journal.close()
+    assert (kinds[0], kinds.count("checkpoint"), kinds.count("answer")) == ("checkpoint", 1, len(SOURCES))
+    assert len(run["rounds"]) > len(PLACES)
+    assert record.digest == central_digest(record)

@@ -1,0 +1,87 @@
+"""The agent as a process, over the embedded broker: how it ends, its id taken elsewhere, and what it loads."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from edge_agent.config import load_config
+from edge_agent.runner import make_agent
+from schemas.errors import IdentityError
+from schemas.messages import AgentState
+from tests.support.agent_bench import first_task, rows, source
+from tests.support.processes import ROOT, Processes
+
+
+@pytest.fixture
+def fleet_name() -> str:
+    """A fleet of its own for every test: the broker is shared and remembers."""
+    return f"f{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def arguments(processes: Processes, broker, fleet_name):
+    data = rows()
+    path = processes.folder / "rows.csv"
+    lines = ["a,b,c,y", *(",".join(map(repr, [*map(float, x), float(y)])) for x, y in zip(data.X, data.y, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return ("agent", "--id", "v1", "--broker", broker.url, "--fleet", fleet_name, "--data", str(path))
+
+
+@pytest.fixture
+def start(processes: Processes, arguments):
+    return lambda *options: processes.start(*arguments, *options)
+
+
+def test_agent_says_that_it_is_down_when_terminated(coordinator, start):
+    process = start()
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    coordinator.wait_for(lambda: [state for state in coordinator.bodies(AgentState) if state.status == "down"])
+
+
+def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_goes_on(
+    coordinator, start, processes, tmp_path
+):
+    first = start()
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
+    second = start("--state-dir", str(tmp_path / "elsewhere"))
+    assert second.wait(60) == 7
+    assert "Stop it, or start this one with another --id" in processes.said(second)
+    coordinator.ask(first_task(rows()))
+    coordinator.wait_for(lambda: coordinator.answers)
+    assert first.poll() is None
+
+
+def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
+    config = load_config(id="v1", broker="mqtt://127.0.0.1:1", data="memory", state_dir=tmp_path)
+    agent = make_agent(config, source())
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(IdentityError):
+            make_agent(config, source())
+    assert len(list(Path("/proc/self/fd").iterdir())) <= opened
+    agent.stop()
+
+
+def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, arguments, processes):
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
+    command = [sys.executable, "-c", program, *arguments]
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=processes.environment, cwd=ROOT)
+    coordinator.wait_for(lambda: coordinator.bodies(AgentState))
+    agent.terminate()
+    loaded = set(agent.communicate(timeout=10)[0].split())
+    packages = {name.partition(".")[0] for name in loaded if not name.startswith("_")} - set(sys.stdlib_module_names)
+    ours = {"broker", "console", "edge_agent", "glassfleet", "schemas"}
+    # Neither scipy nor the cryptography of a fleet that signs; structlog takes the last two where they are installed.
+    core = {"annotated_types", "click", "msgpack", "numpy", "paho", "pydantic", "pydantic_core", "rfc8785", "structlog"}
+    core |= {"typing_extensions", "typing_inspection", "cython_runtime", "sitecustomize", "colorama", "greenlet"}
+    assert ours <= packages <= ours | core
+    assert not [name for name in loaded if name.startswith("glassfleet.schemes.")], "a scheme is loaded when it is used"
+    assert loaded.isdisjoint({"multiprocessing", "unittest", "xml.etree.ElementTree", "http.server", "pydantic.v1"})

@@ -1,0 +1,251 @@
+"""Rows: taken by check and agent alike, condensed, remembered."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_agent.sources.check import examine
+from edge_agent.sources.table import read_source
+from glassfleet.data import condense as module
+from glassfleet.data.condense import condense, condensed
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.lags import Memory, Recall, Recollection, remember
+from schemas.errors import DataError
+
+CELLS = st.sampled_from(
+    [
+        "1",
+        "2.5",
+        "-3e2",
+        " 4 ",
+        "0",
+        "x",
+        "red",
+        "",
+        "?",
+        "NA",
+        "nan",
+        "inf",
+        "1,5",
+        "train",
+        "test",
+        "1_000",
+        "1e400",
+        "1e308",
+        "yes",
+        "no",
+    ]
+)
+NUMBERS = st.sampled_from(["1", "2.5", "-3e2", " 4 ", "0"])
+NAMES = st.sampled_from(["a", "b", "c", "y", "split", "", "7"])
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[list[str]]:
+    """Half of them anything, half good ones with at most one odd cell."""
+    if draw(st.booleans()):
+        names = draw(st.lists(NAMES, min_size=1, max_size=4))
+        rows = draw(st.lists(st.lists(CELLS, min_size=len(names), max_size=len(names) + 1), max_size=6))
+        return [names, *rows]
+    names = draw(st.permutations(["a", "b", "y", *draw(st.sampled_from([[], ["split"]]))]))
+    splits = st.sampled_from(["train", "train", "test"])
+    row = st.tuples(*[splits if name == "split" else NUMBERS for name in names]).map(list)
+    good = draw(st.lists(row, min_size=2, max_size=6))
+    if draw(st.booleans()):
+        draw(st.sampled_from(good))[draw(st.integers(0, len(names) - 1))] = draw(CELLS)
+    return [names, *good]
+
+
+@given(
+    tables(),
+    st.sampled_from([(), ("labels",), ("categories",), ("missing",), ("missing", "categories"), ("missing", "labels")]),
+    st.sampled_from([None, "y", "a"]),
+)
+def test_check_says_usable_exactly_when_an_agent_takes_the_table(
+    table: list[list[str]], kinds: tuple[str, ...], target: str | None
+) -> None:
+    flags = dict.fromkeys(kinds, True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows(table)
+        found = examine(path, target=target, **flags)
+        refused = ""
+        try:
+            read_source(path, target=target, **flags)
+        except DataError as fault:
+            refused = str(fault)
+    errors = [fault.what for fault in found.faults if fault.level == "error"]
+    assert (refused == "") == found.usable, (refused, errors)
+
+
+@st.composite
+def points(draw: Any) -> Any:
+    """Rows of columns that go together, some of them equal, away from the limits."""
+    n, d = draw(st.integers(1, 400)), draw(st.integers(1, 7))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows = 0.5 + 0.05 * np.clip(rng.normal(0, 1, (n, d)) @ rng.normal(0, 1, (d, d)) / d, -5, 5)
+    return rows[rng.integers(0, n, n)] if draw(st.booleans()) else rows
+
+
+@given(points(), st.integers(2, 12))
+def test_as_many_rows_are_made_up_unless_they_are_too_few(rows: Any, least: int) -> None:
+    made = condense(rows, least)
+    few = len(np.unique(np.rint(rows * 2**20), axis=0)) < max(least, rows.shape[1] + 1)
+    assert made.shape == ((0, rows.shape[1]) if few else rows.shape)
+
+
+def test_made_up_rows_have_mean_and_scatter_of_their_group_over_many_draws() -> None:
+    rng = np.random.default_rng(5)
+    rows = 0.5 + 0.05 * np.clip(rng.normal(0, 1, (7, 3)) @ rng.normal(0, 1, (3, 3)), -5, 5)
+    drawn = [condense(rows, 7, number.to_bytes(4, "little")) for number in range(4000)]
+    deviation = rows.std(axis=0)
+    assert (np.abs(np.mean([each.mean(axis=0) for each in drawn], axis=0) - rows.mean(axis=0)) < 0.03 * deviation).all()
+    second = np.mean([each.T @ each for each in drawn], axis=0) / 7
+    expected = rows.T @ rows / 7
+    assert np.abs(second - expected).max() < 0.03 * deviation.max()
+
+
+@given(points(), st.integers(0, 2**32 - 1))
+def test_order_of_rows_changes_no_bit(rows: Any, seed: int) -> None:
+    shuffled = rows[np.random.default_rng(seed).permutation(len(rows))]
+    assert condense(rows, 3).tobytes() == condense(shuffled, 3).tobytes()
+
+
+@given(points(), st.integers(2, 12))
+def test_every_group_has_more_different_rows_than_there_are_columns(rows: Any, least: int) -> None:
+    different, count = module._distinct(np.rint(rows * 2**20).astype(np.int64))
+    least = max(least, rows.shape[1] + 1)
+    if len(different) >= least:
+        groups = module._groups(different, least)
+        assert all(least <= len(group) < 2 * least for group in groups)
+        assert sorted(np.concatenate(groups).tolist()) == list(range(len(different)))
+    assert count.sum() == len(rows)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 6))  # of fewer numbers, half may come close by chance
+def test_group_is_drawn_anew_when_a_row_of_it_or_the_secret_changes(seed: int, d: int) -> None:
+    rng, n = np.random.default_rng(seed), 2 * d + 1  # one group
+    rows = 0.5 + 0.1 * np.clip(rng.normal(0, 1, (n, d)), -3, 3)
+    other = rows.copy()
+    other[0, 0] += 2.0**-20
+    made = condense(rows, n, b"secret")
+    assert np.array_equal(made, condense(rows.copy(), n, b"secret"))
+    for again in (condense(other, n, b"secret"), condense(rows, n, b"another")):
+        assert np.median(np.abs(again - made)) > 1e-3
+
+
+def test_made_up_rows_are_the_same_on_every_machine() -> None:
+    rows = (np.arange(120, dtype=np.float64).reshape(40, 3) ** 2 % 97) / 97
+    # Also under each OPENBLAS_CORETYPE that was tried: Prescott, Haswell, SkylakeX.
+    assert hashlib.sha256(condense(rows, 5).tobytes()).hexdigest() == GOLDEN
+
+
+GOLDEN = "f11ce4169dffd34d258799f290fea9d9c812dd231f411fb1fba075a9b15a768b"
+
+
+@pytest.mark.parametrize("counts", [(4, 30, 0), (9, 2, 50)])
+def test_classes_are_condensed_apart_and_left_out_when_too_few(counts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    labels = np.repeat(["a", "b", "other"], counts)
+    data = Dataset(("u", "v"), "kind", rng.random((len(labels), 2)), labels)
+    features = (Variable(name="u", low=0, high=1), Variable(name="v", low=0, high=2))
+    made = condensed(data, Domain(features=features, label="kind", classes=("a", "b")), 4)
+    kept = [count if count >= 4 else 0 for count in counts[:2]]
+    assert [int((made.y == name).sum()) for name in ("a", "b", "other")] == [*kept, 0]
+
+
+VALUES = st.floats(-1e6, 1e6, allow_nan=False, width=64)
+
+
+@st.composite
+def declared(draw) -> tuple[Memory, Dataset]:
+    horizon = draw(st.integers(1, 3))
+    uses_target = draw(st.booleans())
+    inputs = []
+    for index in range(draw(st.integers(1, 4))):
+        difference, lag = draw(st.integers(0, 4)), draw(st.integers(0, 5))
+        inputs.append(
+            Recall(
+                input=draw(st.sampled_from(["a", "b"])),
+                difference=difference,
+                lag=lag or int(not difference),
+                name=f"n{index}",
+            )
+        )
+    if uses_target:
+        lag = horizon + draw(st.integers(0, 3))
+        inputs.append(Recall(input="target", lag=lag, difference=draw(st.integers(0, 2)), name="nt"))
+    start = "drop" if uses_target else draw(st.sampled_from(["hold", "drop"]))
+    has_time = draw(st.booleans())
+    memory = Memory(
+        inputs=tuple(inputs),
+        drive="trip",
+        time="at" if has_time else "",
+        step=draw(st.sampled_from([None, 1.0])) if has_time else None,
+        horizon=horizon,
+        start=start,
+    )
+    rows = []
+    for trip in range(draw(st.integers(1, 3))):
+        at = float(draw(st.integers(-5, 5)))
+        for _ in range(draw(st.integers(0, 12))):
+            rows.append((float(trip), at, draw(VALUES), draw(VALUES), draw(VALUES)))
+            at += draw(st.sampled_from([1.0, 1.0, 1.0, 1.2, 3.0]))
+    table = np.array(rows).reshape(len(rows), 5)
+    return memory, Dataset(("trip", "at", "a", "b"), "y", table[:, :4], table[:, 4])
+
+
+@given(declared(), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_serving_gives_the_training_rows_bit_for_bit_whatever_is_declared(case, random):
+    memory, data = case
+    recollection = Recollection(memory)
+    served, targets = [], []
+    begun = 0
+    for index, row in enumerate(data.X.tolist()):
+        values = dict(zip(data.features, row, strict=True))
+        before = data.X[index - 1] if index else None
+        step = memory.step
+        if before is not None and (
+            values["trip"] != before[0] or (step is not None and abs(values["at"] - before[1] - step) > step / 2)
+        ):
+            begun = index
+        known = index - memory.horizon
+        full = recollection.push(values, observed=data.y[known] if known >= begun else None)
+        if full is not None:
+            kept = memory.extended(data.features)
+            served.append([full[name] for name in kept])
+            targets.append(data.y[index])
+    learned = remember(data, memory)
+    assert learned.features == memory.extended(data.features)
+    assert learned.X.tobytes() == np.array(served).reshape(len(served), len(learned.features)).tobytes()
+    assert learned.y.tobytes() == np.array(targets).tobytes()
+    if memory.time and memory.start == "hold":
+        order = list(range(data.rows))
+        random.shuffle(order)
+        shuffled = Dataset(data.features, data.target, data.X[order], data.y[order])
+        assert np.array_equal(remember(shuffled, memory).X, learned.X[order])
+
+
+def test_empty_cells_stay_as_many_as_they_are_and_have_no_value() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.random((400, 2)) * 100.0
+    X[rng.random(400) < 0.25, 1] = np.nan
+    features = (Variable(name="a", low=0, high=100), Variable(name="b", low=0, high=100, missing=50.0))
+    domain = Domain(features=features, target=Variable(name="y", low=0, high=1))
+    made = condensed(Dataset(("a", "b"), "y", X, rng.random(400)), domain, 5)
+    assert made.rows == 400
+    assert np.isnan(made.X[:, 1]).sum() == np.isnan(X[:, 1]).sum()
+    assert np.isfinite(made.X[:, 0]).all()
+    assert not set(made.X[:, 0]) & set(X[:, 0])

@@ -1,0 +1,137 @@
+"""A vehicle's private runs as its agent has them, and a coordinator that asks it as it likes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_agent.session.private import PRIVATE, PrivateRuns
+from edge_agent.session.snapshots import Snapshots
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import pooled_domain
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
+from glassfleet.private.layout import layout_of
+from glassfleet.private.ledger import Limits
+from glassfleet.private.masks import RunKey
+from glassfleet.private.sums import question_digest
+from glassfleet.scheme import Contribution, Task, private_parameters
+from schemas.envelope import Envelope
+from schemas.messages import ContributionBody, PrivateGroup, Request
+from schemas.topics import Topics
+
+SECRET = bytes(range(32))
+FRT: Any = catalogue.load("frt")
+PARAMETERS = private_parameters(FRT, FRT.Parameters(max_depth=2))
+OTHERS = tuple(f"v{number:02d}" for number in range(1, 11))
+
+
+def dataset(seed: int = 0, rows: int = 40) -> Dataset:
+    rng = np.random.default_rng(seed)
+    return Dataset(("a", "b"), "y", rng.random((rows, 2)), rng.random(rows))
+
+
+def keys_task(terms: Terms) -> Task:
+    return Task(PRIVATE, "keys", terms.to_value(), terms.nonce)
+
+
+class Victim:
+    """A vehicle's private runs as its agent has them, and the coordinator's side of asking it."""
+
+    def __init__(self, folder: Path, choice: Any = "allowed") -> None:
+        self.folder, self.choice, self.data = folder, choice, dataset()
+        self.tests = dataset(9, rows=0)
+        self.others = {agent: RunKey.generate() for agent in OTHERS}
+        self.restart()
+
+    def restart(self) -> None:
+        self.private = PrivateRuns(
+            Topics("fleet"),
+            "v00",
+            self.folder,
+            SECRET,
+            limits=Limits(),
+            choice=self.choice,
+            verifier=None,
+            tests=lambda _: self.tests,
+        )
+        self.snapshots = Snapshots(self.folder / "runs", SECRET)
+
+    def announce(self, terms: Terms) -> ContributionBody:
+        task = keys_task(terms)
+        request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
+        self.private.heard(terms.run)
+        self.private.choose(terms.run, request)
+        snapshot = self.snapshots.of_run(terms.run, self.data)
+        self.private.check(terms.run, request, snapshot, self.data)
+        return self.private.announce(terms.run, task.digest, task, snapshot)
+
+    def founders(self, terms: Terms, own: ContributionBody, absent: int = 0) -> list[bytes]:
+        """Messages of the group's founders, `absent` of the others not among them."""
+        digest = keys_task(terms).digest
+        bodies = {"v00": own}
+        for agent in OTHERS[absent:]:
+            said = Contribution("keys", 0, values={"key": self.others[agent].public, "floor": 8})
+            bodies[agent] = ContributionBody(
+                task_digest=digest, rows=0, data_digest="0" * 64, contribution=said.to_value()
+            )
+        return [
+            Envelope(fleet="fleet", agent=agent, run=terms.run, body=body, time=0.0).to_bytes()
+            for agent, body in sorted(bodies.items())
+        ]
+
+    def request(self, terms: Terms, founders: list[bytes], task: Task, members: Any = None, number: int = 0) -> Request:
+        announcements = []
+        for message in founders:
+            envelope = Envelope.from_bytes(message, fleet="fleet")
+            assert isinstance(envelope.body, ContributionBody)
+            values = Contribution.from_value(envelope.body.contribution).values
+            announcements.append(
+                Announcement(envelope.agent, values["key"], envelope.body.data_digest, values["floor"])
+            )
+        roster = Roster(terms, 0, tuple(announcements))
+        edition = Edition(roster, number, tuple(members or roster.by_id))
+        scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
+        question = question_digest(edition, task.digest, layout_of(scheme, task).digest)
+        group = PrivateGroup(
+            group=0, number=number, members=list(edition.members), question=question, founders=founders
+        )
+        return Request(task=task.to_value(), task_digest=question, remaining=1.0, private=[group])
+
+    def answer(self, terms: Terms, request: Request, contribution: Contribution | None = None) -> ContributionBody:
+        run, task = terms.run, Task.from_value(request.task)
+        self.private.heard(run)
+        self.private.choose(run, request)
+        snapshot = self.snapshots.of_run(run, self.data)
+        self.private.check(run, request, snapshot, self.data)
+        scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
+        given = contribution or scheme.client.contribute(task, snapshot.data, np.random.default_rng(0))
+        return self.private.masked(run, request, snapshot, given)
+
+    def met(self) -> tuple[Terms, list[bytes]]:
+        """Announce itself in run r1; return its terms and the founders' messages."""
+        terms = terms_of()
+        return terms, self.founders(terms, self.announce(terms))
+
+    def end(self, run: str) -> None:
+        self.private.end(run)
+        self.snapshots.drop(run)
+
+
+def terms_of(run: str = "r1", nonce: str = "n1", parameters: Any = PARAMETERS) -> Terms:
+    return Terms("fleet", run, nonce, "frt", parameters_digest(parameters))
+
+
+def first_task(terms: Terms, parameters: Any = PARAMETERS, **body: Any) -> Task:
+    data = dataset(rows=200)
+    task = FRT.server.start(parameters, pooled_domain(data.features, data.target, data.X, data.y), 0).task
+    return Task(task.scheme, task.kind, {**task.body, **body}, terms.nonce)
+
+
+def domain_task(terms: Terms, **changes: Any) -> Task:
+    parameters = DISCOVERY.private(DiscoveryParameters(features=("a", "b"), target="y"))
+    task = DISCOVERY.server.start(parameters).task
+    return Task(task.scheme, task.kind, {**task.body, **changes}, terms.nonce)

@@ -1,0 +1,174 @@
+"""What the engine does for one vehicle does not grow with the fleet; what closed rounds told is let go."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coordinator.engine import AgentDown, AgentUp, Refused
+from coordinator.engine.collecting import LONG, kept
+from coordinator.journal.port import Entry, overview
+from coordinator.runs.defaults import default_engine
+from coordinator.runs.view import run_document, run_head
+from edge_agent.models.summed import summed
+from edge_agent.session.answers import answer
+from glassfleet.data.dataset import Dataset
+from glassfleet.scheme import Contribution
+from glassfleet.scores import SCORES
+from tests.support.coordinator_bench import Fleet, TornDisk
+from tests.support.engine_bench import OFFER, Play, answer_event, toy_spec
+
+SIZES = (50, 1000)
+
+
+def calls(act: Callable[[], Any]) -> int:
+    """Return how many functions `act` calls, Python's own included."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def in_a_round(vehicles: int, **spec: Any) -> Play:
+    """Return a run in whose second round half of the vehicles have answered."""
+    agents = tuple(f"v{number:05d}" for number in range(vehicles))
+    play = Play(toy_spec(**spec), agents=agents)
+    play.answer(*agents)
+    play.answer(*agents[: vehicles // 2])
+    return play
+
+
+@pytest.mark.parametrize("participation", ["cohort", "elastic"])
+@pytest.mark.parametrize(
+    "event_of",
+    [
+        pytest.param(lambda play, agent: answer_event(play.at, agent, play.task), id="answer"),
+        pytest.param(lambda play, _: answer_event(play.at, "v00000", play.task), id="resend"),
+        pytest.param(lambda play, agent: answer_event(play.at, agent, play.task, data="other"), id="other rows"),
+        pytest.param(lambda play, agent: Refused(play.at, agent, play.task.digest, "not today"), id="refusal"),
+        pytest.param(lambda play, agent: AgentDown(play.at, agent), id="will"),
+        pytest.param(lambda play, _: AgentUp(play.at, "w", OFFER), id="birth"),
+    ],
+)
+def test_what_one_vehicle_says_takes_as_many_steps_in_a_large_fleet(
+    participation: str, event_of: Callable[[Play, str], Any]
+) -> None:
+    counts = []
+    for size in SIZES:
+        play = in_a_round(size, participation=participation)
+        event = event_of(play, play.agents[-1])
+        play.engine.step(play.state, event)  # what is found out once for a round is not counted
+        counts.append(calls(lambda play=play, event=event: play.engine.step(play.state, event)))  # type: ignore[misc]
+    assert counts[0] == counts[1]
+
+
+def test_list_of_runs_looks_at_no_vehicle() -> None:
+    about: dict[str, Any] = {"started": 1.0, "ended": None, "model": None}
+    counts = []
+    for size in SIZES:
+        state = in_a_round(size).state
+        counts.append(calls(lambda state=state: run_head(state, **about)))  # type: ignore[misc]
+    assert counts[0] == counts[1]
+
+
+def test_list_of_runs_says_what_their_documents_say() -> None:
+    fleet = Fleet().begin("a", "b", "c")
+    fleet.answer("a", "b", "c")
+    fleet.answer("a")
+    runs = fleet.core.runs
+    assert runs.overviews() == [overview(runs.document("r1"))]
+    state = fleet.state()
+    document = run_document(runs.engine, state, started=1.0, ended=2.0, model={"name": "m"}, lacks="time")
+    head = run_head(state, started=1.0, ended=2.0, model={"name": "m"}, lacks="time")
+    assert head == {name: document[name] for name in head}
+
+
+@pytest.mark.parametrize("participation", ["cohort", "elastic"])
+def test_answers_of_rounds_that_are_never_replayed_are_let_go(participation: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 2))
+    data = Dataset(("x",), "y", X[:, :1], X[:, 1])
+    spec = toy_spec(domain=None, participation=participation).model_copy(update={"scheme": "frt"})
+    play = Play(spec, agents=("a", "b", "c"), engine=default_engine())
+    phases = set()
+    while not play.is_over():
+        phases.add(play.phase)
+        holding = {
+            digest for digest, told in play.state.store.items() if any(each.contribution for each in told.values())
+        }
+        may_hold = {level.digest for level in play.state.levels}
+        if play.phase != "learning" or participation == "elastic":  # a cohort that loses members learns again
+            may_hold = {play.state.levels[-1].digest}
+        assert holding <= may_hold, play.phase
+        task = play.task
+        for agent in play.agents:
+            told = summed(task, data, data) if task.scheme == SCORES.name else None
+            given = (
+                answer(task, data, bytes(32)) if told is None else {"rows": told.rows, "contribution": told.to_value()}
+            )
+            event = answer_event(play.at, agent, task)
+            play.send(type(event).of(play.at, agent, task.digest, data_digest=event.data_digest, **given))
+            if play.is_over() or play.task is not task:
+                break
+            assert play.state.store[task.digest][agent].contribution is not None
+    assert play.phase == "finished", play.state.reason
+    assert phases >= {"domain", "learning"} | ({"scoring"} if participation == "cohort" else set())
+
+
+class Watched(TornDisk):
+    """A journal that knows how many of its records are held at once."""
+
+    most = 0
+
+    def records(self, run: str) -> Iterator[Entry]:
+        given: list[weakref.ref[Entry]] = []
+        for entry in super().records(run):
+            copy = replace(entry)
+            given.append(weakref.ref(copy))
+            Watched.most = max(Watched.most, sum(each() is not None for each in given))
+            yield copy
+
+
+def test_run_is_resumed_without_all_of_its_records_in_memory() -> None:
+    agents = [f"v{number:02d}" for number in range(40)]
+    fleet = Fleet(reopen=Watched).begin(*agents, policy={"gather_agents": 40})
+    fleet.answer(*agents)
+    before = fleet.state()
+    fleet.crash()
+    assert fleet.state().rounds == before.rounds
+    assert 0 < Watched.most < 10
+
+
+@pytest.mark.parametrize("most", [0, 1, 255, 256, 70_000, 2**40])
+def test_long_answers_wait_in_the_room_that_their_numbers_need(most: int) -> None:
+    rng = np.random.default_rng(most)
+    sums = {
+        "long": rng.integers(0, most, 4 * LONG, dtype=np.int64, endpoint=True),
+        "short": np.array([most, -1], dtype=np.int64),
+        "signed": rng.integers(-most, most, LONG, dtype=np.int64, endpoint=True),
+    }
+    waiting = kept(Contribution("k", 1, sums, {"a": 1}, 3))
+    assert (waiting.kind, waiting.rows, waiting.values, waiting.nullified) == ("k", 1, {"a": 1}, 3)
+    assert list(waiting.sums) == list(sums)
+    for name, array in waiting.sums.items():
+        assert array.dtype == np.int64
+        np.testing.assert_array_equal(array, sums[name])
+    held = next(each for each in gc.get_referents(waiting.sums) if isinstance(each, dict))
+    room = sum(array.nbytes for array in held.values())
+    assert room < 0.7 * sum(array.nbytes for array in sums.values()) or most > 2**32

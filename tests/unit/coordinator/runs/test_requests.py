@@ -1,0 +1,215 @@
+"""What a request holds: the run's nonce, and no more bytes in a large fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from broker.memory import MemoryHub
+from broker.memory_client import MemoryTransport
+from broker.port import Link
+from coordinator.core import Coordinator
+from coordinator.engine import OpenRound, asking, learning
+from coordinator.engine.collecting import Openly
+from coordinator.engine.effects import MOST_NAMED, envelope_of
+from coordinator.engine.events import Start
+from coordinator.engine.state import Offer, Stored
+from coordinator.journal.memory import MemoryJournal
+from coordinator.main import assemble
+from coordinator.runs.defaults import default_engine
+from coordinator.specification.run import RunSpec
+from edge_agent.messages.decoder import request_seen
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import pooled_domain
+from glassfleet.data.lags import Memory
+from glassfleet.scheme import Task
+from schemas.codec import encode
+from schemas.envelope import Envelope
+from schemas.messages import Request
+from tests.support.engine_bench import Play, toy_spec
+from tests.support.private_bench import PrivateStage
+
+X = np.random.default_rng(1).random((200, 2))
+DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
+
+
+def test_nonce_reaches_every_level_and_the_vehicle():
+    scheme = catalogue.load("frt")
+    level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0, Openly())
+    rng = np.random.default_rng(0)
+    answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
+    store = {level.digest: {"v1": Stored("0" * 64, answer.rows, answer.nullified, answer)}}
+    grown = learning.advance(scheme.server, (level,), ["v1"], store, Openly())
+    assert grown.levels[-1].number == 2
+    assert grown.levels[-1].task.nonce == "a" * 32
+    task = grown.levels[-1].task
+    request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
+    wire = Envelope.from_bytes(Envelope(fleet="f", body=request, run="r", scheme="frt").to_bytes(), fleet="f")
+    seen = request_seen(wire)
+    assert Task.from_value(seen.request.task).digest == task.digest
+
+
+FORMER_FIELDS = {"task", "task_digest", "remaining", "asked", "private"}
+"""What vehicles of former software know: they refuse a request with any other field."""
+
+
+def size_of(request: OpenRound) -> int:
+    return len(envelope_of(request, "fleet", 1.0).to_bytes())
+
+
+def body_of(request: OpenRound) -> Request:
+    body = envelope_of(request, "fleet", 1.0).body
+    assert isinstance(body, Request)
+    return body
+
+
+def played(vehicles: int, spec: dict[str, Any]) -> Play:
+    """Play a run in which a tenth of the vehicles is lost after the first round, and more come up then."""
+    agents = tuple(f"v{number:05d}" for number in range(vehicles))
+    play = Play(toy_spec(parameters={"levels": 4, "coarse": 2**40}, **spec), agents=agents)
+    play.answer(*agents[1:])
+    play.pass_time(play.spec.policy.deadline)
+    for number in range(vehicles // 10):
+        play.up(f"w{number:05d}")
+    play.finish(*agents[vehicles // 10 :])
+    assert play.phase == "finished"
+    return play
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"without": ["v00000"]},
+        {"participation": "elastic"},
+        {"participation": "elastic", "policy": {"sample": 0.5}},
+        {"policy": {"sample": 0.5}},
+    ],
+)
+def test_request_is_as_long_in_a_large_fleet(spec: dict[str, Any]) -> None:
+    small, large = (played(vehicles, dict(spec)) for vehicles in (130, 390))
+    assert {size_of(request) for request in large.requests} == {size_of(request) for request in small.requests}
+    assert max(map(size_of, large.requests)) < 800
+    rounds = large.state.rounds
+    assert sum(each.request_bytes for each in rounds) == sum(map(size_of, large.requests)), "and it is recorded"
+
+
+@pytest.mark.parametrize(
+    ("vehicles", "spec"),
+    [
+        (130, {}),
+        (130, {"participation": "elastic"}),
+        (130, {"participation": "elastic", "policy": {"sample": 20}}),
+        (40, {"without": ["v00001"]}),
+    ],
+)
+def test_vehicles_of_former_software_can_read_every_request_unless_many_but_not_all_are_asked(
+    vehicles: int, spec: dict[str, Any]
+) -> None:
+    play = played(vehicles, spec)
+    assert all(set(body_of(request).model_dump()) <= FORMER_FIELDS for request in play.requests)
+
+
+@pytest.mark.parametrize("vehicles", [20, 200])
+def test_request_never_asks_who_is_left_out(vehicles: int) -> None:
+    play = played(vehicles, {"without": ["v00001"], "policy": {"sample": 0.8}})
+    assert len(play.requests) > 3
+    for request in map(body_of, play.requests):
+        assert "v00001" not in (request.asked or ())
+        assert request.asked is not None or request.without == ["v00001"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sample_that_is_told_as_a_rule_is_the_one_that_is_drawn(seed: int) -> None:
+    agents = tuple(f"v{number:05d}" for number in range(500))
+    for sampled in (MOST_NAMED, MOST_NAMED + 1, 250):
+        request = Play(toy_spec(seed=seed, policy={"sample": sampled}), agents=agents).requests[0]
+        body, drawn = body_of(request), request.asked
+        assert drawn is not None
+        assert len(drawn) == sampled
+        if sampled <= MOST_NAMED:
+            assert (body.asked, body.sample) == (list(drawn), None)
+        else:
+            assert body.asked is None
+            assert body.sample is not None
+            assert tuple(filter(body.sample.asks, agents)) == drawn
+
+
+def test_private_request_tells_a_group_once_who_is_in_it() -> None:
+    agents = [f"v{number:02d}" for number in range(30)]
+    stage = PrivateStage(agents)
+    stage.finish(*agents)
+    stage.check_end()
+    first, *others = ([*(body_of(request).private or ())] for request in stage.requests[1:])
+    assert [(group.members, len(group.founders)) for group in first] == [(agents, 30)]
+    assert len(others) > 5
+    assert not any(group.members or group.founders for groups in others for group in groups)
+    assert max(size_of(each) - len(encode(each.task.to_value())) for each in stage.requests[2:]) < 600
+
+
+def test_private_request_names_the_members_of_a_group_again_when_some_are_lost() -> None:
+    agents = [f"v{number:02d}" for number in range(14)]
+    stage = PrivateStage(agents)
+    stage.finish(*agents, leaves=dict.fromkeys(agents[:3], 4))
+    stage.check_end()
+    named = [bool(group.members) for request in stage.requests for group in body_of(request).private or ()]
+    told = [bool(group.founders) for request in stage.requests for group in body_of(request).private or ()]
+    assert sum(named) == 2, "as founders, and as those who are left"
+    assert sum(told) == 1
+
+
+def test_private_request_tells_everything_each_time_in_a_group_with_a_vehicle_of_former_software() -> None:
+    agents = [f"v{number:02d}" for number in range(10)]
+    stage = PrivateStage(agents, forgetful=agents[:1])
+    stage.finish(*agents)
+    stage.check_end()
+    for request in stage.requests[1:]:
+        [group] = body_of(request).private or []
+        assert len(group.members) == len(group.founders) == 10
+        assert set(body_of(request).model_dump()) <= FORMER_FIELDS
+
+
+def coordinator(journal: MemoryJournal) -> Coordinator:
+    return assemble("fleet", MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, default_engine())
+
+
+def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
+    journal = MemoryJournal()
+    one = coordinator(journal)
+    for run in ("r1", "r2"):
+        one.start_run(RunSpec(run=run, scheme="frt", domain=DOMAIN, nonce="0" * 32))
+    states = [one.runs.live.get(run) for run in ("r1", "r2")]
+    nonces = [state.spec.nonce for state in states if state]
+    assert len(set(nonces)) == 2
+    assert all(len(nonce) == 32 and nonce != "0" * 32 for nonce in nonces)
+    journal.close()
+    again = coordinator(MemoryJournal(journal))
+    assert [state.spec.nonce for run in ("r1", "r2") if (state := again.runs.live.get(run))] == nonces
+
+
+def test_tasks_of_two_runs_differ_when_they_ask_the_same():
+    scheme = catalogue.load("frt")
+    params = scheme.Parameters()
+    levels = [
+        learning.start(scheme.server, params, DOMAIN, 0, nonce, 0, Openly()) for nonce in ("a" * 32, "b" * 32, "")
+    ]
+    assert len({level.digest for level in levels}) == 3
+    assert len({Task(task.scheme, task.kind, task.body).digest for task in (level.task for level in levels)}) == 1
+
+
+def test_run_asks_those_agents_that_have_the_columns_of_its_memory() -> None:
+    change = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
+    engine = default_engine()
+    spec = RunSpec.from_document(
+        {"scheme": "fmt", "memory": change.to_document(), "policy": {"gather_agents": 2}, "bounds": {"x": [0, 60]}}
+    )
+    assert RunSpec.from_document(spec.to_document()) == spec
+    full = Offer(frozenset({"fmt"}), ("trip", "at", "x"), "y")
+    state, _ = engine.step(None, Start(0.0, spec, {"a": full, "b": full, "c": Offer(frozenset({"fmt"}), ("x",), "y")}))
+    assert state.features == ("x", "x_change_1")
+    assert asking.able(state) == ("a", "b")
+    assert state.levels[-1].task.body["memory"] == change.to_document()
+    assert set(state.levels[-1].task.body["columns"]) == {"x", "x_change_1", "y"}

@@ -1,0 +1,206 @@
+"""Sums and solvers: exact, the same bits everywhere, and what may be left out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import central
+from glassfleet.numerics.sparse import forward, select
+from glassfleet.numerics.statistics import gram_sums, sum_by_cell, to_grid
+from glassfleet.numerics.symmetric import dot, invert, product, solve, solve_each, subtract_products
+from glassfleet.schemes.frt import SCHEME as FRT
+from glassfleet.schemes.frt import Parameters
+
+
+def test_sums_stay_exact_beyond_one_block():
+    terms = to_grid(np.full(40_000, 1.0) - 2.0**-39, 40)
+    total = sum_by_cell(np.zeros(40_000, dtype=np.intp), terms, 1, bits=40)
+    assert int(total[0]) == 40_000 * ((1 << 40) - 2)
+
+
+def test_gram_sums_stay_exact_beyond_one_carry():
+    columns = to_grid(np.full((2, 20_000), 1.0) - 2.0**-29, 30)
+    high, low = gram_sums(columns, bits=30)
+    assert (int(high[0, 1]) << 30) + int(low[0, 1]) == 20_000 * ((1 << 30) - 2) ** 2
+
+
+def test_vehicles_half_imports_no_heavy_package():
+    program = (
+        "import sys, glassfleet.catalogue as c; c.load('frt'); import glassfleet.local;"
+        "print([m for m in ('scipy', 'sklearn', 'pandas', 'flint') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def system(n: int, seed: int = 0) -> np.ndarray:
+    X = np.random.default_rng(seed).normal(size=(2 * n + 3, n))
+    return X.T @ X
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 70])
+def test_solution_and_inverse_are_right_whatever_the_blocks(n):
+    H, right = system(n), np.random.default_rng(1).normal(size=(n, 3))
+    assert solve(H, right) == pytest.approx(np.linalg.solve(H, right), rel=1e-8, abs=1e-10)
+    assert invert(H) == pytest.approx(np.linalg.inv(H), rel=1e-8, abs=1e-10)
+    assert (invert(H) == invert(H).T).all()
+
+
+def test_column_that_others_explain_has_no_coefficient():
+    H = np.array([[4.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    assert solve(H, np.array([[4.0], [2.0], [6.0]]))[:, 0].tolist() == [1.0, 0.0, 3.0]
+
+
+def test_system_has_the_same_bits_alone_and_among_others():
+    systems = np.stack([system(7, seed) for seed in range(5)], axis=2)
+    right = np.random.default_rng(2).normal(size=(7, 5))
+    found, value = solve_each(systems, right)
+    for number in range(5):
+        one = slice(number, number + 1)
+        alone, gain = solve_each(np.ascontiguousarray(systems[:, :, one]), np.ascontiguousarray(right[:, one]))
+        assert (alone == found[:, one]).all()
+        assert gain[0] == value[number] == pytest.approx(right[:, number] @ found[:, number])
+        assert found[:, number] == pytest.approx(np.linalg.solve(systems[:, :, number], right[:, number]))
+
+
+def test_products_and_downdates_are_those_of_linear_algebra():
+    rng = np.random.default_rng(3)
+    H, b, left, right = system(40), rng.normal(size=40), rng.normal(size=(3, 40)), rng.normal(size=(3, 40))
+    assert product(H, b) == pytest.approx(H @ b)
+    assert product(H, left.T) == pytest.approx(H @ left.T)
+    assert dot(b, b) == pytest.approx(b @ b)
+    changed = H.copy()
+    subtract_products(changed, list(left), list(right))
+    assert changed == pytest.approx(H - left.T @ right)
+
+
+Array = NDArray[np.float64]
+
+NAMES = tuple(f"x{i}" for i in range(6))
+DOMAIN = Domain(
+    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in NAMES),
+    target=Variable(name="y", low=-1.0, high=2.0, unit="V"),
+)
+
+
+def rows(n: int = 3000) -> Dataset:
+    """x0 decides which of two lines holds; x3 to x5 have no say."""
+    rng = np.random.default_rng(3)
+    X = rng.random((n, 6))
+    y = np.where(X[:, 0] > 0.5, X[:, 1], -0.5 * X[:, 2]) + rng.normal(0, 0.05, n)
+    return Dataset(NAMES, "y", X, y)
+
+
+def moment_matrix(Z: Array, y: Array, ridge: float) -> Array:
+    full = np.column_stack([np.ones(len(y)), Z, y])
+    matrix = full.T @ full
+    inner = np.arange(1, Z.shape[1] + 1)
+    matrix[inner, inner] += ridge
+    return matrix
+
+
+def test_selection_keeps_the_columns_that_carry_something_and_fits_them() -> None:
+    rng = np.random.default_rng(1)
+    Z = rng.random((500, 7))
+    y = 0.3 + 0.8 * Z[:, 2] - 0.4 * Z[:, 5] + rng.normal(0, 0.01, 500)
+    found = select(moment_matrix(Z, y, 1e-6), 4, 1e-4, 1e-6)
+    assert {2, 5} <= set(np.flatnonzero(found[1:]).tolist())
+    assert found[[0, 3, 6]] == pytest.approx([0.3, 0.8, -0.4], abs=0.02)
+    assert np.count_nonzero(found[1:]) <= 4
+    assert np.flatnonzero(select(moment_matrix(Z, y, 1e-6), 1, 1e-4, 1e-6)[1:]).tolist() == [2]
+    assert not select(moment_matrix(Z, y, 1e-6), 0, 1e-4, 1e-6)[1:].any()
+    assert forward(moment_matrix(Z, y, 1e-6), 2) == [3, 6]
+
+
+def test_selection_drops_a_column_that_a_pair_of_others_has_made_idle() -> None:
+    rng = np.random.default_rng(2)
+    Z = rng.random((800, 3))
+    Z[:, 0] = Z[:, 1] + Z[:, 2] + rng.normal(0, 0.05, 800)
+    y = Z[:, 1] + Z[:, 2] + rng.normal(0, 0.01, 800)
+    found = select(moment_matrix(Z, y, 1e-6), 3, 1e-3, 1e-6)  # a cautious variance: chance adds nothing
+    assert np.flatnonzero(found[1:]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("settings", [{"prune": 2.0}, {"prune": 2.0, "max_slopes": 3}])
+def test_pruned_tree_is_much_smaller_and_no_worse(settings: dict[str, Any]) -> None:
+    data, test = rows(), rows(6000)
+    published = central(FRT, Parameters(), DOMAIN, data).model
+    smaller = central(FRT, Parameters(**settings), DOMAIN, data).model
+    errors = [np.sqrt(np.mean((model.predict(test.X) - test.y) ** 2)) for model in (published, smaller)]
+    assert smaller.complexity()["leaves"] < 0.7 * published.complexity()["leaves"]
+    assert errors[1] < 1.05 * errors[0]
+    for rule in smaller.to_document()["model"]["rules"]:
+        assert np.count_nonzero(rule["coefficients"]) <= settings.get("max_slopes", 6)
+
+
+NEEDS = {
+    "Prescott": set(),
+    "Sandybridge": {"avx"},
+    "Haswell": {"avx2", "fma"},
+    "Zen": {"avx2", "fma"},
+    "SkylakeX": {"avx2", "fma", "avx512f", "avx512vl"},
+}
+PROGRAM = """
+import numpy as np
+from glassfleet import catalogue
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.local import federated
+from schemas.documents import document_digest
+
+def learn(name, rows, columns, **settings):
+    rng = np.random.default_rng(5)
+    X = rng.random((rows, columns))
+    X[:, 3] = 0.3
+    X[:, 4] = 1.0 - X[:, 5]
+    y = np.clip(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.05 * rng.standard_normal(rows), 0, 1)
+    names = tuple(f"x{i}" for i in range(columns))
+    inputs = tuple(Variable(name=name, low=0, high=1) for name in names)
+    domain = Domain(features=inputs, target=Variable(name="y", low=0, high=1))
+    parts = {f"a{i}": Dataset(names, "y", X[i::3], y[i::3]) for i in range(3)}
+    scheme = catalogue.load(name)
+    outcome = federated(scheme, scheme.Parameters(**settings), domain, parts)
+    print(name, settings, document_digest(outcome.model.to_document()), outcome.summary["sums_digest"])
+
+learn("frt", 3000, 9)
+learn("fmt", 3000, 9, max_rules=12, other_sets=())
+learn("fmt", 3000, 9, max_rules=12, other_sets=(), max_slopes=3, partition="union")
+learn("tsk", 1500, 7, antecedents="local", max_iterations=40)
+learn("tsk", 1500, 7, antecedents="federated", max_iterations=40)
+"""
+
+
+def _supported() -> list[str]:
+    """Leave out kernels whose instructions this processor lacks (they would crash, not differ)."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    flags = set(next((line for line in lines if line.startswith("flags")), "").split())
+    return [kernel for kernel, needs in NEEDS.items() if needs <= flags]
+
+
+def test_models_have_one_digest_under_every_blas_kernel() -> None:
+    kernels = _supported()
+    if len(kernels) < 2:
+        pytest.skip("this processor offers fewer than two of the kernels compared")
+    printed = {}
+    for number, kernel in enumerate(kernels):
+        threads = str(1 + number % 2)
+        environment = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        )
+        assert len(done.stdout.splitlines()) == 5
+        printed[kernel, threads] = done.stdout
+    assert len(set(printed.values())) == 1, printed
