@@ -291,7 +291,7 @@ class Coordinator:
         elif champion is not None:
             known = champion.cohort
         else:
-            known = [each["agent"] for each in self.fleet.document()]
+            known = self.fleet.known()
         return {*known} - {*start.spec.without}
 
     def _private_start(self, start: Start, champion: ModelRecord | None) -> Start:

@@ -340,17 +340,19 @@ class Fleet:
 
     def document(self) -> list[dict[str, Any]]:
         """Return all agents as JSON values; from any thread."""
+        agents = sorted(self.known().items())
+        offers = {offer: offer.to_value() for offer in {known.offer for _, known in agents}}
         return [
             {
                 "agent": agent,
                 "status": known.status,
                 "incarnation": known.incarnation,
                 "software": known.software,
-                **known.offer.to_value(),
+                **offers[known.offer],
                 "since": known.since,
                 "seen": known.seen,
             }
-            for agent, known in sorted(dict(self._agents).items())
+            for agent, known in agents
         ]
 
 

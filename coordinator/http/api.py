@@ -142,9 +142,10 @@ def make_app(  # noqa: C901  one short function per address
             raise BrokerError("the coordinator has no broker")
         return {"status": "ok"}
 
-    @app.get("/api/agents")
-    def _agents() -> list[dict[str, Any]]:
-        return coordinator.fleet.document()
+    # Long answers are made into text here, on a thread of their own, and not where all requests are served.
+    @app.get("/api/agents", response_model=list[dict[str, Any]])
+    def _agents() -> Response:
+        return ShownJson(coordinator.fleet.document())
 
     @app.get("/api/runs")
     def _runs() -> list[dict[str, Any]]:
@@ -154,9 +155,9 @@ def make_app(  # noqa: C901  one short function per address
             for told in coordinator.runs.overviews()
         ]
 
-    @app.get("/api/runs/{run}")
-    def _run(run: str) -> dict[str, Any]:
-        return with_scores(coordinator.runs.document(run), coordinator.fleet)
+    @app.get("/api/runs/{run}", response_model=dict[str, Any])
+    def _run(run: str) -> Response:
+        return ShownJson(with_scores(coordinator.runs.document(run), coordinator.fleet))
 
     @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:
@@ -185,13 +186,14 @@ def make_app(  # noqa: C901  one short function per address
         record = registry.get(name, version).record.decode()
         return Response(show_hidden(record), media_type="application/json")
 
-    @app.get("/api/models/{name}/{version}/evaluations")
-    def _evaluations(name: str, version: int) -> dict[str, dict[str, Any]]:
-        return scores.with_central(coordinator, dashboard.library, coordinator.fleet.evaluations(name, version))
+    @app.get("/api/models/{name}/{version}/evaluations", response_model=dict[str, dict[str, Any]])
+    def _evaluations(name: str, version: int) -> Response:
+        found = coordinator.fleet.evaluations(name, version)
+        return ShownJson(scores.with_central(coordinator, dashboard.library, found))
 
-    @app.get("/api/models/{name}/{version}/scores")
-    def _scores(name: str, version: int) -> dict[str, Any]:
-        return {**scores.as_document(coordinator, dashboard.library.get(name, version))}
+    @app.get("/api/models/{name}/{version}/scores", response_model=dict[str, Any])
+    def _scores(name: str, version: int) -> Response:
+        return ShownJson(scores.as_document(coordinator, dashboard.library.get(name, version)))
 
     @app.get("/api/metrics")
     def _metrics() -> dict[str, Any]:

@@ -316,7 +316,8 @@ def _listen(host: str, port: int, former: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     tries = [former, 0] if former and not port else [port]
     for position, wanted in enumerate(tries, 1):
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends small packets at once only where the protocol is named; else each answer waits for its reader.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, wanted))

@@ -12,6 +12,9 @@ import numpy as np
 from coordinator.engine import Engine, RunState
 from glassfleet.discovery.guard import in_words
 
+Stands = tuple[str, str]
+"""How an agent stands in a run, and why."""
+
 
 def run_document(
     engine: Engine,
@@ -55,7 +58,7 @@ def run_document(
         "private": plain(state.private),
         "editions": [list(members) for members in state.summed],
         "false_answers": list(state.false_answers),
-        "agents": _agents(state),
+        "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
 
 
@@ -224,23 +227,19 @@ def _size(model: Any) -> dict[str, Any]:
         return {}
 
 
-def _agents(state: RunState) -> dict[str, dict[str, str]]:
+def stands(state: RunState) -> dict[str, Stands]:
     """Say how each agent stands: ``member``, ``lost``, ``answered``, ``dropped``, ``late``, ``asked`` or ``idle``."""
-    agents: dict[str, dict[str, str]] = {agent: {"status": "idle", "reason": ""} for agent in sorted(state.agents)}
+    agents: dict[str, Stands] = dict.fromkeys(sorted(state.agents), ("idle", ""))
     for summary in state.rounds:
-        for agent in summary.accepted_agents:
-            agents[agent] = {"status": "answered", "reason": ""}
-        for agent, reason in summary.dropped_agents.items():
-            agents[agent] = {"status": "dropped", "reason": reason}
-        for agent in summary.late_agents:
-            agents[agent] = {"status": "late", "reason": f"answered {summary.phase} {summary.number} after its end"}
-    for agent in state.cohort:
-        agents[agent] = {"status": "member", "reason": ""}
+        agents |= dict.fromkeys(summary.accepted_agents, ("answered", ""))
+        agents |= {agent: ("dropped", reason) for agent, reason in summary.dropped_agents.items()}
+        agents |= dict.fromkeys(
+            summary.late_agents, ("late", f"answered {summary.phase} {summary.number} after its end")
+        )
+    agents |= dict.fromkeys(state.cohort, ("member", ""))
     if state.open is not None:
-        answered = set(state.accepted)
+        answered, dropped = set(state.accepted), state.open.dropped
         for agent in state.open.asked:
-            status = "answered" if agent in answered else "dropped" if agent in state.open.dropped else "asked"
-            agents[agent] = {"status": status, "reason": state.open.dropped.get(agent, "")}
-    for agent, reason in state.lost.items():
-        agents[agent] = {"status": "lost", "reason": reason}
-    return agents
+            status = "answered" if agent in answered else "dropped" if agent in dropped else "asked"
+            agents[agent] = (status, dropped.get(agent, ""))
+    return agents | {agent: ("lost", reason) for agent, reason in state.lost.items()}

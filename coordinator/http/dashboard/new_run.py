@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -293,8 +294,8 @@ class Who:
 def who(coordinator: Coordinator, scheme: str) -> Who:
     """Return who would take part in a run of a scheme that began now."""
     known, offers = coordinator.fleet.known(), coordinator.fleet.offers()
-    told = [(offer.target, offer.features) for offer in offers.values() if offer.features]
-    target, features = max(told, key=told.count, default=("", ()))
+    told = Counter((offer.target, offer.features) for offer in offers.values() if offer.features)
+    target, features = max(told, key=told.__getitem__, default=("", ()))
     return Who(
         len(known),
         len(offers),

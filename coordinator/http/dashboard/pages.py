@@ -23,7 +23,7 @@ from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
-from coordinator.http.dashboard.vehicles import Recent, chosen, counts, parts, scored, vehicles
+from coordinator.http.dashboard.vehicles import Look, Recent, parts, scored
 from coordinator.http.text import ShownJson
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
@@ -155,13 +155,14 @@ class Dashboard:
     def _add_fleet(self, app: FastAPI) -> None:
         @app.get("/", include_in_schema=False)
         def _fleet(request: Request, q: str = "", status: str = "", sort: str = "needs", page: int = 1) -> Response:
-            found = vehicles(self.coordinator, self.recent)
-            fitting = chosen(found, text=q[:200], status=status, sort=sort)
+            look = Look.at(self.coordinator, self.recent)
+            agents = show.Page.of(look.chosen(text=q[:200], status=status, sort=sort), page)
             return self.page(
                 request,
                 "fleet.html",
-                agents=show.Page.of(fitting, page),
-                counts=counts(found),
+                agents=agents,
+                vehicles=[look.vehicle(agent) for agent in agents.items],
+                counts=look.counts(),
                 q=q[:200],
                 status=status[:20],
                 sort=sort[:20],
@@ -178,7 +179,7 @@ class Dashboard:
                 request,
                 "vehicle.html",
                 agent=agent,
-                vehicle=next((x for x in vehicles(self.coordinator, self.recent) if x.agent == agent), None),
+                vehicle=Look.at(self.coordinator, self.recent).vehicle(agent),
                 offer=None if known is None else known.offer,
                 scored={} if known is None else scored(known),
                 current={name: pointer.version for name, pointer in pointers.items()},
@@ -194,8 +195,8 @@ class Dashboard:
     def _look_at_fleet(self) -> Hashable:
         # Signs of life alone are worth a new picture every ten seconds only.
         return self.service.is_connected, *(
-            (each["agent"], each["status"], each["incarnation"], each["software"], int(each["seen"] / 10))
-            for each in self.coordinator.fleet.document()
+            (agent, each.status, each.incarnation, each.software, int(each.seen / 10))
+            for agent, each in self.coordinator.fleet.known().items()
         )
 
     # -- runs -----------------------------------------------------------------------------------------------------

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
+from coordinator.engine import RunState
 from coordinator.engine.asking import REFUSED
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
@@ -16,6 +18,7 @@ from coordinator.http.dashboard.comparison import VERSIONS, in_words
 from coordinator.http.dashboard.show import Page, named, said
 from coordinator.models.central import reference_of
 from coordinator.runs.earlier import quarantined
+from coordinator.runs.view import Stands, stands
 from coordinator.specification.rollout import GATE
 from glassfleet.scores import relative
 from schemas.errors import NotFoundError
@@ -25,8 +28,6 @@ RECENT_RUNS = 5
 """So many of the last runs are asked what they tell of each vehicle."""
 RUNS_PER_PAGE = 10
 
-IDLE = ("idle", "")
-"""How a vehicle stands in a run that did not ask it."""
 (QUARANTINED, REFUSES, FAR_OUT, DOWN, MISSED, OLD, WORSE) = range(7)
 """Why a vehicle needs somebody, the most urgent first."""
 
@@ -62,10 +63,12 @@ class Vehicle:
         When its status became so, and when it was heard last, seconds since the epoch.
     rows : int or None
         Training rows that it told of in the newest of the last runs that it took part in.
-    held : tuple of Held
+    held : sequence of Held
         By model.
-    needs : tuple of Need
+    needs : sequence of Need
         The most urgent first; empty: nobody need look at it.
+    worse : float or None
+        How much worse the models in use are than what it learns alone, of the worst; None: not known.
     """
 
     agent: str
@@ -74,13 +77,9 @@ class Vehicle:
     since: float
     seen: float
     rows: int | None
-    held: tuple[Held, ...]
-    needs: tuple[Need, ...]
-
-    @property
-    def worse(self) -> float | None:
-        """How much worse the models in use are than what it learns alone, of the worst; None: not known."""
-        return max((each.worse for each in self.held if each.is_current), default=None)
+    held: Sequence[Held]
+    needs: Sequence[Need]
+    worse: float | None
 
 
 @dataclass(frozen=True)
@@ -90,17 +89,26 @@ class Told:
     Attributes
     ----------
     run : str
-    agents : Mapping of str to (str, str)
-        How each stands, and why.
+    asked : frozenset of str
+    missed : Mapping of str to (str, str)
+        How those stand that were lost, dropped or late, and why.
     rows : Mapping of str to int
     about : Mapping
         ``spec`` and ``false_answers`` of its document.
     """
 
     run: str
-    agents: Mapping[str, tuple[str, str]]
+    asked: frozenset[str]
+    missed: Mapping[str, Stands]
     rows: Mapping[str, int]
     about: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Told:
+        """Return it from how each vehicle stands in the run."""
+        asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
+        missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
+        return cls(run, asked, missed, rows, about)
 
 
 class Recent:
@@ -111,63 +119,155 @@ class Recent:
 
     def of(self, coordinator: Coordinator) -> list[Told]:
         """Return the last runs, the newest first; from any thread."""
-        past, found = coordinator.runs.past, []
+        past, live, found = coordinator.runs.past, coordinator.runs.live, []
         for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
             with suppress(NotFoundError):  # forgotten between the two looks
-                found.append(self._ended.get(run) or _told(coordinator.runs.document(run)))
+                if run in live:
+                    found.append(_of_state(live[run]))
+                else:
+                    found.append(self._ended.get(run) or _of_document(coordinator.runs.document(run)))
         self._ended = {told.run: told for told in found if told.run in past}
         return found
 
 
-def _told(document: Mapping[str, Any]) -> Told:
+def _of_state(state: RunState) -> Told:
+    """Return what a run that goes on tells: its document would hold each vehicle in each round."""
+    rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
+    about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
+    return Told.of(state.run, stands(state), rows, about)
+
+
+def _of_document(document: Mapping[str, Any]) -> Told:
     agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
     about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
-    return Told(document["run"], agents, document.get("rows", {}), about)
+    return Told.of(document["run"], agents, document.get("rows", {}), about)
 
 
-def vehicles(coordinator: Coordinator, recent: Recent) -> list[Vehicle]:
-    """Return all vehicles, in no order."""
-    known, runs = coordinator.fleet.known(), recent.of(coordinator)
-    private = [told.about for told in runs if told.about["spec"].get("private") is not None]
-    needs: dict[str, list[Need]] = {agent: [] for agent in known}
-    for agent in quarantined(private, ()) & known.keys():
-        needs[agent].append(Need(QUARANTINED, "gave false answers; private runs leave it out"))
-    for agent, need in _of_runs(known, runs):
-        needs[agent].append(need)
-    held, found = _of_models(coordinator, known)
-    for agent, need in found:
-        needs[agent].append(need)
-    return [
-        Vehicle(
+@dataclass(frozen=True)
+class Look:
+    """All vehicles at one moment. What is said of each is put together for those only that are shown.
+
+    Attributes
+    ----------
+    known : Mapping of str to KnownAgent
+    rows : Mapping of str to int
+        As `Vehicle.rows`.
+    held : Mapping of str to list of Held
+    needs : Mapping of str to list of Need
+        Of those that need somebody.
+    """
+
+    known: Mapping[str, KnownAgent]
+    rows: Mapping[str, int]
+    held: Mapping[str, list[Held]]
+    needs: Mapping[str, list[Need]]
+
+    @classmethod
+    def at(cls, coordinator: Coordinator, recent: Recent) -> Look:
+        """Look at the fleet; from any thread."""
+        known, runs = coordinator.fleet.known(), recent.of(coordinator)
+        held, of_models = _of_models(coordinator, known)
+        down = ((agent, Need(DOWN, "down")) for agent, each in known.items() if each.status != "up")
+        needs: defaultdict[str, list[Need]] = defaultdict(list)
+        for agent, need in chain(_of_runs(known, runs), of_models, down):
+            needs[agent].append(need)
+        for each in needs.values():
+            each.sort()
+        rows: dict[str, int] = {}
+        for told in reversed(runs):
+            rows |= told.rows
+        return cls(known, rows, held, dict(needs))
+
+    def vehicle(self, agent: str) -> Vehicle | None:
+        """Return all that is known of one; None: nothing."""
+        known = self.known.get(agent)
+        if known is None:
+            return None
+        return Vehicle(
             agent=agent,
-            status=each.status,
-            software=each.software,
-            since=each.since,
-            seen=each.seen,
-            rows=next((told.rows[agent] for told in runs if agent in told.rows), None),
-            held=tuple(held.get(agent, ())),
-            needs=tuple(sorted([*needs[agent], *([Need(DOWN, "down")] if each.status != "up" else [])])),
+            status=known.status,
+            software=known.software,
+            since=known.since,
+            seen=known.seen,
+            rows=self.rows.get(agent),
+            held=self.held.get(agent, ()),
+            needs=self.needs.get(agent, ()),
+            worse=self.worse(agent),
         )
-        for agent, each in known.items()
-    ]
+
+    def worse(self, agent: str) -> float | None:
+        """As `Vehicle.worse`."""
+        return max((each.worse for each in self.held.get(agent, ()) if each.is_current), default=None)
+
+    def urgency(self, agent: str) -> tuple[Any, ...]:
+        """Return the key that puts vehicles first that need somebody most."""
+        needs = self.needs.get(agent, ())
+        return not needs, needs and needs[0].rank, -len(needs), -(self.worse(agent) or 0.0), agent
+
+    def counts(self) -> dict[str, Any]:
+        """Return how many vehicles are up, down and in need, and how many of those that are up run which software."""
+        up = [each.software or "unknown" for each in self.known.values() if each.status == "up"]
+        return {
+            "up": len(up),
+            "down": len(self.known) - len(up),
+            "needs": len(self.needs),
+            "software": Counter(up).most_common(6),
+        }
+
+    def chosen(self, *, text: str = "", status: str = "", sort: str = "needs") -> list[str]:
+        """Return the vehicles whose id or software holds `text`, sorted.
+
+        Parameters
+        ----------
+        text : str
+        status : str
+            ``up``, ``down``, ``needs`` (those that need somebody); empty: all.
+        sort : str
+            One of `SORTS`; anything else as ``needs``.
+        """
+        wanted, key = text.lower(), SORTS.get(sort, SORTS["needs"])
+        fitting = [
+            agent
+            for agent, each in self.known.items()
+            if wanted in f"{agent} {each.software}".lower()
+            and (status in ("", each.status) or (status == "needs" and agent in self.needs))
+        ]
+        return sorted(fitting, key=lambda agent: key(self, agent))
 
 
-def urgency(vehicle: Vehicle) -> tuple[Any, ...]:
-    """Return the key that puts vehicles first that need somebody most."""
-    ranks = tuple(need.rank for need in vehicle.needs)
-    return not ranks, ranks[:1], -len(ranks), -(vehicle.worse or 0.0), vehicle.agent
+def _by_rows(look: Look, agent: str) -> tuple[Any, ...]:
+    rows = look.rows.get(agent)
+    return rows is None, rows or 0, agent
 
 
-def _of_runs(known: Iterable[str], runs: Sequence[Told]) -> Iterator[tuple[str, Need]]:
-    """Yield who refused, was late or was dropped in the newest of the last runs that asked it."""
-    for agent in known:
-        asked = (told for told in runs if told.agents.get(agent, IDLE)[0] != "idle")
-        told = next(asked, None)
-        status, reason = IDLE if told is None else told.agents[agent]
-        if told is not None and status in ("lost", "dropped", "late"):
+def _by_worse(look: Look, agent: str) -> tuple[Any, ...]:
+    worse = look.worse(agent)
+    return worse is None, -(worse or 0.0), agent
+
+
+SORTS: Final[Mapping[str, Callable[[Look, str], Any]]] = {
+    "needs": Look.urgency,
+    "id": lambda _, agent: agent,
+    "seen": lambda look, agent: (look.known[agent].seen, agent),
+    "rows": _by_rows,
+    "worse": _by_worse,
+}
+"""How the fleet's page can be sorted: what is asked for most stands first."""
+
+
+def _of_runs(known: Mapping[str, Any], runs: Sequence[Told]) -> Iterator[tuple[str, Need]]:
+    """Yield who gave false answers, and who refused, was late or was dropped in the newest run that asked it."""
+    private = [told.about for told in runs if told.about["spec"].get("private") is not None]
+    for agent in quarantined(private, ()) & known.keys():
+        yield agent, Need(QUARANTINED, "gave false answers; private runs leave it out")
+    asked: set[str] = set()
+    for told in runs:
+        for agent in (told.missed.keys() & known.keys()) - asked:
+            status, reason = told.missed[agent]
             is_refusal = reason.startswith(REFUSED)
             words = said(reason) if is_refusal else f"{status}: {said(reason)}"
             yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{told.run}")
+        asked |= told.asked
 
 
 def _of_models(
@@ -207,49 +307,6 @@ def _of_models(
     return held, needs
 
 
-SORTS: Final[Mapping[str, Callable[[Vehicle], Any]]] = {
-    "needs": urgency,
-    "id": lambda vehicle: vehicle.agent,
-    "seen": lambda vehicle: (vehicle.seen, vehicle.agent),
-    "rows": lambda vehicle: (vehicle.rows is None, vehicle.rows or 0, vehicle.agent),
-    "worse": lambda vehicle: (vehicle.worse is None, -(vehicle.worse or 0.0), vehicle.agent),
-}
-"""How the fleet's page can be sorted: what is asked for most stands first."""
-
-
-def chosen(found: Iterable[Vehicle], *, text: str = "", status: str = "", sort: str = "needs") -> list[Vehicle]:
-    """Return the vehicles whose id or software holds `text`, sorted.
-
-    Parameters
-    ----------
-    found : iterable of Vehicle
-    text : str
-    status : str
-        ``up``, ``down``, ``needs`` (those that need somebody); empty: all.
-    sort : str
-        One of `SORTS`; anything else as ``needs``.
-    """
-    wanted = text.lower()
-    fitting = [
-        each
-        for each in found
-        if wanted in f"{each.agent} {each.software}".lower()
-        and (status in ("", each.status) or (status == "needs" and each.needs))
-    ]
-    return sorted(fitting, key=SORTS.get(sort, urgency))
-
-
-def counts(found: Sequence[Vehicle]) -> dict[str, Any]:
-    """Return how many vehicles are up, down and in need, and how many of those that are up run which software."""
-    software = Counter(each.software or "unknown" for each in found if each.status == "up")
-    return {
-        "up": sum(each.status == "up" for each in found),
-        "down": sum(each.status != "up" for each in found),
-        "needs": sum(bool(each.needs) for each in found),
-        "software": software.most_common(6),
-    }
-
-
 class Scored(NamedTuple):
     """What a vehicle measured with one version of a model.
 
@@ -280,19 +337,17 @@ def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
 
 
 class Part(NamedTuple):
-    """A vehicle's part in a run: its status there (empty: none), why, which rounds it missed, its rows, the run."""
+    """A vehicle's part in a run: its status there (empty: none), why, which rounds it missed, its rows.
 
-    agent: str
+    `is_known`: the run names it; `run` holds what is told of the run itself.
+    """
+
     status: str
     reason: str
     missed: str
     rows: int | None
+    is_known: bool
     run: Mapping[str, Any]
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the run names it."""
-        return self.run["agents"].get(self.agent) is not None
 
 
 def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
@@ -306,8 +361,8 @@ def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
 
 
 def _part(document: Mapping[str, Any], agent: str) -> Part:
-    stands = document["agents"].get(agent, {"status": "", "reason": ""})
-    status, reason = stands["status"], said(stands["reason"])
+    found = document["agents"].get(agent, {"status": "", "reason": ""})
+    status, reason = found["status"], said(found["reason"])
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
     elif agent in document.get("false_answers", ()):
@@ -316,4 +371,7 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
         reason = "it was not up"
     rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]
     told = document.get("rows", {}).get(agent)
-    return Part(agent, "" if status == "idle" else status, reason, named([*dict.fromkeys(rounds)]), told, document)
+    # Not the document: those of a large fleet are not all kept until the page is drawn.
+    run = {name: document[name] for name in ("run", "state", "outcome", "model", "started")}
+    status = "" if status == "idle" else status
+    return Part(status, reason, named([*dict.fromkeys(rounds)]), told, agent in document["agents"], run)

@@ -20,10 +20,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from coordinator.http import api
 from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
 from coordinator.http.dashboard import explain_api
+from coordinator.http.server import HttpLimits, HttpServer
 from glassfleet.explain import counterfactual
 from tests.support import sample_models
 from tests.support.cloud import ROOT
@@ -103,6 +105,16 @@ def test_sender_reads_why_a_body_was_refused_that_is_a_little_too_long(client: h
     assert answer.status_code == 413
     assert answer.json() == {"detail": f"a body of more than {ROW_BYTES} bytes is not read"}
     assert client.get("/api/health").status_code == 200  # on the same connection
+
+
+def test_no_answer_waits_until_its_reader_has_acknowledged_the_head() -> None:
+    server = HttpServer(FastAPI(), HttpLimits(), "127.0.0.1", 0)
+    server.begin("no-delay")
+    with dial(f"http://127.0.0.1:{server.port}"):
+        eventually(lambda: server.server_state.connections)
+        (made,) = server.server_state.connections
+        assert made.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    server.end()
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from coordinator.http.dashboard.vehicles import Recent, chosen, vehicles
+from coordinator.http.dashboard.vehicles import Look, Recent
+from coordinator.runs.directory import Runs
 from coordinator.runs.view import suspended_document
 from coordinator.service import Service
+from coordinator.specification.run import RunSpec
 from glassfleet import catalogue
 from schemas.messages import AgentState, Evaluation
 from tests.support.coordinator_http import EVIL, births, publish, served, small_document
@@ -46,8 +49,8 @@ class World:
 
     def needs(self) -> dict[str, list[str]]:
         """Return what is said of who needs somebody, in the page's order."""
-        found = chosen(vehicles(self.core, Recent()), status="needs")
-        return {each.agent: [need.words for need in each.needs] for each in found}
+        look = Look.at(self.core, Recent())
+        return {agent: [need.words for need in look.needs[agent]] for agent in look.chosen(status="needs")}
 
 
 @pytest.fixture
@@ -89,6 +92,14 @@ def test_a_vehicle_that_came_back_and_answered_needs_nobody_any_more(there: Worl
     assert there.needs() == {"v1": ["dropped: no answer by the deadline"]}
     there.ran("dawn", {"v1": ("member", "")})
     assert there.needs() == {}
+
+
+def test_whom_an_open_run_lost_is_told_without_its_document(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = there.core.runs
+    there.core.start_run(RunSpec(run="now", scheme="frt"))
+    runs.replace_states({"now": replace(runs.live["now"], lost={"v1": "the disk is full"})}, {})
+    monkeypatch.delattr(Runs, "document")  # it has every vehicle of every round
+    assert there.needs() == {"v1": ["lost: the disk is full"]}
 
 
 @pytest.mark.parametrize(
