@@ -18,7 +18,7 @@ from typing import Any
 
 import structlog
 
-from broker.url import parse_url
+from broker.url import parse_url, urls_of
 from coordinator.config import CoordinatorConfig
 from coordinator.journal import inspect
 from coordinator.journal.port import Leader
@@ -43,7 +43,7 @@ def about(config: CoordinatorConfig, software: str) -> dict[str, Any]:
         "host": socket.gethostname(),
         "settings": {
             "fleet": config.fleet,
-            "broker": parse_url(config.broker).public,
+            "broker": ",".join(parse_url(url).public for url in urls_of(config.broker)),
             "retained_versions": config.retained_versions,
             "keep_records": config.keep_records,
             "kept_runs": config.kept_runs,

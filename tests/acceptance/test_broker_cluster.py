@@ -83,9 +83,39 @@ def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
                 eventually(lambda: has_ended(api, "r2"))
             assert api.get("/api/runs/r2").json()["cohort"] == ["va", "vb", "vc", "vd"]
         assert cloud.end()[0] == 0
-    record = record_of(tmp_path / "cloud", "r1")
+    check_answers_and_model(tmp_path / "cloud")
+
+
+def test_run_survives_sigkill_of_the_node_that_leads_all_sessions_while_their_clients_are_at_others(
+    nodes: Sequence[ChildBroker], start: Start, tmp_path: Path
+) -> None:
+    first, second, third = nodes
+    settings: dict[str, Any] = {"state_dir": tmp_path / "agents", "slow": 0.5, "resend_first": 0.5}
+    # RabbitMQ keeps the lead of a session at the node where its client was first.
+    with Fleet(SOURCES, broker=first.url, **settings):
+        cloud = start(tmp_path / "cloud", "--broker", first.url)
+        with cloud.api() as api:
+            eventually(lambda: [each["status"] for each in api.get("/api/agents").json()] == ["up"] * 3)
+        assert cloud.end()[0] == 0
+    with Fleet(SOURCES, broker=third.url, **settings):
+        cloud = start(tmp_path / "cloud", "--broker", second.url)
+        with cloud.api() as api:
+            assert api.post("/api/runs", json=spec("r1")).status_code == 201
+            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            first.kill()
+            eventually(lambda: has_ended(api, "r1"))
+            run = api.get("/api/runs/r1").json()
+            assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
+            assert api.get("/api/metrics").json()["connected"] == 1
+        assert cloud.end()[0] == 0
+    check_answers_and_model(tmp_path / "cloud")
+
+
+def check_answers_and_model(folder: Path) -> None:
+    """Check that each answer of a run was counted once, and that it learned the central model."""
+    record = record_of(folder, "r1")
     assert record.digest == central_digest(record)
-    journal = SqlJournal(f"sqlite:///{tmp_path / 'cloud' / 'journal.sqlite'}")
+    journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
     answers = Counter(entry.body for entry in journal.records("r1") if entry.kind == "answer")
     journal.close()
     assert set(answers.values()) == {1}

@@ -41,6 +41,11 @@ def waiting(config: CoordinatorConfig, *, rounds: int = 3) -> Standby:
     return Standby(config, "glassfleet 1", lambda: next(left, None) is None, lambda: None)
 
 
+def test_leader_names_all_nodes_of_its_broker_and_no_password(config: Set) -> None:
+    told = about(config(broker="mqtts://user:secret@one:1,mqtts://two"), "glassfleet 1")
+    assert told["settings"]["broker"] == "mqtts://one:1,mqtts://two:8883"
+
+
 def test_standby_waits_until_the_journal_is_free_and_is_not_in_the_way(
     config: Set, monkeypatch: pytest.MonkeyPatch
 ) -> None:
