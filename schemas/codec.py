@@ -76,8 +76,8 @@ def decode(data: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Value:
         raise WireError("malformed", f"not a valid msgpack message ({type(fault).__name__})") from fault
 
 
-def encoded_part(data: bytes, *keys: str) -> bytes:
-    """Return the bytes of a value in maps within maps, by its keys; `data` is a message that `decode` has read."""
+def encoded_part(data: bytes, *keys: str) -> memoryview:
+    """Return where a value in maps within maps lies, by its keys; `data` is a message that `decode` has read."""
     reader = msgpack.Unpacker(max_buffer_size=len(data) + 1)
     reader.feed(data)
     for key in keys:
@@ -87,13 +87,14 @@ def encoded_part(data: bytes, *keys: str) -> bytes:
             reader.skip()
     start = reader.tell()
     reader.skip()
-    return data[start : reader.tell()]
+    return memoryview(data)[start : reader.tell()]
 
 
-def encode_around(value: Mapping[str, Value], key: str, encoded: bytes) -> bytes:
+def encode_around(value: Mapping[str, Value], key: str, encoded: bytes | memoryview) -> bytes:
     """Encode the map `value` with one value more, `encoded` already, under `key`."""
     packer = msgpack.Packer(autoreset=False)
     packer.pack_map_header(len(value) + 1)
+    before = b""
     for name in sorted([*value, key]):
         packer.pack(name)
         if name == key:
@@ -101,7 +102,8 @@ def encode_around(value: Mapping[str, Value], key: str, encoded: bytes) -> bytes
             packer.reset()
         else:
             packer.pack(_plain(value[name], 1))
-    return before + encoded + bytes(packer.bytes())
+    after: bytes = packer.bytes()
+    return before + encoded + after
 
 
 def digest_of(value: Value) -> str:

@@ -105,7 +105,7 @@ class Answer:
         Informative.
     size : int
         Encoded bytes, for the record.
-    encoded : bytes
+    encoded : bytes or memoryview
         `contribution` as the agent encoded it; empty in an event that was read back.
     """
 
@@ -119,7 +119,7 @@ class Answer:
     answer_digest: str
     attempt: int = 0
     size: int = 0
-    encoded: bytes = field(default=b"", repr=False, compare=False)
+    encoded: bytes | memoryview = field(default=b"", repr=False, compare=False)
 
     @classmethod
     def of(
@@ -133,7 +133,7 @@ class Answer:
         contribution: Mapping[str, Value],
         attempt: int = 0,
         size: int = 0,
-        encoded: bytes = b"",
+        encoded: bytes | memoryview = b"",
     ) -> Answer:
         """Build an answer with its digest."""
         encoded = encoded or encode(contribution)
