@@ -182,11 +182,9 @@ class Packed(Mapping[str, Stored]):
 
 def packed(store: Store, open_digest: str) -> Store:
     """Return the answers to all rounds, those to closed ones packed; those to the open one can be added to."""
-    return {
-        digest: Map(answers.items())
-        if digest == open_digest
-        else answers
-        if isinstance(answers, Packed)
-        else Packed(answers)
+    closed = {
+        digest: answers if isinstance(answers, Packed) else Packed(answers)
         for digest, answers in store.items()
+        if digest != open_digest
     }
+    return {**closed, open_digest: Map(store[open_digest].items())} if open_digest in store else closed
