@@ -19,6 +19,12 @@ MAX_REGRESSORS = 64
 GRID_BITS = 20
 """Memberships and products of columns are rounded to multiples of 2^-20; a term of a sum is a product of both."""
 
+SUPPORT_BITS = 6
+"""In a run with `support` memberships are rounded to multiples of 2^-6, so that each row that counts weighs something.
+
+Beside few others, a row of weight 0.001 hides nobody.
+"""
+
 BLOCK_ROWS = 1 << 11
 """Rows in one product: 2^(20 + 20 + 11) is exact in float64, with room to spare."""
 

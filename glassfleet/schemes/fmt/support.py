@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from glassfleet.private.support import Ints, decided, holds
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.messages import Question, read_task
-from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.fmt.params import GRID_BITS, SUPPORT_BITS
 from glassfleet.schemes.fmt.partition import up_to
 from glassfleet.schemes.fmt.tree import Tree
 
@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _GRID = float(1 << GRID_BITS)
+_STEP = float(1 << (GRID_BITS - SUPPORT_BITS))
 
 
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
@@ -38,7 +39,8 @@ _GRID = float(1 << GRID_BITS)
 def weights(tree: Tree, node: int, position: Array, features: NDArray[np.intp], cuts: Array) -> Array:
     """Return the weights of rows in a node, and in the lower side of each cut, shape (1 + q, n), in units of the grid.
 
-    An upper side is exactly the node less its lower side, whatever is rounded. Where the lower child of each split is
+    They and the weights in bands are multiples of 2^-``SUPPORT_BITS``: no row that counts weighs nearly nothing. An
+    upper side is exactly the node less its lower side, whatever is rounded. Where the lower child of each split is
     asked about and the upper one derived, nothing follows from two ways to the same sum.
 
     Parameters
@@ -52,7 +54,7 @@ def weights(tree: Tree, node: int, position: Array, features: NDArray[np.intp], 
     """
     if node == 0:
         return np.concatenate(
-            [np.full((1, position.shape[1]), _GRID), np.rint(up_to(cuts, position[features]) * _GRID)]
+            [np.full((1, position.shape[1]), _GRID), _stepped(up_to(cuts, position[features]) * _GRID)]
         )
     split, n = tree.splits[(node - 1) // 2], position.shape[1]
     cuts = np.broadcast_to(cuts, (len(features), n))
@@ -60,11 +62,15 @@ def weights(tree: Tree, node: int, position: Array, features: NDArray[np.intp], 
     above = weights(tree, split.node, position, np.append(split.feature, features), np.concatenate([own, cuts]))
     whole, low, above = above[0], above[1], above[2:]
     # Between the least and the most that two parts of a node with these weights can have in common.
-    part = np.rint(up_to(cuts, position[features]) * low)
+    part = _stepped(up_to(cuts, position[features]) * low)
     part = np.minimum(np.maximum(part, above - (whole - low)), above)
     same = (features == split.feature)[:, None]
     part = np.where(same, np.where(cuts < split.cut, above, low), part)
     return np.vstack([low, part]) if node % 2 else np.vstack([whole - low, above - part])
+
+
+def _stepped(weights: Array) -> Array:
+    return np.rint(weights / _STEP) * _STEP
 
 
 def count_rows(question: Question, position: Array, training: int) -> Ints:

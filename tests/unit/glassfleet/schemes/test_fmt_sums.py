@@ -22,6 +22,7 @@ from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to
+from glassfleet.schemes.fmt.support import weights
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
 from tests.fuzz.targets import steps
 
@@ -72,6 +73,23 @@ def test_vehicle_sums_products_by_degree_as_defined(node):
         expected.append((Z.T * (weight * np.clip(cut + 1 - position[feature], 0, 1))) @ Z)
     found = np.concatenate([sums["whole"], sums["lower"]]) / 2.0 ** (2 * GRID_BITS)
     assert np.allclose(found, [matrix[triangle] for matrix in expected], atol=data.rows * 2.0**-GRID_BITS)
+
+
+def test_with_support_a_row_has_no_part_or_a_64th_in_each_band_of_a_node():
+    position = rows(2000).X.T * 6
+    features, cuts = np.repeat([0, 1, 2], 6), np.tile(np.arange(6.0), 3)[:, None]
+    for upper_side in (2, 4, 6):
+        parts = [
+            weights(TREE, node, position, features, cuts) / 2.0 ** (GRID_BITS - 6)
+            for node in (upper_side - 1, upper_side)
+        ]
+        for part in parts:
+            bands = np.diff(part[1:].reshape(3, 6, -1), axis=1)
+            assert np.array_equal(part, np.rint(part))
+            assert bands.min() >= 0.0
+            assert (part[1:] <= part[0]).all()
+        whole = weights(TREE, TREE.splits[upper_side // 2 - 1].node, position, features, cuts) / 2.0 ** (GRID_BITS - 6)
+        assert np.array_equal(parts[0] + parts[1], whole)
 
 
 def test_degrees_of_leaves_add_up_to_one_and_reused_inputs_make_runs_of_sets():
