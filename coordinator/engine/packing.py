@@ -93,9 +93,9 @@ class Numbers:
         """Return one of the arrays."""
         low = self._low[index]
         width = low.shape[-1]
-        whole = np.zeros((*low.shape[:-1], 8), np.uint8)
+        whole = np.empty((*low.shape[:-1], 8), np.uint8)
         whole[..., 8 - width :] = low
-        return np.asarray(whole.view("<i8")[..., 0] >> 8 * (8 - width))  # the shift repeats the sign
+        return np.asarray(whole.view("<i8")[..., 0] >> 8 * (8 - width))  # repeats the sign, and drops what is below
 
 
 class _Row(Mapping[str, NDArray[np.int64]]):
