@@ -8,10 +8,11 @@ from dataclasses import replace
 from immutables import Map
 
 from coordinator.engine import asking, learning, pairing
-from coordinator.engine.collecting import Privately, kept
+from coordinator.engine.collecting import Privately
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import MOST_NAMED
 from coordinator.engine.events import Answer, Refused
+from coordinator.engine.packing import kept
 from coordinator.engine.state import Round, RunState, Stored, changed, holds, inserted
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Server
@@ -44,7 +45,7 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         contribution = _read(draft, event, server)
     except ContributionError as fault:
         return "rejected", f"impossible: {fault}"[:480]
-    judged = Stored(event.answer_digest, event.rows, contribution.nullified, kept(contribution))
+    judged = Stored(event.answer_digest, event.rows, kept(contribution))
     answers = Map(state.store.get(current.digest, {})).set(event.agent, judged)
     rows = current.rows + event.rows
 

@@ -6,15 +6,14 @@ edition add up to the sum of what they hide; that sum is what the server half ge
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from sys import intern
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coordinator.engine.packing import copied
 from coordinator.engine.state import CountedRows, Level, Store, Stored
 from glassfleet.errors import ContributionError, PrivacyError
 from glassfleet.private.between import COMPANY, Held
@@ -28,10 +27,6 @@ MASKED = "masked"
 """Name of the one array in an answer of a private run: int64, shape (L,), any numbers."""
 
 
-LONG = 256
-"""Arrays of fewer numbers are kept as they came: to look at them takes longer than they are worth."""
-
-
 class GroupSumError(RunFailedError):
     """The answers of one group do not add up to what vehicles can have.
 
@@ -43,50 +38,6 @@ class GroupSumError(RunFailedError):
     def __init__(self, group: int, detail: str) -> None:
         super().__init__(detail)
         self.group = group
-
-
-class NarrowSums(Mapping[str, NDArray[np.int64]]):
-    """Sums in as little room as their numbers need; whoever asks for one gets an array of int64.
-
-    The answers of a round wait for the last of them, and most numbers in the long ones, histograms of one vehicle's
-    rows, fit a byte.
-    """
-
-    __slots__ = ("_kept",)
-
-    def __init__(self, sums: Mapping[str, NDArray[np.int64]]) -> None:
-        self._kept = {name: _narrowed(array) for name, array in sums.items()}
-
-    def __getitem__(self, name: str) -> NDArray[np.int64]:
-        """Return one of the sums."""
-        return self._kept[name].astype(np.int64, copy=False)
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield their names."""
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._kept)
-
-
-def _narrowed(array: NDArray[np.int64]) -> NDArray[Any]:
-    if array.size < LONG or array.min() < 0:
-        return array
-    dtype = np.min_scalar_type(array.max())
-    return array if dtype.itemsize == array.itemsize else array.astype(dtype)
-
-
-def kept(contribution: Contribution) -> Contribution:
-    """Return an answer as it waits until its round is reduced."""
-    if all(array.size < LONG for array in contribution.sums.values()):
-        return contribution
-    return _copied(contribution, NarrowSums(contribution.sums), "")
-
-
-def _copied(of: Contribution, sums: Mapping[str, NDArray[np.int64]], agent: str) -> Contribution:
-    # Not `changed`: a look at an object's ``__dict__`` makes one, and there are as many answers as vehicles and rounds.
-    return Contribution(intern(of.kind), of.rows, sums, of.values, of.nullified, agent)
 
 
 class Collecting(Protocol):
@@ -111,7 +62,7 @@ class Openly:
     def collect(task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:  # noqa: ARG004
         """Return the answers in the order of agent id."""
         told = ((member, answers[member].contribution) for member in sorted(members))
-        return [_copied(each, each.sums, member) for member, each in told]
+        return [copied(each, each.sums, member) for member, each in told]
 
 
 @dataclass(frozen=True)

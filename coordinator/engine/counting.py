@@ -124,7 +124,8 @@ def count(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[
     else:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         _forget(draft, state.levels[-1:])
-        growth = replace(growth, levels=(*map(_forgotten, growth.levels[:-1]), growth.levels[-1]))
+        *former, last = growth.levels
+        growth = replace(growth, levels=(*former[:-1], *map(_forgotten, former[-1:]), last))
         if state.phase == "domain":
             _domain_grown(draft, growth, members)
         else:

@@ -105,7 +105,9 @@ def advance(
         outcome = server.reduce(level.state, collecting.collect(level.task, ordered, answers))
     except Exception as fault:
         raise _fault("reduce", fault) from fault
-    closed = replace(level, members=tuple(ordered), nullified=sum(answers[member].nullified for member in ordered))
+    closed = replace(
+        level, members=tuple(ordered), nullified=sum(answers[member].contribution.nullified for member in ordered)
+    )
     if isinstance(outcome, Done):
         return Growth((*levels[:-1], closed), outcome)
     assert isinstance(outcome, Next)

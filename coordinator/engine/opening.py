@@ -9,6 +9,7 @@ from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import OpenRound, envelope_of
 from coordinator.engine.learning import SchemeFaultError
+from coordinator.engine.packing import packed
 from coordinator.engine.state import Round
 
 
@@ -57,8 +58,10 @@ def open_round(draft: Draft) -> None:
     key = f"{kind}/{level.number}"
     attempt = state.attempts.get(key, 0) + 1
     opened = Round(kind, level.number, attempt, level.digest, asked, limited, draft.at, draft.at + policy.deadline)
-    given = sum(stored.rows for stored in state.store.get(level.digest, {}).values())
-    draft.update(attempts={**state.attempts, key: attempt}, open=replace(opened, rows=given), without_broker=0.0)
+    store = packed(state.store, level.digest)
+    given = sum(stored.rows for stored in store.get(level.digest, {}).values())
+    attempts = {**state.attempts, key: attempt}
+    draft.update(attempts=attempts, open=replace(opened, rows=given), without_broker=0.0, store=store)
     _ask(draft)
 
 

@@ -62,13 +62,12 @@ class Stored:
     ----------
     answer_digest : str
     rows : int
-    nullified : int
+        Of the vehicle, whose contribution may rest on fewer.
     contribution : Contribution
     """
 
     answer_digest: str
     rows: int
-    nullified: int
     contribution: Contribution
 
 

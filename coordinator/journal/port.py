@@ -7,10 +7,10 @@ Rules:
    former ones of its run, in the same transaction: of the first of them, whose wall clock it keeps.
 3. One coordinator at a time: opening a journal that another process holds raises StorageError, or waits when told so;
    who has lost the lock can write nothing more.
-4. Every row has a checksum, and one that it does not fit is never handed out. As the very last record it is a torn
-   write: it is removed and reported in ``damage``, unless it is a checkpoint. Anywhere else it concerns its own run or
-   model only: it is reported in ``damaged``, asking for the run raises DamagedError, the model is listed without its
-   record, a decision is left out.
+4. Every row has a checksum, and one that it does not fit is never handed out. Where the record that was written last
+   is such a one, it is a torn write: it is removed and reported in ``damage``, unless it is a checkpoint. Any other one
+   concerns its own run or model only: it is reported in ``damaged``, asking for the run raises DamagedError, the model
+   is listed without its record, a decision is left out.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
 
     A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
     """
-    lines = "".join(f"{head if isinstance(head, str) else repr(head)}\n" for head in heads)
-    content = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
-    return hashlib.blake2b(lines.encode("utf-8", "surrogateescape") + content, digest_size=16).hexdigest()
+    lines = "".join([f"{head if isinstance(head, str) else repr(head)}\n" for head in heads])
+    found = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
+    found.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,12 @@ from coordinator.journal.port import CHECKPOINT, Entry
 from coordinator.journal.rows import is_whole, shown, wall_of
 from coordinator.journal.tables import RECORDS
 
+_LAST_GIVEN = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'records'",
+    "postgresql": "SELECT last_value FROM records_seq_seq",
+}
+"""The highest sequence number that a record ever had: that of the last one, whether or not it is still there."""
+
 
 def append(connection: sa.Connection, entries: Sequence[Entry]) -> None:
     """Append entries; the database reuses the room of those that a checkpoint takes the place of."""
@@ -35,11 +41,13 @@ def _begin_anew(connection: sa.Connection, row: dict[str, Any]) -> None:
 
 
 def mend(connection: sa.Connection) -> tuple[str, ...]:
-    """Remove a torn last record, and say so: its append never returned, so nothing was done because of it.
+    """Remove a torn record that was written last, and say so: its append never returned, so nothing was done.
 
-    Not a checkpoint: it took the place of records whose append did return, so its run is damaged.
+    Not the last one that is there, when a checkpoint took the place of later ones: its append did return, so its run is
+    damaged. Nor a checkpoint: it took the place of records whose append did.
     """
-    row = connection.execute(sa.select(RECORDS).order_by(RECORDS.c.seq.desc()).limit(1)).first()
+    last = connection.execute(sa.text(_LAST_GIVEN[connection.dialect.name])).scalar()
+    row = connection.execute(sa.select(RECORDS).where(RECORDS.c.seq == last)).first()
     if row is None or row.kind == CHECKPOINT or is_whole(RECORDS, row):
         return ()
     connection.execute(sa.delete(RECORDS).where(RECORDS.c.seq == row.seq))

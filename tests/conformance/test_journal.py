@@ -363,6 +363,20 @@ def test_journal_keeps_a_damaged_checkpoint_as_its_run_would_be_gone_without_it(
     journal.close()
 
 
+def test_journal_keeps_a_damaged_record_after_which_a_checkpoint_was_written(address: str) -> None:
+    journal = SqlJournal(address)
+    journal.append([entry("elastic", 1), entry("r", 2)])
+    journal.append([entry("elastic", 3), checkpoint("elastic", 3)])
+    journal.close()
+    spoil(address, "UPDATE records SET body = substr(body, 1, 2) WHERE run = 'r'")
+    journal = SqlJournal(address)
+    assert journal.damage == ()
+    with pytest.raises(DamagedError, match=r"record 2 .* is damaged"):
+        list(journal.records("r"))
+    assert [record.at for record in journal.records("elastic")] == [3]
+    journal.close()
+
+
 def test_journal_keeps_all_records_when_a_checkpoint_cannot_be_written(address: str) -> None:
     journal = SqlJournal(address)
     journal.append([entry("r", 1), entry("r", 2)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from immutables import Map
 
 from coordinator.engine import AgentDown, AgentUp, Refused
-from coordinator.engine.collecting import LONG, kept
+from coordinator.engine.packing import LONG, SIDE_BY_SIDE, Packed, kept, packed
+from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document, run_head
@@ -172,3 +175,70 @@ def test_long_answers_wait_in_the_room_that_their_numbers_need(most: int) -> Non
     held = next(each for each in gc.get_referents(waiting.sums) if isinstance(each, dict))
     room = sum(array.nbytes for array in held.values())
     assert room < 0.7 * sum(array.nbytes for array in sums.values()) or most > 2**32
+
+
+def told_by(vehicles: int, **odd: Any) -> dict[str, Stored]:
+    """Return answers with sums of one shape, but for those that are said of `odd` vehicles."""
+    rng = np.random.default_rng(vehicles)
+    told = {}
+    for number in range(vehicles):
+        agent = f"v{number:05d}"
+        sums = {
+            "histogram": rng.integers(0, 9, 300),
+            "gram": rng.integers(-(2**45), 2**45, (4, 21)),
+            "masked": np.array([-(2**63), 2**63 - 1]),
+            "none": np.zeros((0, 3), np.int64),
+        }
+        given = Contribution("k", number, sums | odd.get(agent, {}), {"v": number} if number % 2 else {}, number % 3)
+        told[agent] = Stored(f"{number:064x}", number + 1, given)
+    return told
+
+
+@pytest.mark.parametrize("odd", [{}, {"v00300": {"gram": np.arange(84)}}, {"v00300": {"other": np.arange(84)}}])
+def test_answers_to_a_closed_round_come_back_as_they_were(odd: dict[str, Any]) -> None:
+    told = told_by(2 * SIDE_BY_SIDE + 3, **odd)
+    (back,) = packed({"closed": Map(told)}, "open").values()
+    assert list(back) == sorted(told)
+    for agent, stored in told.items():
+        assert agent in back
+        given, found = stored.contribution, back[agent].contribution
+        assert (back[agent].answer_digest, back[agent].rows) == (stored.answer_digest, stored.rows)
+        assert (found.kind, found.rows, found.values, found.nullified) == (
+            "k",
+            given.rows,
+            given.values,
+            given.nullified,
+        )
+        assert found.sums.keys() == given.sums.keys()
+        for name, array in given.sums.items():
+            assert found.sums[name].dtype == np.int64
+            np.testing.assert_array_equal(found.sums[name], array)
+    assert "v" not in back
+    assert back.get("v00000x") is None
+
+
+def test_answers_to_a_closed_round_take_less_room_than_their_numbers_did() -> None:
+    told = told_by(SIDE_BY_SIDE)
+    numbers = sum(array.nbytes for each in told.values() for array in each.contribution.sums.values())
+    tracemalloc.start()
+    try:
+        held = Packed(told)
+        room, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(held) == len(told)
+    assert room < numbers / 2
+
+
+def test_answers_to_a_round_that_is_open_again_can_be_added_to() -> None:
+    told = told_by(3)
+    closed = packed({"a": Map(told), "b": Map(told)}, "")
+    again = packed(closed, "a")
+    assert isinstance(again["a"], Map)
+    assert again["b"] is closed["b"]
+    assert again["a"].set("w", told["v00000"])["v00002"].answer_digest == told["v00002"].answer_digest
+
+
+def test_cohort_keeps_the_answers_to_closed_rounds_packed() -> None:
+    play = in_a_round(5, participation="cohort")
+    assert [type(each) for each in play.state.store.values()] == [Packed, Map]

@@ -41,7 +41,7 @@ def test_nonce_reaches_every_level_and_the_vehicle():
     level = learning.start(scheme.server, scheme.Parameters(nullify=False), DOMAIN, 0, "a" * 32, 0, Openly())
     rng = np.random.default_rng(0)
     answer = scheme.client.contribute(level.task, Dataset(("a", "b"), "y", X, X[:, 0]), rng)
-    store = {level.digest: {"v1": Stored("0" * 64, answer.rows, answer.nullified, answer)}}
+    store = {level.digest: {"v1": Stored("0" * 64, answer.rows, answer)}}
     grown = learning.advance(scheme.server, (level,), ["v1"], store, Openly())
     assert grown.levels[-1].number == 2
     assert grown.levels[-1].task.nonce == "a" * 32
