@@ -76,6 +76,36 @@ def decode(data: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Value:
         raise WireError("malformed", f"not a valid msgpack message ({type(fault).__name__})") from fault
 
 
+def encoded_part(data: bytes, *keys: str) -> memoryview:
+    """Return where a value in maps within maps lies, by its keys; `data` is a message that `decode` has read."""
+    reader = msgpack.Unpacker(max_buffer_size=len(data) + 1)
+    reader.feed(data)
+    for key in keys:
+        for _ in range(reader.read_map_header()):
+            if reader.unpack() == key:
+                break
+            reader.skip()
+    start = reader.tell()
+    reader.skip()
+    return memoryview(data)[start : reader.tell()]
+
+
+def encode_around(value: Mapping[str, Value], key: str, encoded: bytes | memoryview) -> bytes:
+    """Encode the map `value` with one value more, `encoded` already, under `key`."""
+    packer = msgpack.Packer(autoreset=False)
+    packer.pack_map_header(len(value) + 1)
+    before = b""
+    for name in sorted([*value, key]):
+        packer.pack(name)
+        if name == key:
+            before = packer.bytes()
+            packer.reset()
+        else:
+            packer.pack(_plain(value[name], 1))
+    after: bytes = packer.bytes()
+    return before + encoded + after
+
+
 def digest_of(value: Value) -> str:
     """SHA-256 (hex) of the encoding of `value`."""
     return hashlib.sha256(encode(value)).hexdigest()
@@ -192,20 +222,21 @@ def _array(plain: dict[Any, Any]) -> np.ndarray[Any, Any]:
     if plain.keys() != _ARRAY:
         raise WireError("malformed", "an array needs exactly dtype, shape and data")
     code, shape, data = plain["__nd__"], plain["shape"], plain["data"]
-    if not isinstance(code, str) or code not in DTYPES:
+    dtype = DTYPES.get(code) if isinstance(code, str) else None
+    if dtype is None:
         raise WireError("malformed", "array dtype is not allowed")
     if not isinstance(shape, list) or len(shape) > limits.MAX_ARRAY_DIMS or not isinstance(data, bytes):
         raise WireError("malformed", "array shape or data has the wrong type")
     count = 1
     for size in shape:
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limits.MAX_DECODED_BYTES:
+        if type(size) is not int or not 0 <= size <= limits.MAX_DECODED_BYTES:
             raise WireError("malformed", "array shape has an impossible size")
         count *= size
-    if count * DTYPES[code].itemsize != len(data):
+    if count * dtype.itemsize != len(data):
         raise WireError("malformed", f"an array's shape does not fit its {len(data)} bytes")
     if code == "|b1" and bool((np.frombuffer(data, np.uint8) > 1).any()):
         raise WireError("malformed", "a truth value is neither 0 nor 1")
-    array = np.frombuffer(data, dtype=DTYPES[code]).reshape(shape)
+    array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, data)
     if code == "<f8" and not bool(np.isfinite(array).all()):
         raise WireError("malformed", "an array holds a number that is not finite")
     return array

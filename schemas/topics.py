@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from sys import intern
 
 from schemas.errors import UsageError, WireError
@@ -74,7 +75,7 @@ class Topics:
     def __post_init__(self) -> None:
         check_id("fleet", self.fleet)
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """The common start of all topics, with its slash."""
         return f"gf/{PROTOCOL}/{self.fleet}/"

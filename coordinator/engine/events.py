@@ -6,6 +6,7 @@ runs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 from coordinator.engine.state import Former, Offer
 from coordinator.specification.run import RunSpec
-from schemas.codec import Value, digest_of
+from schemas.codec import Value, encode, encode_around
 from schemas.messages import Outcome
 
 
@@ -104,6 +105,8 @@ class Answer:
         Informative.
     size : int
         Encoded bytes, for the record.
+    encoded : bytes or memoryview
+        `contribution` as the agent encoded it; empty in an event that was read back.
     """
 
     kind: ClassVar[str] = "answer"
@@ -116,6 +119,7 @@ class Answer:
     answer_digest: str
     attempt: int = 0
     size: int = 0
+    encoded: bytes | memoryview = field(default=b"", repr=False, compare=False)
 
     @classmethod
     def of(
@@ -129,10 +133,13 @@ class Answer:
         contribution: Mapping[str, Value],
         attempt: int = 0,
         size: int = 0,
+        encoded: bytes | memoryview = b"",
     ) -> Answer:
         """Build an answer with its digest."""
-        answer_digest = digest_of({"rows": rows, "data": data_digest, "contribution": contribution})
-        return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size)
+        encoded = encoded or encode(contribution)
+        said = encode_around({"rows": rows, "data": data_digest}, "contribution", encoded)
+        answer_digest = hashlib.sha256(said).hexdigest()
+        return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size, encoded)
 
 
 @dataclass(frozen=True)
@@ -259,9 +266,19 @@ Event: TypeAlias = (
 _KINDS: dict[str, type[Any]] = {event.kind: event for event in get_args(Event)}
 
 
+def to_bytes(event: Event) -> bytes:
+    """Return an event encoded, for the journal."""
+    value = to_value(event)
+    if not isinstance(event, Answer) or not event.encoded:
+        return encode(value)
+    del value["contribution"]
+    return encode_around(value, "contribution", event.encoded)
+
+
 def to_value(event: Event) -> dict[str, Value]:
-    """Return an event as a codec value, for the journal."""
+    """Return an event as a codec value."""
     value: dict[str, Value] = {"kind": event.kind, **vars(event)}
+    value.pop("encoded", None)
     if isinstance(event, Start | Checkpoint):
         value["spec"] = event.spec.to_document()
     if isinstance(event, Start):

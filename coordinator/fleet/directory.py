@@ -49,9 +49,9 @@ def _bytes_of(evaluations: Mapping[Any, Mapping[str, Any]]) -> int:
     return sum(_SCORES_BYTES + _COUNT_BYTES * len(each.get("confusion", ())) ** 2 for each in evaluations.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownAgent:
-    """One agent as last seen.
+    """One agent as last seen. Never changed, but replaced; only `seen` is written anew, with every message.
 
     `since` is when its status became so, as far as is known; `size` the bytes that it takes without its offer; `turns`
     are the changes that it may still make as of `counted`.
@@ -199,7 +199,7 @@ class Fleet:
             return self._meet(agent, record)
         is_news = (known.status, known.incarnation, known.offer) != ("up", body.incarnation, offer)
         if not is_news:
-            self._agents[agent] = replace(known, seen=now)
+            known.seen = now
             return None
         before, shared = self.size, self._offers.acquire(offer)
         self._offers.release(known.offer)
@@ -293,7 +293,7 @@ class Fleet:
         """Note a sign of life: any message of a known agent."""
         known = self._agents.get(agent)
         if known is not None:
-            self._agents[agent] = replace(known, seen=self._wall())
+            known.seen = self._wall()
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
         """Remember the scores of a known agent for a model version (the newest, bounded)."""

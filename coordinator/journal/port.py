@@ -67,9 +67,10 @@ def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
 
     A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
     """
-    lines = "".join(f"{head if isinstance(head, str) else repr(head)}\n" for head in heads)
-    content = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
-    return hashlib.blake2b(lines.encode("utf-8", "surrogateescape") + content, digest_size=16).hexdigest()
+    lines = "".join([f"{head if isinstance(head, str) else repr(head)}\n" for head in heads])
+    found = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
+    found.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True)

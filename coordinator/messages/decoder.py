@@ -171,7 +171,7 @@ class Decoder:
                 raise WireError("malformed", "an empty message")  # noqa: TRY301  all faults take one way
             envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
-            size = len(payload)
+            size, is_whole = len(payload), True
             if isinstance(envelope.body, Part):
                 key = (agent, envelope.body.digest)
                 size += self._sizes.pop(key, 0)
@@ -181,7 +181,7 @@ class Decoder:
                     while len(self._sizes) > max(1, self._assembler.open_messages):
                         self._sizes.popitem(last=False)  # of messages that gave way
                     return None
-                envelope = whole
+                envelope, is_whole = whole, False
             match envelope.body:
                 case ContributionBody() as body:
                     answer = Answer.of(
@@ -193,10 +193,12 @@ class Decoder:
                         contribution=body.contribution,
                         attempt=envelope.attempt,
                         size=size,
+                        encoded=codec.encoded_part(payload, "body", "contribution") if is_whole else b"",
                     )
                     if body.contribution.get("kind") == KIND:
                         # Not in its digest: sent again after the certificate was renewed, it has another seal.
-                        answer = replace(answer, contribution=with_message(body.contribution, payload))
+                        contribution = with_message(body.contribution, payload)
+                        answer = replace(answer, contribution=contribution, encoded=b"")
                     return ForRun(run, answer)
                 case Refusal() as body:
                     return ForRun(run, Refused(at, agent, body.task_digest, body.reason))

@@ -9,7 +9,7 @@ import structlog
 
 from coordinator.engine import Answer, Effect, Engine, Event, Refused, RunState, SendReceipt, TurnedAway
 from coordinator.engine.checkpoint import checkpoint_of
-from coordinator.engine.events import from_value, to_value
+from coordinator.engine.events import from_value, to_bytes
 from coordinator.journal.port import Entry
 from schemas import codec
 from schemas.errors import StorageError
@@ -31,7 +31,7 @@ def shortened(event: Event, effects: Sequence[Effect]) -> Event:
 
 def entry_of(run: str, event: Event, wall: float) -> Entry:
     """Return the entry to append; `wall` is the wall clock, for displays."""
-    return Entry(run, event.kind, event.at, wall, codec.encode(to_value(event)))
+    return Entry(run, event.kind, event.at, wall, to_bytes(event))
 
 
 def begun_anew(engine: Engine, state: RunState, wall: float) -> tuple[RunState, Entry] | None:

@@ -22,6 +22,7 @@ limbs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -139,15 +140,21 @@ def blocks(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
+@cache
+def _above(k: int) -> tuple[NDArray[np.intp], ...]:
+    """Return rows and columns of the upper triangle: to find them takes longer than to use them."""
+    return np.triu_indices(k)
+
+
 def pack_symmetric(matrices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the upper triangles, row by row, of matrices of shape (..., k, k); shape (..., k (k + 1) / 2)."""
-    above = np.triu_indices(matrices.shape[-1])
+    above = _above(matrices.shape[-1])
     return np.ascontiguousarray(matrices[..., above[0], above[1]])
 
 
 def unpack_symmetric(triangles: NDArray[Number], k: int) -> NDArray[Number]:
     """Undo :func:`pack_symmetric`; returns shape (..., k, k)."""
-    above = np.triu_indices(k)
+    above = _above(k)
     full = np.empty((*triangles.shape[:-1], k, k), dtype=triangles.dtype)
     full[..., above[0], above[1]] = triangles
     full[..., above[1], above[0]] = triangles

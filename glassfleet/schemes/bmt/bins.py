@@ -21,6 +21,9 @@ CELLS = 512
 GROUP = 4
 """Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
 
+WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
+"""Widths of ramps, in bins; ramps start in steps of an eighth of their width."""
+
 
 def histogram(scaled: Array) -> Ints:
     """Count rows `scaled`, shape (F, n), in [0, 1], by cell; returns shape (F, `CELLS`)."""
@@ -64,7 +67,7 @@ def _level_edges(line: Sequence[float], bins: int) -> list[float]:
     return [*steps, *(steps[-1] + j / rest * (1.0 - steps[-1]) for j in range(1, rest)), 1.0]
 
 
-def between_levels(chosen: NDArray[np.int64], line: Sequence[float]) -> NDArray[np.bool_]:
+def between_levels(chosen: Ints, line: Sequence[float]) -> NDArray[np.bool_]:
     """Return which ramps lie between two neighbouring levels of an input of text, one for each two."""
     first, last = chosen.T
     n_steps = len(level_knots(line)) - 1
@@ -80,19 +83,13 @@ def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
 
 
 @cache
-def ramps(bins: int, least: int) -> NDArray[np.int64]:
-    """Return the ramps between edges, shape (ramps, 2): first and last edge.
-
-    Their widths are `bins`, half of it and so on down to `least`; they start in steps of a quarter of their width.
-    """
-    found, width = [], bins
-    while width >= least:
-        found += [(a, a + width) for a in range(0, bins - width + 1, max(1, width // 4))]
-        width //= 2
-    return np.array(found, dtype=np.int64)
+def ramps(bins: int) -> Ints:
+    """Return the ramps between edges, shape (ramps, 2): first and last edge."""
+    places = [(a, a + width) for width in WIDTHS for a in range(0, bins - width + 1, max(1, width // 8))]
+    return np.array(places, dtype=np.int64)
 
 
-def at_middles(edges: Array, chosen: NDArray[np.int64]) -> Array:
+def at_middles(edges: Array, chosen: Ints) -> Array:
     """Return the membership in the lower side of ramps at the middle of each bin, shape (ramps, bins)."""
     middle = 0.5 * (edges[1:] + edges[:-1])
     low, high = edges[chosen[:, 0], None], edges[chosen[:, 1], None]

@@ -18,7 +18,7 @@ from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
-from glassfleet.untrusted import check_names
+from glassfleet.untrusted import check_names, check_semidefinite
 
 Ints = NDArray[np.int64]
 
@@ -87,8 +87,7 @@ def _check_products(gram: Ints, k: int, rows: int) -> None:
     full = unpack_symmetric(gram.astype(np.float64) * SCALE, k)
     # Weights and products are rounded by at most half a unit of 2^-20 each.
     slack = rows * 2.0**-19 * k + 1e-9 * np.trace(full, axis1=1, axis2=2)
-    if (np.linalg.eigvalsh(full)[:, 0] < -slack).any():
-        raise ContributionError("sums of products are not positive semi-definite")
+    check_semidefinite(full, slack, "sums of products are not positive semi-definite")
 
 
 def _check_bins(scores: Ints, means: Ints, rows: int) -> None:

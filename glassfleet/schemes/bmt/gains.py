@@ -27,9 +27,6 @@ Ints = NDArray[np.int64]
 SCORE_SCALE = float(1 << SCORE_BITS)
 """By which sums by bin are to be divided."""
 
-LEAST_WIDTH = 2
-"""Narrowest ramp, in bins."""
-
 KAPPA = 5.0
 """Pull while growing, in rows of the leaf."""
 
@@ -99,7 +96,7 @@ def shortlist(
     least : float
         Least weight on either side, in rows.
     """
-    chosen = ramps(bins.scores.shape[1], LEAST_WIDTH)
+    chosen = ramps(bins.scores.shape[1])
     mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
     low = _by_ramp(mu, bins.scores[:, :, :1])[:, :, 0]
     total = np.add.accumulate(bins.weight, axis=1)[:, -1:]

@@ -18,7 +18,7 @@ from glassfleet.schemes.fmt.linear import moments, triangle
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import BINS
-from glassfleet.untrusted import check_shapes
+from glassfleet.untrusted import check_semidefinite, check_shapes
 
 Ints = NDArray[np.int64]
 
@@ -86,8 +86,7 @@ def check_gram(gram: Ints, k: int, rows: int) -> None:
     full = np.ascontiguousarray(moments(gram, k).transpose(2, 0, 1))
     # Weights and products are rounded by at most half a unit of 2^-20 each.
     slack = rows * 2.0**-19 * k + 1e-9 * np.trace(full, axis1=1, axis2=2)
-    if (np.linalg.eigvalsh(full)[:, 0] < -slack).any():
-        raise ContributionError("sums of products are not positive semi-definite")
+    check_semidefinite(full, slack, "sums of products are not positive semi-definite")
 
 
 def check_cuts(question: GrowthQuestion, whole: Ints, lower: Ints) -> None:

@@ -38,7 +38,8 @@ def _check_level(question: Question, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     bits = question.parameters.fraction_bits
     # Cells and nodes together: most of the time for a small answer is spent on calls, not on numbers.
-    count, ws, wls, wss = (np.append(sums[f"cell_{name}"], sums[f"node_{name}"]) for name in NODE_SUMS)
+    cells, nodes = (np.array([sums[f"{part}_{name}"] for name in NODE_SUMS]) for part in ("cell", "node"))
+    count, ws, wls, wss = np.concatenate([cells.reshape(len(NODE_SUMS), -1), nodes], axis=1)
     at_most(count, rows, "a cell's or node's count exceeds the agent's rows")
     at_most(ws, count << bits, "a cell's or node's WS exceeds its count")
     at_most(wls, ws, "a cell's or node's WLS exceeds its WS")
@@ -48,15 +49,11 @@ def _check_level(question: Question, contribution: Contribution) -> None:
     if (low * low > (ws + count).astype(np.float64) * (wss + count) * (1.0 + 1e-9)).any():
         raise ContributionError("a cell's or node's WLS, WS and WSS contradict each other")
     at_most(sums["cell_strong"], sums["cell_count"], "a cell's strong count exceeds its count")
-    for name in NODE_SUMS:
-        at_most(sums[f"cell_{name}"], sums[f"node_{name}"][:, None, None], f"a cell's {name} exceeds its node's")
+    at_most(cells, nodes[:, :, None, None], "a cell's count, WS, WLS or WSS exceeds its node's")
     # A row belongs to one set of a feature or shares itself between two; half a grid unit a row and set is rounding.
-    at_most(
-        sums["cell_count"].sum(axis=2), 2 * sums["node_count"][:, None], "a feature's sets count a row more than twice"
-    )
-    for name in ("ws", "wls", "wss"):
-        whole = (sums[f"node_{name}"] + 2 * sums["node_count"])[:, None]
-        at_most(sums[f"cell_{name}"].sum(axis=2), whole, f"the {name} of a feature's sets exceed their node's")
+    sets, twice = cells.sum(axis=3), 2 * nodes[0]
+    at_most(sets[0], twice[:, None], "a feature's sets count a row more than twice")
+    at_most(sets[1:], (nodes[1:] + twice)[:, :, None], "the WS, WLS or WSS of a feature's sets exceed their node's")
     if sums["cell_count"][~question.free].any() or sums["cell_ws"][~question.free].any():
         raise ContributionError("statistics of a feature that the path uses already")
 

@@ -246,6 +246,15 @@ def test_equal_maps_have_equal_bytes_whatever_their_order(value):
     assert codec.digest_of(turned) == codec.digest_of(value)
 
 
+@given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=5), st.data())
+def test_a_part_of_a_message_is_found_and_encoded_again_as_it_is(value, data):
+    key = data.draw(st.sampled_from(sorted(value)))
+    part = codec.encoded_part(codec.encode({"after": 1, "body": value, "c": [value]}), "body", key)
+    assert part == codec.encode(value[key])
+    others = {name: item for name, item in value.items() if name != key}
+    assert codec.encode_around(others, key, part) == codec.encode(value)
+
+
 def nested(depth: int, kind: str) -> bytes:
     head = {"list": b"\x91", "map": b"\x81\xa1k"}[kind]
     return head * depth + b"\xc0"

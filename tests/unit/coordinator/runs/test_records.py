@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from broker.port import Message
 from coordinator.engine import (
     AgentDown,
     AgentUp,
+    Answer,
     NoBroker,
     Offer,
     RunState,
@@ -16,7 +20,15 @@ from coordinator.engine import (
     gives_up_at,
     waiting,
 )
+from coordinator.engine.events import to_value
+from coordinator.messages.decoder import Decoder, ForRun
+from coordinator.runs.records import entry_of
+from glassfleet.scheme import Contribution
+from schemas.codec import digest_of, encode
+from schemas.envelope import Envelope
 from schemas.errors import StorageError
+from schemas.messages import ContributionBody
+from schemas.parts import frames_for_contribution
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import OFFER, Play, central, toy_spec
 
@@ -35,6 +47,22 @@ def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
     fleet.journal.is_full = False
     fleet.finish("a", "b")
     assert fleet.core.runs.document("r1")["outcome"] == "finished"
+
+
+def test_an_answer_has_one_digest_and_one_record_in_one_message_and_in_parts() -> None:
+    decoder, seen = Decoder(TOPICS), []
+    contribution = Contribution("toy", 3, {"sum": np.arange(1000)}).to_value()
+    body = ContributionBody(task_digest="0" * 64, rows=3, data_digest="1" * 64, contribution=contribution)
+    said = Envelope(fleet=TOPICS.fleet, body=body, run="r1", agent="a")
+    for limit in (10_000, 4_096):
+        for frame in frames_for_contribution(said, TOPICS, limit):
+            decoded = decoder.decode(Message(*frame), 1.0)
+        assert isinstance(decoded, ForRun)
+        assert isinstance(decoded.event, Answer)
+        seen.append(replace(decoded.event, size=0))
+    for event in seen:
+        assert event.answer_digest == digest_of({"rows": 3, "data": "1" * 64, "contribution": contribution})
+        assert entry_of("r1", event, 0.0).body == encode(to_value(seen[0]))
 
 
 def test_coordinator_writes_one_transaction_for_a_batch() -> None:
