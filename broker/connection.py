@@ -59,7 +59,8 @@ class Connection:
     on_acknowledged : callable
         Called within `step` with the number that `publish` returned, and the broker's complaint or "".
     on_refused : callable
-        Called within `step` when the broker refuses a subscription, with its reason.
+        Called within `step` when the broker refuses a subscription, with the number that `subscribe` returned and the
+        broker's reason.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Connection:
         *,
         on_message: Callable[[Message], None],
         on_acknowledged: Callable[[int, str], None],
-        on_refused: Callable[[str], None],
+        on_refused: Callable[[int, str], None],
     ) -> None:
         self.protocol = protocol
         self.max_packet_bytes: int | None = None
@@ -262,9 +263,9 @@ class Connection:
         """Send with QoS 1; the number that ``on_acknowledged`` will name."""
         return self._client.publish(topic, payload, qos=1, retain=retain).mid
 
-    def subscribe(self, pattern: str) -> None:
-        """Subscribe with QoS 1."""
-        self._client.subscribe(pattern, qos=1)
+    def subscribe(self, pattern: str) -> int:
+        """Subscribe with QoS 1; returns a number that `on_refused` may name."""
+        return self._client.subscribe(pattern, qos=1)[1] or 0  # None: the connection is lost
 
     def unsubscribe(self, pattern: str) -> None:
         """End a subscription."""
@@ -320,7 +321,7 @@ class Connection:
     def _published(self, _client: Any, _data: Any, number: int, reason: ReasonCode, _properties: Any) -> None:
         self._on_acknowledged(number, str(reason) if reason.is_failure else "")
 
-    def _subscribed(self, _client: Any, _data: Any, _number: int, reasons: list[ReasonCode], _properties: Any) -> None:
+    def _subscribed(self, _client: Any, _data: Any, number: int, reasons: list[ReasonCode], _properties: Any) -> None:
         for reason in reasons:
             if reason.is_failure:
-                self._on_refused(str(reason))
+                self._on_refused(number, str(reason))

@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 import zlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,9 @@ from schemas.plain_structlog import structlog
 _log = structlog.get_logger("glassfleet.broker")
 _jitter = secrets.SystemRandom()
 P = ParamSpec("P")
+
+SUBSCRIBE_AGAIN = 10.0
+"""Seconds until a subscription that was refused is asked for again: a cluster that fails over refuses for a moment."""
 
 
 @dataclass
@@ -82,6 +85,8 @@ class PahoTransport:
         self._numbers: dict[int, int] = {}
         self._wanted: dict[str, None] = {}
         self._changes: list[tuple[bool, str]] = []
+        self._asked: dict[int, str] = {}
+        self._refusals: deque[tuple[float, str]] = deque()
         self._limit = link.max_message_bytes
         self._oversize = OversizeDetector(OVERSIZE_TRIES)
         self.dropped = 0
@@ -125,7 +130,7 @@ class PahoTransport:
             self._wake()
 
     def subscribe(self, pattern: str) -> None:
-        """Subscribe with QoS 1, now and on every later connection."""
+        """Subscribe with QoS 1, now and on every later connection; again after a while where the broker refuses."""
         with self._lock:
             self._wanted[pattern] = None
             self._changes.append((True, pattern))
@@ -208,7 +213,7 @@ class PahoTransport:
                 version,
                 on_message=self._arrived,
                 on_acknowledged=self._acknowledged,
-                on_refused=lambda why: _log.warning("subscription-refused", reason=why),
+                on_refused=self._refused,
             )
             try:
                 connection.open(self._stopping.is_set)
@@ -249,6 +254,8 @@ class PahoTransport:
         elif self._oversize.limit is not None:
             limit = min(limit, self._oversize.limit)
         self._complained.clear()
+        self._asked.clear()
+        self._refusals.clear()
         with self._lock:
             self._limit = limit
             self._changes = [(True, pattern) for pattern in self._wanted]
@@ -281,11 +288,22 @@ class PahoTransport:
     def _work_off_changes(self, connection: Connection) -> None:
         with self._lock:
             changes, self._changes = self._changes, []
+            while self._refusals and self._refusals[0][0] <= time.monotonic():
+                _, pattern = self._refusals.popleft()
+                if pattern in self._wanted:
+                    changes.append((True, pattern))
         for wanted, pattern in changes:
             if wanted:
-                connection.subscribe(pattern)
+                self._asked[connection.subscribe(pattern)] = pattern
             else:
                 connection.unsubscribe(pattern)
+
+    def _refused(self, number: int, why: str) -> None:
+        pattern = self._asked[number]
+        self._refusals.append((time.monotonic() + SUBSCRIBE_AGAIN, pattern))
+        if pattern not in self._complained:
+            self._complained.add(pattern)
+            _log.warning("subscription-refused", pattern=pattern, reason=why)
 
     def _acknowledged(self, number: int, complaint: str) -> None:
         sequence = self._numbers.pop(number, None)
@@ -392,7 +410,7 @@ def _connect_once(address: BrokerAddress, link: Link, timeout: float | None) -> 
             version,
             on_message=lambda _message: None,
             on_acknowledged=lambda _number, _complaint: None,
-            on_refused=lambda _why: None,
+            on_refused=lambda _number, _why: None,
         )
         try:
             connection.open()

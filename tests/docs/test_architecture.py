@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,20 @@ from tests.support.simulation import Simulation
 
 PLACES = re.compile(r"`([\w/]+\.py)`: (`[\w.]+`(?:, `[\w.]+`)*)")
 """A file and what it holds, as the page's tables write them."""
+
+
+HOUSE = {
+    **dict.fromkeys(("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "deploy"), "product"),
+    "lab": "lab",
+    "tests": "tests",
+}
+"""Which part of the house a top folder belongs to."""
+
+MOST_FILES = 20
+"""Most modules in one folder."""
+
+MOST_LINES = {"product": 83_100, "lab": 13_900, "tests": 44_400}
+"""Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 
 @pytest.fixture
@@ -68,6 +83,16 @@ def test_picture_and_rooms_are_those_of_the_import_rules(text: str) -> None:
 
     assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.picture(), again
     assert text == architecture.page(text), again
+
+
+def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
+    modules = [path.relative_to(ROOT) for room in HOUSE for path in sorted((ROOT / room).rglob("*.py"))]
+    folders = Counter(str(path.parent) for path in modules)
+    lines: Counter[str] = Counter()
+    for path in modules:
+        lines[HOUSE[path.parts[0]]] += (ROOT / path).read_text(encoding="utf-8").count("\n")
+    assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
+    assert {part: count for part, count in lines.items() if count > MOST_LINES[part]} == {}
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import paho_transport
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
@@ -151,6 +152,25 @@ def test_probe_leaves_the_session_of_its_client_alone(broker):
     assert connect_once(Link(broker.url, "keeper")) == "3.1.1"
     assert client.losses == []
     client.transport.stop()
+
+
+def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(paho_transport, "SUBSCRIBE_AGAIN", 0.1)
+    message = b"\x30\x05\x00\x01th\x21"  # on the topic t: "h!"
+
+    def meet(peer: socket.socket, _connect: bytes) -> None:
+        peer.sendall(CONNACK_V311)
+        for granted in (b"\x80", b"\x80", b"\x01"):
+            asked = peer.recv(4096)
+            peer.sendall(b"\x90\x03" + asked[2:4] + granted)
+        peer.sendall(message)
+
+    with listener(meet) as place:
+        client = Client(PahoTransport(Link(f"mqtt://{place}", "x", protocol="3.1.1"))).start()
+        client.transport.subscribe("t")
+        eventually(lambda: client.payloads("t") == [b"h!"], "subscribed")
+        assert client.connects == 1
+        client.transport.stop()
 
 
 def test_client_connects_when_the_broker_comes_up_later(free_port, tmp_path):
