@@ -20,8 +20,8 @@ import structlog
 from immutables import Map
 
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
-from coordinator.engine.counters import Counters
 from coordinator.journal.port import Entry, Journal, overview
+from coordinator.runs.counters import Counters
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
 from coordinator.runs.records import entry_of, fold, spec_of

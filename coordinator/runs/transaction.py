@@ -24,8 +24,8 @@ from coordinator.engine import (
     Unable,
 )
 from coordinator.engine.checkpoint import is_due
-from coordinator.engine.counters import Counters, is_counted_only
 from coordinator.journal.port import Entry
+from coordinator.runs.counters import Counters, is_counted_only
 from coordinator.runs.records import begun_anew, entry_of, shortened
 from schemas.parts import Retained
 
