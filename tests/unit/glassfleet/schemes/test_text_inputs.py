@@ -98,7 +98,7 @@ def test_each_two_neighbouring_levels_have_one_ramp_between_them_of_bmt(bins: in
     (edges,) = find_edges(np.ones((1, 512), dtype=np.int64), bins, (line,))
     assert (edges.size, edges[0], edges[-1]) == (bins + 1, 0.0, 1.0)
     assert (np.diff(edges) > 1e-6).all()
-    chosen = ramps(bins, 2)
+    chosen = ramps(bins)
     between = edges[chosen[between_levels(chosen, line)]]
     known = sorted({0.0, 1.0, *line})
     assert [[sum(level <= low for level in known), sum(level >= high for level in known)] for low, high in between] == [
