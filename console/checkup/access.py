@@ -42,7 +42,7 @@ class _Probe(AbstractContextManager["_Probe"]):
         self._address = safe_address(link.url, link.tls, insecure_plaintext=link.insecure_plaintext)
         self.heard: list[tuple[float, Message]] = []
         self._answers: dict[int, str] = {}
-        self._refused: list[str] = []
+        self._refused: dict[int, str] = {}
         self._patterns: list[str] = []
         self._connection = self._open()
 
@@ -53,7 +53,7 @@ class _Probe(AbstractContextManager["_Probe"]):
             "5",
             on_message=lambda message: self.heard.append((time.time(), message)),
             on_acknowledged=self._answers.__setitem__,
-            on_refused=self._refused.append,
+            on_refused=self._refused.__setitem__,
         )
         connection.open()
         for pattern in self._patterns:
@@ -79,17 +79,17 @@ class _Probe(AbstractContextManager["_Probe"]):
             # Some brokers do not answer what they forbid, they hang up.
             self._connection.drop()
             self._answers.clear()
+            self._refused.clear()
             self._connection = self._open()
             return lost
         return self._answers.pop(number, "no answer")
 
     def subscribe(self, pattern: str, own: str) -> str:
         """Return the complaint about a subscription; the probe on `own` comes after it, so its answer does, too."""
-        before = len(self._refused)
         self._patterns.append(pattern)
-        self._connection.subscribe(pattern)
+        number = self._connection.subscribe(pattern)
         self.publish(own)
-        return self._refused[-1] if len(self._refused) > before else ""
+        return self._refused.get(number, "")
 
     def listen(self, seconds: float) -> Iterator[tuple[float, Message]]:
         """Yield what arrives within so many seconds, with the wall clock of its arrival; what was heard before, too."""

@@ -102,7 +102,7 @@ def _largest_packet(link: Link) -> int | None:
         "5",
         on_message=lambda _message: None,
         on_acknowledged=lambda _number, _complaint: None,
-        on_refused=lambda _why: None,
+        on_refused=lambda _number, _why: None,
     )
     try:
         connection.open()
