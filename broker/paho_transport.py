@@ -299,7 +299,9 @@ class PahoTransport:
                 connection.unsubscribe(pattern)
 
     def _refused(self, number: int, why: str) -> None:
-        pattern = self._asked[number]
+        pattern = self._asked.pop(number, None)
+        if pattern is None:
+            return
         self._refusals.append((time.monotonic() + SUBSCRIBE_AGAIN, pattern))
         if pattern not in self._complained:
             self._complained.add(pattern)

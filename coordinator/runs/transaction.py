@@ -126,8 +126,7 @@ def _write_down(
     """Count an event that changes nothing but counters; else it becomes an entry, after what was counted before it."""
     run = after.run
     receipt = next((effect for effect in effects if isinstance(effect, SendReceipt)), None)
-    is_turned_away = receipt is not None and receipt.outcome != "accepted"
-    if receipt is not None and is_turned_away and before is not None and is_counted_only(before, after):
+    if receipt is not None and receipt.outcome != "accepted" and before is not None and is_counted_only(before, after):
         transaction.counters[run] = counted = counted.copy() if counted is not None else Counters()
         counted.add(before, receipt.task_digest, receipt.outcome, after.at)
         transaction.only_counted += 1

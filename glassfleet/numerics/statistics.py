@@ -141,20 +141,20 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 
 @cache
-def _above(k: int) -> tuple[NDArray[np.intp], ...]:
-    """Return rows and columns of the upper triangle: to find them takes longer than to use them."""
+def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return rows and columns of the upper triangle of a k x k matrix, row by row: to find them takes longest."""
     return np.triu_indices(k)
 
 
 def pack_symmetric(matrices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the upper triangles, row by row, of matrices of shape (..., k, k); shape (..., k (k + 1) / 2)."""
-    above = _above(matrices.shape[-1])
+    above = triangle(matrices.shape[-1])
     return np.ascontiguousarray(matrices[..., above[0], above[1]])
 
 
 def unpack_symmetric(triangles: NDArray[Number], k: int) -> NDArray[Number]:
     """Undo :func:`pack_symmetric`; returns shape (..., k, k)."""
-    above = _above(k)
+    above = triangle(k)
     full = np.empty((*triangles.shape[:-1], k, k), dtype=triangles.dtype)
     full[..., above[0], above[1]] = triangles
     full[..., above[1], above[0]] = triangles

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
-from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.numerics.statistics import triangle, unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.joint import SCALE
@@ -79,7 +79,7 @@ def _between(numbers: Ints, least: int, most: int | Ints, what: str) -> None:
 
 def _check_products(gram: Ints, k: int, rows: int) -> None:
     """Check sums of the products of k columns in [0, 1], the first of which is 1, shape (m, k (k + 1) / 2)."""
-    first, second = np.triu_indices(k)
+    first, second = triangle(k)
     _between(gram, 0, rows * UNIT, "a sum of products exceeds the agent's rows")
     # The first k entries are the sums of the columns; no product in [0, 1] exceeds either of its factors.
     _between(gram, 0, gram[:, first], "a sum of products exceeds the sum of one of its factors")

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
+from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
-from glassfleet.schemes.fmt.linear import moments, triangle
+from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import BINS

@@ -7,18 +7,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.statistics import triangle
 from glassfleet.schemes.fmt.params import GRID_BITS
 
 Array = NDArray[np.float64]
 
 SCALE = 2.0 ** (-2 * GRID_BITS)
-
-
-@cache
-def triangle(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return rows and columns of the upper triangle of a k x k matrix, row by row."""
-    rows, columns = np.triu_indices(k)
-    return rows.astype(np.intp), columns.astype(np.intp)
 
 
 @cache

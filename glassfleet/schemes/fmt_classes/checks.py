@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.hinges import bends_contradict
 from glassfleet.fuzzy.levels import by_input
-from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.numerics.statistics import triangle, unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.fmt.checks import check_cuts, check_gram
 from glassfleet.schemes.fmt.grow import UNIT
-from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.schemes.fmt_classes.messages import Question

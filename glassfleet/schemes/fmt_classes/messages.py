@@ -14,9 +14,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.hinges import check_hinges
 from glassfleet.fuzzy.levels import check_levels
+from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import Task
 from glassfleet.schemes.fmt.growth import GrowthQuestion
-from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import check_knots
 from glassfleet.schemes.fmt.tree import Tree

@@ -160,6 +160,7 @@ def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
 
     def meet(peer: socket.socket, _connect: bytes) -> None:
         peer.sendall(CONNACK_V311)
+        peer.sendall(b"\x90\x03\xff\xff\x80")  # of a subscription that nobody made
         for granted in (b"\x80", b"\x80", b"\x01"):
             asked = peer.recv(4096)
             peer.sendall(b"\x90\x03" + asked[2:4] + granted)

@@ -15,10 +15,10 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.local import central
+from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.growth import RULE_COST, costs, simplest
-from glassfleet.schemes.fmt.linear import triangle
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to
