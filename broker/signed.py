@@ -84,8 +84,6 @@ class SignedTransport:
     ----------
     inner : Transport
         Its link seals the last will, see `signed`.
-    topics : Topics
-    credentials : Credentials
     refused : callable
         Hears, on the transport's thread, of each message that was not handed on, and why.
     """

@@ -106,12 +106,8 @@ class Coordinator:
 
     Attributes
     ----------
-    topics : Topics
     transport : Transport
         Started and stopped by the caller; only ``publish`` and ``subscribe`` are used.
-    journal : Journal
-    engine : Engine
-    timeline : Timeline
     metrics : Counter
         Counts what happens, by name; other threads may copy it.
     observer : Observer
@@ -198,7 +194,6 @@ class Coordinator:
 
         Parameters
         ----------
-        messages : sequence of Message
         arrived : sequence of float or None
             When each came, on the clock that was given; None: now. What came before a deadline is in time, however long
             it waited here.

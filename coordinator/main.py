@@ -83,11 +83,8 @@ def assemble(
 
     Parameters
     ----------
-    fleet : str
     transport : Transport
         Not started yet.
-    journal : Journal
-    engine : Engine
     max_message_bytes : int
         Larger requests and models travel in parts.
     retained_versions : int
@@ -97,7 +94,6 @@ def assemble(
     kept_runs : int
         So many ended runs are remembered; older ones are forgotten, with their models but for the newest
         `retained_versions` of each name.
-    fleet_limits : FleetLimits
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str
@@ -188,9 +184,6 @@ def build(
 
     Parameters
     ----------
-    config : CoordinatorConfig
-    transport : Transport or None
-    journal : Journal or None
     standby : Standby or None
         Waits until no other coordinator has the journal; None: another one is an error.
 

@@ -62,7 +62,6 @@ class Service:
 
     Parameters
     ----------
-    config : CoordinatorConfig
     coordinator : Coordinator
         Its transport is not started yet.
     metrics : Metrics or None

@@ -41,7 +41,6 @@ class EmbeddedConfig:
     ----------
     host : str
         A loopback address.
-    port : int
     state_dir : str
         Holds the password file and the log.
     """

@@ -21,7 +21,6 @@ class EmbeddedProcess(ChildBroker):
 
     Parameters
     ----------
-    state_dir : Path
     port : int
         0: a free one.
     """

@@ -37,10 +37,8 @@ class Draft:
 
     Parameters
     ----------
-    state : RunState
     at : float
         When the event happened; time never goes back, whatever a clock does.
-    conduct : Conduct
     """
 
     def __init__(

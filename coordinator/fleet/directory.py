@@ -119,7 +119,6 @@ class Fleet:
         Wall clock, for displays.
     clock : callable
         Seconds that only go forward; None: `wall`.
-    limits : FleetLimits
 
     Attributes
     ----------
@@ -163,10 +162,8 @@ class Fleet:
 
         Parameters
         ----------
-        agent : str
         body : AgentState or None
             A birth certificate; None: a last will, of `incarnation`.
-        incarnation : str or None
         """
         known = self._agents.get(agent)
         if known is None:
@@ -222,10 +219,8 @@ class Fleet:
 
         Parameters
         ----------
-        agent : str
         incarnation : str or None
             None: its retained state was cleared; nobody need remember it.
-        software : str
         born : float
             As for `up`.
         """

@@ -51,10 +51,8 @@ class LeaderProbe:
 
     Parameters
     ----------
-    topics : Topics
     own : str
         Incarnation of the life that is about to begin.
-    software : str
     """
 
     def __init__(self, topics: Topics, own: str, software: str) -> None:

@@ -37,8 +37,6 @@ class Publisher:
 
     Parameters
     ----------
-    topics : Topics
-    transport : Transport
     metrics : Counter
         Counts what is published.
     now, wall : callable

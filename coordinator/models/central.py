@@ -34,7 +34,6 @@ class CentralModel:
     ----------
     name : str
         Of the reference.
-    scheme : str
     document : dict
         As the scheme writes it, whatever form it came in.
     digest : str

@@ -44,11 +44,8 @@ class Models:
 
     Parameters
     ----------
-    registry : Registry
-    publisher : ModelPublisher
     agents : callable
         Who is up.
-    metrics : Counter
     now : callable
         The coordinator's own time, seconds.
     lookup : callable
@@ -101,8 +98,6 @@ class Models:
 
         Parameters
         ----------
-        name : str
-        version : int
         digest : str
             Of the document that the operator has looked at.
         reason : str
@@ -224,7 +219,6 @@ class Models:
 
         Parameters
         ----------
-        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
 

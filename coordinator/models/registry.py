@@ -37,8 +37,6 @@ class Registry:
 
     Parameters
     ----------
-    journal : Journal
-    fleet : str
     software : str
         Written into records.
     wall : callable
@@ -119,7 +117,6 @@ class Registry:
 
         Parameters
         ----------
-        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
         check : callable

@@ -115,7 +115,6 @@ class ReSigner:
 
         Parameters
         ----------
-        model : StoredModel
         digest : str
             Of the document that the operator has looked at.
 
@@ -189,7 +188,6 @@ def one_by_one(journal: Journal, pinned: Collection[tuple[str, int]], keep: int)
 
     Parameters
     ----------
-    journal : Journal
     pinned : collection of (str, int)
         What names stand for.
     keep : int

@@ -42,7 +42,6 @@ class Known:
 
     Attributes
     ----------
-    live : dict of str to RunState
     suspended : dict of str to dict
         With the documents that tell why.
     past : dict of str to None
@@ -66,8 +65,6 @@ class Runs:
 
     Parameters
     ----------
-    engine : Engine
-    journal : Journal
     wall : callable
         Wall clock, seconds since the epoch; for displays only.
     metrics : Counter

@@ -44,9 +44,6 @@ class EffectHandler:
 
     Parameters
     ----------
-    runs : Runs
-    publisher : Publisher
-    models : Models
     preflight : Preflight
         For what is said again.
     metrics : Counter
@@ -67,7 +64,6 @@ class EffectHandler:
 
         Parameters
         ----------
-        effect : Effect
         state : RunState or None
             Its run, as it stands; None when it is not live.
         ready : mapping of str to Retained

@@ -29,8 +29,6 @@ def run_document(
 
     Parameters
     ----------
-    engine : Engine
-    state : RunState
     started, ended : float
         Wall clock, seconds since the epoch; `ended` is None until the run's end is in the journal and its model is
         registered: only then is the run shown as ended, so that nobody sees a finished run without its model.

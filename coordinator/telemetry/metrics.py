@@ -287,10 +287,8 @@ class Metrics(Observer, Collector):
 
         Parameters
         ----------
-        coordinator : Coordinator
         queue : callable
             Messages and bytes that wait, messages that were dropped.
-        connected : callable
         journal_bytes : callable
             Room that the journal takes; may raise StorageError.
         """

@@ -64,8 +64,6 @@ class Traces(Observer):
 
     Parameters
     ----------
-    fleet : str
-    exporter : SpanExporter
     wall : callable
         Wall clock, seconds since the epoch.
     """

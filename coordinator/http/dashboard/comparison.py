@@ -158,11 +158,8 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
 
     Parameters
     ----------
-    coordinator : Coordinator
-    name : str
     known : sequence of StoredModel
         All versions, oldest first, without their records.
-    metric : str
     """
     told = coordinator.fleet.evaluations_of(name)
     points = []

@@ -123,7 +123,6 @@ class Library:
 
     Parameters
     ----------
-    registry : Registry
     kept : int
         So many models stay in memory.
     """

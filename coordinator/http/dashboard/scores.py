@@ -66,7 +66,6 @@ class Confusion:
         The classes that the model can say.
     lines : list of Confused
         What rows are: the classes that some are, last those of labels that the model does not know.
-    rows : int
     precise : list of (float or None)
         Of the rows that are said to be of a class, the share that are; None: none is.
     """
@@ -231,8 +230,6 @@ def with_central(
 
     Parameters
     ----------
-    coordinator : Coordinator
-    library : Library
     found : mapping of str to mapping
         As `Fleet.evaluations` returns it.
     """
@@ -280,7 +277,6 @@ def known_centrally(
 
     Parameters
     ----------
-    coordinator : Coordinator
     loaded : LoadedModel
         The model version.
     own : mapping of str to mapping

@@ -53,19 +53,16 @@ class Line:
         `name` is the model's; `state` how the run ended, or stands; empty what is not known.
     version : int
         0: none yet.
-    score : Score or None
     rules : int or None
         Of a model of rules.
     parameters : str
         Those of the scheme that are not its defaults.
-    rounds, cohort : int or None
     started : str
         ISO 8601; empty: not known.
     took : float or None
         Seconds; None while it goes on.
     versions : int
         How many the name has; of models.
-    is_damaged : bool
     """
 
     run: str
@@ -223,7 +220,6 @@ def chosen(lines: Iterable[Line], *, text: str = "", state: str = "", sort: str 
 
     Parameters
     ----------
-    lines : iterable of Line
     text : str
         Words that stand in ids, names, targets, schemes, parameters and reasons.
     state : str

@@ -38,7 +38,6 @@ class Stage:
 
     Attributes
     ----------
-    share : float
     below : int
         Threshold of the vehicles' places.
     asked : tuple of str
@@ -63,8 +62,6 @@ class Rollout:
 
     Attributes
     ----------
-    start : Started
-    phase : str
     stages : tuple of Stage
         Opened ones; the last is the current one, unless the phase is ``opening``.
     reports : dict
@@ -124,7 +121,6 @@ class Tally:
 
     Attributes
     ----------
-    reports : int
     mean : float
         How much larger the candidate's error is, relative to the champion's, each in [-1, 1]: the mean over the
         vehicles, of a gate the median.
