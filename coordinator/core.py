@@ -307,7 +307,7 @@ class Coordinator:
             self._apply([(run, Cancel(self.timeline.now(), reason))])
         elif run in self.runs.suspended:
             self.runs.cancel_suspended(run, reason, self.timeline.now())
-            self.effects.clear(run)
+            self.effects.publisher.clear(run)
         elif run not in self.runs.past:
             raise NotFoundError(f"no run {run!r}")
 

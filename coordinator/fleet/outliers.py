@@ -67,10 +67,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[str]:
     """Return `far_out` of a model version (``name``, ``version``, ``digest``); nothing where there is none."""
-    if model is None:
-        return []
-    sent = fleet.evaluations(model["name"], model["version"])
-    return far_out({agent: each for agent, each in sent.items() if each["digest"] == model["digest"]})
+    return [] if model is None else far_out(fleet.evaluations(model["name"], model["version"], model["digest"]))
 
 
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:

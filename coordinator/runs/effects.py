@@ -104,10 +104,6 @@ class EffectHandler:
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
 
-    def clear(self, run: str) -> None:
-        """Say that nothing is open in a run."""
-        self.publisher.clear(run)
-
     def adopt(self, state: RunState) -> None:
         """Take note of the parts of a standing request, which a former life may have published.
 

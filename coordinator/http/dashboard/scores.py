@@ -136,8 +136,7 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         summed = record.parameters.get("scores", {}).get("confusion")
         confused = None if summed is None else Confusion.of(loaded.model.domain.classes, summed)
         return Scores("", [], alone(record), about=about, confusion=confused)
-    found = coordinator.fleet.evaluations(record.name, record.version)
-    own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
+    own = coordinator.fleet.evaluations(record.name, record.version, record.digest)
     metrics = Counter(each["metric"] for each in own.values())
     central, source, about = known_centrally(coordinator, loaded, own)
     if not metrics:
