@@ -61,11 +61,7 @@ def writers(address: Address) -> tuple[Owner, ...]:
 
 
 def signed(
-    link: Link,
-    topics: Topics,
-    credentials: Credentials | None,
-    refused: Refused,
-    make: Callable[[Link], Transport],
+    link: Link, topics: Topics, credentials: Credentials | None, refused: Refused, make: Callable[[Link], Transport]
 ) -> Transport:
     """Make a transport, signed if there are credentials.
 
@@ -231,11 +227,7 @@ class Patience:
     """
 
     def __init__(
-        self,
-        burst: float = BAD_BURST,
-        rate: float = BAD_PER_SECOND,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, burst: float = BAD_BURST, rate: float = BAD_PER_SECOND, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._burst = burst
         self._rate = rate

@@ -22,17 +22,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import (
-    Cancel,
-    Effect,
-    Engine,
-    Event,
-    RunState,
-    Start,
-    Tick,
-    standing,
-    wakes_at,
-)
+from coordinator.engine import Cancel, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence

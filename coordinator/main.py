@@ -85,15 +85,8 @@ def assemble(
     ----------
     transport : Transport
         Not started yet.
-    max_message_bytes : int
-        Larger requests and models travel in parts.
-    retained_versions : int
-        So many versions of each model are kept on retained topics.
-    keep_records : bool
-        Whether the events of ended runs stay in the journal.
-    kept_runs : int
-        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
-        `retained_versions` of each name.
+    max_message_bytes, retained_versions, keep_records, kept_runs, fleet_limits
+        See `CoordinatorConfig`.
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str

@@ -104,9 +104,7 @@ async def _serve(state_dir: Path, port: int) -> None:
         # Added to each client's keepalive: paho pings exactly when it ends, so without it the two would race.
         "timeout_disconnect_delay": 15,
         "session_expiry_interval": 7 * 24 * 3600,
-        "plugins": {
-            "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(_password_file(state_dir))},
-        },
+        "plugins": {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(_password_file(state_dir))}},
     }
     broker = PatchedBroker(settings)
     try:

@@ -41,12 +41,7 @@ class Draft:
         When the event happened; time never goes back, whatever a clock does.
     """
 
-    def __init__(
-        self,
-        state: RunState,
-        at: float,
-        conduct: Conduct,
-    ) -> None:
+    def __init__(self, state: RunState, at: float, conduct: Conduct) -> None:
         self.state = state
         self.at = max(at, state.at)
         self.server = conduct.server

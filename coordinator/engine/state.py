@@ -21,16 +21,7 @@ from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
 Phase = Literal[
-    "gathering",
-    "pairing",
-    "domain",
-    "recruiting",
-    "learning",
-    "checking",
-    "scoring",
-    "finished",
-    "failed",
-    "cancelled",
+    "gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring", "finished", "failed", "cancelled"
 ]
 T = TypeVar("T")
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})

@@ -124,11 +124,9 @@ class LeaderProbe:
         with self._changed:
             if body.incarnation == self._own:
                 self._echoed = True
-            elif message.retained:
-                self._retained_up = body.status == "up"
-                self._term = max(self._term, envelope.time)
             else:
                 self._term = max(self._term, envelope.time)
                 self._retained_up = body.status == "up"
-                self._living = body if body.status == "up" else None
+                if not message.retained:
+                    self._living = body if self._retained_up else None
             self._changed.notify_all()

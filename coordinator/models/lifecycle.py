@@ -21,14 +21,7 @@ from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.documents import document_digest
-from schemas.errors import (
-    BrokerError,
-    DamagedError,
-    DocumentError,
-    NotFoundError,
-    UsageError,
-    VerificationError,
-)
+from schemas.errors import BrokerError, DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 
