@@ -8,7 +8,6 @@ such a reference itself, what vehicles send as the score of the published model 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import far_out
+from coordinator.fleet.outliers import far_out, in_one_metric
 from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
@@ -137,12 +136,10 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         confused = None if summed is None else Confusion.of(loaded.model.domain.classes, summed)
         return Scores("", [], alone(record), about=about, confusion=confused)
     own = coordinator.fleet.evaluations(record.name, record.version, record.digest)
-    metrics = Counter(each["metric"] for each in own.values())
     central, source, about = known_centrally(coordinator, loaded, own)
-    if not metrics:
+    metric, own = in_one_metric(own)
+    if not metric:
         return Scores("", [], source=source, about=about)
-    metric = metrics.most_common(1)[0][0]
-    own = {agent: each for agent, each in own.items() if each["metric"] == metric}
     compared = Comparison.of(metric, ((agent, each["local"], each["federated"]) for agent, each in own.items()))
     pairs = [] if compared is None else compared.lines
     classes = loaded.model.domain.classes
