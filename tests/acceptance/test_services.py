@@ -89,13 +89,7 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("a,y\n1,2\n3,red\n", "'red' is not a number"),
-        (None, "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), [("a,y\n1,2\n3,red\n", "'red' is not a number"), (None, "no such file")])
 def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
     processes: Processes, tmp_path: Path, content: str | None, words: str
 ) -> None:
@@ -122,8 +116,7 @@ def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_i
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
     absent = processes.call(
-        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
-        *("--broker", "mqtt://127.0.0.1:9"),
+        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"), *("--broker", "mqtt://127.0.0.1:9")
     )
     cloud = processes.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
     for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):

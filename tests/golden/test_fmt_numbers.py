@@ -138,9 +138,7 @@ def vehicles_with_memory(folder: Path) -> tuple[dict[str, Dataset], dict[str, Da
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_rules_with_memory_have_a_tenth_less_error_than_the_published_tree(
-    glassfleet_data: Path,
-) -> None:
+def test_rules_with_memory_have_a_tenth_less_error_than_the_published_tree(glassfleet_data: Path) -> None:
     train, test, domain = vehicles_with_memory(glassfleet_data)
 
     model = federated(FMT, FMT.Parameters(min_rows=1), domain, train).model

@@ -137,10 +137,7 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
     coordinator = CoordinatorProcess(broker.url, folder / "coordinator", environment={"OPENBLAS_NUM_THREADS": "1"})
     intruder: Nasty | None = None
     try:
-        with (
-            Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _,
-            coordinator.api() as api,
-        ):
+        with Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _, coordinator.api() as api:
             there = World(api, folder / "coordinator", broker.url)
             exact = {"nullify": False, "min_rows": 1, "max_depth": 2}
             there.learn("morning", model="video-quality", parameters=exact)

@@ -19,14 +19,7 @@ from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
-from schemas.messages import (
-    AgentState,
-    Body,
-    ContributionBody,
-    ModelPointer,
-    Refusal,
-    Request,
-)
+from schemas.messages import AgentState, Body, ContributionBody, ModelPointer, Refusal, Request
 from tests.support.coordinator_bench import TOPICS, Fleet, contribution
 from tests.support.engine_bench import central, toy_spec
 

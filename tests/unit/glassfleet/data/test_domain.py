@@ -93,9 +93,7 @@ def test_no_gaps_no_indicators_and_the_document_says_nothing_of_them() -> None:
 
 @pytest.mark.parametrize(
     ("features", "why"),
-    [
-        ((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ"),
-    ],
+    [((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ")],
 )
 def test_domain_refuses_an_input_called_like_an_indicator(features: Any, why: str) -> None:
     with pytest.raises(ValidationError, match=why):

@@ -17,10 +17,7 @@ from glassfleet.private.union import fill
 from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.frbc import SCHEME, FuzzyRuleClassifier, Parameters
 from glassfleet.schemes.frbc import SCHEME as FRBC
-from glassfleet.schemes.frbc.matching import (
-    AntecedentTree,
-    strongest_sets,
-)
+from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
