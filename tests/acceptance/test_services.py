@@ -16,7 +16,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
 from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -148,9 +148,8 @@ ENDED = ("promoted", "rolled-back")
 
 def learn(api: httpx.Client, run: str, depth: int, **more: Any) -> None:
     parameters = {"nullify": False, "min_rows": 1, "max_depth": depth}
-    answer = api.post("/api/runs", json=spec(run, parameters=parameters, model="m", **more))
-    assert answer.status_code == 201, answer.text
-    eventually(lambda: has_ended(api, run), seconds=30)
+    begin_run(api, spec(run, parameters=parameters, model="m", **more))
+    ended(api, run)
     if "rollout" not in more:
         eventually(lambda: newest(api)["phase"] in ENDED, "the gate does not end", seconds=20)
 
