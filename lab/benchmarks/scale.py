@@ -7,11 +7,7 @@ that this broker and these vehicles need for a question and an answer of these s
 
 from __future__ import annotations
 
-import json
-import os
 import select
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -35,6 +31,7 @@ from lab.benchmarks.raw_mqtt import Peer, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
 from lab.benchmarks.wire import answers, coordinator_process, ended, is_equal
 from lab.demo.secure import secure_broker
+from lab.experiments.workers import Worker
 from lab.processes import Process
 
 FLEETS = (15, 100, 1_000)
@@ -138,37 +135,12 @@ def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage
         stack.callback(broker.stop)
         api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **settings))
         fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities), **how}
-        yield Stage(api, process, broker, stack.enter_context(vehicles_process(fleet)), folder / "coordinator")
+        worker = stack.enter_context(Worker("lab.benchmarks.raw_vehicles", [], fleet))
 
+        def tell(what: str, **arguments: Any) -> Any:
+            return worker.ask({"do": what, **arguments}, "the vehicles")
 
-@contextmanager
-def vehicles_process(wanted: dict[str, Any]) -> Iterator[Any]:
-    """Start the process of the vehicles; give what tells it a command and returns its answer."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "lab.benchmarks.raw_vehicles"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    talk = (child.stdin, child.stdout)
-
-    def write(value: dict[str, Any]) -> None:
-        talk[0].write(json.dumps(value) + "\n")
-        talk[0].flush()
-
-    def tell(what: str, **arguments: Any) -> dict[str, Any]:
-        write({"do": what, **arguments})
-        return dict(json.loads(talk[1].readline()))
-
-    write(wanted)
-    try:
-        yield tell
-    finally:
-        child.stdin.close()
-        child.wait()
+        yield Stage(api, process, broker, tell, folder / "coordinator")
 
 
 def settled(tell: Any) -> dict[str, Any]:

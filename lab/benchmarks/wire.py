@@ -117,7 +117,7 @@ def is_equal(record: dict[str, Any], rows: Callable[[str], Dataset], scheme: Sch
         spec["seed"],
         max_rows_each=record["max_rows_each"] or 0,
     )
-    return document_digest(outcome.model.to_document()) == record["model"]["digest"]
+    return bool(document_digest(outcome.model.to_document()) == record["model"]["digest"])
 
 
 def answers(api: Coordinator) -> bool:

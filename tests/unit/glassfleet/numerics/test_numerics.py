@@ -165,7 +165,8 @@ def learn(name, rows, columns, **settings):
     X[:, 4] = 1.0 - X[:, 5]
     y = np.clip(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] ** 2 + 0.05 * rng.standard_normal(rows), 0, 1)
     names = tuple(f"x{i}" for i in range(columns))
-    domain = unit_domain(names)
+    inputs = tuple(Variable(name=name, low=0, high=1) for name in names)
+    domain = Domain(features=inputs, target=Variable(name="y", low=0, high=1))
     parts = {f"a{i}": Dataset(names, "y", X[i::3], y[i::3]) for i in range(3)}
     scheme = catalogue.load(name)
     outcome = federated(scheme, scheme.Parameters(**settings), domain, parts)

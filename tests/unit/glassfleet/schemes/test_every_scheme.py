@@ -150,11 +150,6 @@ def others(monkeypatch, tmp_path):
     catalogue._reason.cache_clear()
 
 
-def test_catalogue_finds_frt():
-    assert "frt" in catalogue.names()
-    assert catalogue.load("frt").name == "frt"
-
-
 def test_catalogue_loads_others_schemes(others):
     assert catalogue.names() == ["frt", "good"]
     assert catalogue.load("good") is others.SCHEME
