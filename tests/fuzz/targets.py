@@ -40,7 +40,7 @@ from schemas.trust.joining import Assembler, BlobStore
 from tests.fuzz.mutate import TEXTS, break_bytes, made_up, mutate, odd, spoil
 from tests.fuzz.mutate import pack as pack_carelessly
 from tests.support.coordinator_http import record_of as record_with
-from tests.support.searches import search
+from tests.support.sample_models import search
 
 FLEET = "fuzz"
 DIGEST = "ab" * 32

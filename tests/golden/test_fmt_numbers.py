@@ -21,7 +21,7 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 from lab.benchmarks.fmt import memory_domain
 from lab.experiments.folds import averages_of, plan_of
 from lab.protocols.paper import rmse
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 STATED = {
     # dataset: (fmt, its rules; FRT as published; gradient boosting): test RMSE, averaged over folds and clients

@@ -19,7 +19,7 @@ from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED
 from schemas.documents import document_digest
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 

@@ -20,8 +20,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.scheme import Contribution, Cost, Next, Task
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
-from tests.support.domains import class_domain
 from tests.support.processes import eventually
+from tests.support.sample_models import class_domain
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""

@@ -40,7 +40,7 @@ from tests.privacy.transcripts import (
     transcripts,
     view_of,
 )
-from tests.support.searches import search
+from tests.support.sample_models import search
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic")
 MOST_ROWS = 3000

@@ -16,7 +16,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import RESOLUTION, DiscoveryParameters, discover
 from glassfleet.numerics.grids import join_small
 from schemas.errors import RunFailedError
-from tests.support.searches import search
+from tests.support.sample_models import search
 
 FEATURES = ("a", "b")
 

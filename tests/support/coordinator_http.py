@@ -26,7 +26,7 @@ from glassfleet.data.dataset import Dataset
 from schemas.documents import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 """What a peer may write wherever it may write a text."""

@@ -29,7 +29,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, Server, Task
 from schemas.errors import NotFoundError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 DOMAIN = unit_domain("x")
 OFFER = Offer(frozenset({"toy", "frt"}), ("x",), "y")

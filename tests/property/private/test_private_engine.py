@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
 from glassfleet.private.groups import cut_groups
 from glassfleet.schemes.frt.support import answer_support
-from tests.support.domains import unit_domain
 from tests.support.private_bench import OFFER, PrivateStage
+from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
 MANY = [f"v{number:02d}" for number in range(26)]

@@ -25,7 +25,7 @@ from glassfleet.scheme import private_parameters
 from glassfleet.schemes.frt.messages import read_task
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 SCHEME: Any = catalogue.load("frt")
 PARAMETERS = private_parameters(SCHEME, SCHEME.Parameters(max_depth=1))

@@ -29,7 +29,7 @@ from glassfleet.scheme import Contribution, Task, input_quantiles_of
 from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
-from tests.support.searches import search
+from tests.support.sample_models import search
 
 RNG = np.random.default_rng(0)
 FEATURES = ("speed", "load")

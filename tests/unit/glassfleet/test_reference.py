@@ -25,7 +25,7 @@ from glassfleet.reword import in_words_of
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES, Asked, scored
 from schemas.errors import VerificationError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 NAMES = ("hour", "load", "heat")
 

@@ -23,7 +23,7 @@ from glassfleet.private.simulation import Vehicle
 from glassfleet.scheme import Contribution
 from glassfleet.scores import SCORES
 from schemas.errors import UsageError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 DOMAIN = unit_domain("ab", high=2.0)
 AGENTS = tuple(f"v{number:02d}" for number in range(14))

@@ -21,7 +21,7 @@ from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_
 from glassfleet.scheme import private_parameters
 from glassfleet.schemes.tsk.messages import Question
 from glassfleet.schemes.tsk.params import Parameters
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 F = 3
 DOMAIN = unit_domain("abc")

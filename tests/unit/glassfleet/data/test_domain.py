@@ -24,7 +24,7 @@ from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
 from schemas import codec, limits
 from schemas.documents import document_digest
 from schemas.errors import DataError, RunFailedError, UsageError
-from tests.support.searches import search
+from tests.support.sample_models import search
 
 SPEED = Variable(name="speed", low=0.0, high=100.0, unit="km/h")
 FLAT = Variable(name="flat", low=5.0, high=5.0)

@@ -18,7 +18,7 @@ from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.server import _sums, taken_in
 from glassfleet.schemes.bmt.tree import Split, Tree, degrees
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)

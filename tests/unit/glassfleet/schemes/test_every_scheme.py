@@ -24,7 +24,7 @@ from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.documents import document_digest
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 

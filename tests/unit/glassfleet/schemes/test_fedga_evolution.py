@@ -35,7 +35,7 @@ from glassfleet.schemes.fedga.genetics import (
 )
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
-from tests.support.domains import class_domain
+from tests.support.sample_models import class_domain
 
 CLASSES = class_domain("abc", "kind", "no", "yes")
 NUMBER = Domain(features=CLASSES.features, target=Variable(name="kind", low=0.0, high=2.0))

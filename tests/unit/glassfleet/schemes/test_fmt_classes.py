@@ -19,7 +19,7 @@ from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
-from tests.support.domains import class_domain
+from tests.support.sample_models import class_domain
 
 CITIES = ("Bern", "Campinas", "Lima", "Pisa", "Rio", "Santos")
 NAMES = ("age", "city", "speed")

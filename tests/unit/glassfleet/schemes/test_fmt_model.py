@@ -13,7 +13,7 @@ from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(

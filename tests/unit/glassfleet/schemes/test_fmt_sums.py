@@ -24,7 +24,7 @@ from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positi
 from glassfleet.schemes.fmt.support import weights
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
 from tests.fuzz.targets import steps
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)

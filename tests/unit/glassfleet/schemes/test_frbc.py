@@ -21,7 +21,7 @@ from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
-from tests.support.domains import class_domain
+from tests.support.sample_models import class_domain
 
 DOMAIN = Domain(
     features=(

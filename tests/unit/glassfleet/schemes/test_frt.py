@@ -14,7 +14,7 @@ from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Done, Next
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import RunFailedError, UsageError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(

@@ -17,7 +17,7 @@ from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
 from glassfleet.schemes.tsk import server as server_module
 from glassfleet.schemes.tsk.rules import RuleBase, average
 from schemas.errors import RunFailedError
-from tests.support.domains import unit_domain
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(
