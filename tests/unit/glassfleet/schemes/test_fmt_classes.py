@@ -130,7 +130,7 @@ def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None
 
 def pulls(z: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
     """Return the pull of each coefficient, in rows."""
-    strength = cast("float", outcome.summary["pull"]) * z.var(axis=1)
+    strength: NDArray[np.float64] = cast("float", outcome.summary["pull"]) * z.var(axis=1)
     strength[0] = 0.03
     return strength
 
