@@ -145,6 +145,12 @@ class Process:
             f"{self.name} ended with exit code {code}: {self.last_words()}", code if 0 < code < 64 else 1
         )
 
+    def has_said(self, words: bytes) -> bool:
+        """Whether its log has these words, of this life."""
+        with self.log.open("rb") as log:
+            log.seek(self.began)
+            return words in log.read()
+
     def log_size(self) -> int:
         """Return the size of its log so far, bytes."""
         return self.log.stat().st_size if self.log.exists() else 0

@@ -8,14 +8,12 @@ Markdown table.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from broker.servers.launch import launch
+from lab.benchmarks.measure import wait
 from lab.benchmarks.wire import coordinator_on
 from lab.processes import ProcessFleet
 
@@ -47,13 +45,6 @@ def write_rows(path: Path) -> None:
             file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
 
 
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait for something, and return it."""
-    while not (found := condition()):
-        time.sleep(0.02)
-    return found
-
-
 def main() -> None:
     """Measure and print."""
     print("| stage | RSS MB | peak MB | CPU s |\n|---|---|---|---|")
@@ -71,7 +62,7 @@ def main() -> None:
                     resident, peak = memory(agent.pid)
                     print(f"| {stage} | {resident:.1f} | {peak:.1f} | {cpu_seconds(agent.pid):.2f} |", flush=True)
 
-                until(lambda: api.get("/api/agents"))
+                wait(lambda: api.get("/api/agents"), 0.02)
                 tell("data read, connected")
                 wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
                 wanted["policy"] = {"min_agents": 1}
@@ -80,7 +71,7 @@ def main() -> None:
                     for each in status["rounds"][told:]:
                         told += 1
                         tell(f"round {told} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms")
-                until(lambda: api.get("/api/models/m/1/evaluations"))
+                wait(lambda: api.get("/api/models/m/1/evaluations"), 0.02)
                 tell("own model learned, both scored")
         finally:
             broker.stop()

@@ -16,7 +16,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from edge_agent.sources import read_table
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
@@ -27,6 +26,7 @@ from glassfleet.scheme import Done, Next, Scheme, input_quantiles_of
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
 from lab.experiments.folds import Parts, averages_of, plan_of
+from lab.experiments.rows import read_rows
 from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
 from schemas.codec import encode
@@ -183,9 +183,7 @@ def tables() -> None:
     """The five sets of the FRT paper, its protocol: 5 folds, 5 clients, FL."""
     rows = []
     for name in TABLES:
-        table = read_table(data_folder() / f"{name}.csv.gz")
-        names = list(table.names)
-        data = Dataset(tuple(names[:-1]), names[-1], table.matrix(names[:-1]), table.matrix(names[-1:])[:, 0])
+        data = read_rows(data_folder() / f"{name}.csv.gz", None, FRT)
         row: list[Any] = [name]
         for scheme, settings in ((FMT, {}), (FMT, ACCURATE), (FRT, {})):
             result = averages_of(plan_of(scheme, data, {**AS_THEY_ARE, **settings}, ["federated"]), data)["federated"]

@@ -24,6 +24,16 @@ def timed(work: Callable[[], T], repeats: int = 5, clock: Callable[[], float] = 
     return min(seconds), result
 
 
+def wait(condition: Callable[[], T], pause: float = 0.5, patience: float = 1800.0) -> T:
+    """Return what `condition` gives once that is true; ends the program after `patience` seconds."""
+    end = time.monotonic() + patience
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise SystemExit(f"nothing more happens after {patience:.0f} s")
+        time.sleep(pause)
+    return found
+
+
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a Markdown table."""
     print(f"\n### {title}\n")

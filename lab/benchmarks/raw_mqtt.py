@@ -43,11 +43,7 @@ class Peer:
     """One connection; `inbox` gives the messages that came, each of which is acknowledged."""
 
     def __init__(
-        self,
-        address: BrokerAddress,
-        name: str,
-        will: tuple[str, bytes] | None = None,
-        identity: Path | None = None,
+        self, address: BrokerAddress, name: str, will: tuple[str, bytes] | None = None, identity: Path | None = None
     ) -> None:
         self.socket = socket.create_connection((address.host, address.port), 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,8 +1,8 @@
 """Thousands of vehicles in one process, each no more than a socket that speaks MQTT 3.1.1.
 
 What they say is what real vehicles say, but it is computed once for all that have the same rows. So the broker and the
-coordinator have all the work of a large fleet, and the vehicles hardly any. Run as a process by `lab.benchmarks.scale`,
-which writes commands to its standard input, a JSON object a line, and reads one line for each.
+coordinator have all the work of a large fleet, and the vehicles hardly any. `lab.benchmarks.scale` runs it as a
+`lab.experiments.workers.Worker`, whose questions are commands.
 """
 
 from __future__ import annotations
@@ -381,7 +381,7 @@ def main() -> None:
                 if not line:
                     return
                 command = json.loads(line)
-                print(json.dumps(getattr(vehicles, command.pop("do"))(**command)), flush=True)
+                print(json.dumps({"result": getattr(vehicles, command.pop("do"))(**command)}), flush=True)
 
 
 if __name__ == "__main__":

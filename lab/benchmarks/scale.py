@@ -7,19 +7,15 @@ that this broker and these vehicles need for a question and an answer of these s
 
 from __future__ import annotations
 
-import json
-import os
 import select
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -28,21 +24,19 @@ from broker.url import safe_address
 from console.client import Coordinator
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Scheme, Task
 from lab.benchmarks.agent_memory import cpu_seconds, memory
-from lab.benchmarks.measure import ms, print_table
+from lab.benchmarks.measure import ms, print_table, wait
 from lab.benchmarks.raw_mqtt import Peer, publish
 from lab.benchmarks.raw_vehicles import GROUPS, RESEND, name_of, rows_of
-from lab.benchmarks.wire import answers, coordinator_process
+from lab.benchmarks.wire import answers, coordinator_process, ended, is_equal
 from lab.demo.secure import secure_broker
-from schemas.documents import document_digest
+from lab.experiments.workers import Worker
+from lab.processes import Process
 
 FLEETS = (15, 100, 1_000)
 REQUEST_BYTES = 4_000
 FLOORS = 5
-PATIENCE = 1800.0
 
 SETTINGS = {"GLASSFLEET_MAX_MESSAGE_BYTES": "1000000", "GLASSFLEET_FLEET": "bench"}
 
@@ -76,18 +70,11 @@ def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
 
 
 def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) -> list[Any]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker, settings, identities = _broker(folder, vehicles, signed=signed)
-        stack.callback(broker.stop)
-        state = folder / "coordinator"
-        api, process = stack.enter_context(coordinator_process(broker.url, state, **settings))
+    # What nobody misses may be long: the processes share the machine with others.
+    deadline = max(10.0, vehicles / 50) if drop_at else 600.0
+    how = {"drop_at": drop_at, "back_after": deadline + 5}
+    with staged(vehicles, signed=signed, **how) as (api, process, broker, tell, state):
         pid = process.pid
-        # What nobody misses may be long: the processes share the machine with others.
-        deadline = max(10.0, vehicles / 50) if drop_at else 600.0
-        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "drop_at": drop_at, "back_after": deadline + 5}
-        fleet["identities"] = str(identities)
-        tell = stack.enter_context(vehicles_process(fleet))
         tell("connect")
         wait(lambda: up(api) == vehicles)
         before = [cpu_seconds(pid), cpu_seconds(broker.pid)]
@@ -117,7 +104,7 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         f"{accepted:,}",
         told["waiting"],
         told.get("doubled", 0),
-        is_equal(record),
+        equality(record),
     ]
 
 
@@ -129,34 +116,31 @@ def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str
     return broker, {**SETTINGS, "GLASSFLEET_IDENTITY": str(identities / "cloud")}, identities
 
 
+class Stage(NamedTuple):
+    """What a benchmark of a large fleet works with; `tell` gives the vehicles a command and returns their answer."""
+
+    api: Coordinator
+    coordinator: Process
+    broker: Any
+    tell: Any
+    state: Path
+
+
 @contextmanager
-def vehicles_process(wanted: dict[str, Any]) -> Iterator[Any]:
-    """Start the process of the vehicles; give what tells it a command and returns its answer."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "lab.benchmarks.raw_vehicles"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    talk = (child.stdin, child.stdout)
+def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage]:
+    """Start Mosquitto, a coordinator, and a process of vehicles; `how` they are is as `raw_vehicles.Vehicles` says."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
+        broker, settings, identities = _broker(folder, vehicles, signed=signed)
+        stack.callback(broker.stop)
+        api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **settings))
+        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities), **how}
+        worker = stack.enter_context(Worker("lab.benchmarks.raw_vehicles", [], fleet))
 
-    def write(value: dict[str, Any]) -> None:
-        talk[0].write(json.dumps(value) + "\n")
-        talk[0].flush()
+        def tell(what: str, **arguments: Any) -> Any:
+            return worker.ask({"do": what, **arguments}, "the vehicles")
 
-    def tell(what: str, **arguments: Any) -> dict[str, Any]:
-        write({"do": what, **arguments})
-        return dict(json.loads(talk[1].readline()))
-
-    write(wanted)
-    try:
-        yield tell
-    finally:
-        child.stdin.close()
-        child.wait()
+        yield Stage(api, process, broker, tell, folder / "coordinator")
 
 
 def settled(tell: Any) -> dict[str, Any]:
@@ -195,13 +179,7 @@ def long(fleets: Sequence[int] = FLEETS) -> None:
 
 
 def _long(vehicles: int) -> list[Any]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker = launch("mosquitto", state_dir=folder / "broker")
-        stack.callback(broker.stop)
-        state = folder / "coordinator"
-        api, process = stack.enter_context(coordinator_process(broker.url, state, **SETTINGS))
-        tell = stack.enter_context(vehicles_process({"url": broker.url, "fleet": "bench", "count": vehicles}))
+    with staged(vehicles) as (api, process, _, tell, state):
         tell("connect")
         wait(lambda: up(api) == vehicles)
         policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
@@ -239,7 +217,7 @@ def _long(vehicles: int) -> list[Any]:
         *(f"{each:.0f}" for each in (before, after)),
         told["waiting"],
         told.get("doubled", 0),
-        is_equal(record),
+        equality(record),
     ]
 
 
@@ -264,19 +242,11 @@ class _Once:
         return self._known[key]
 
 
-def is_equal(record: dict[str, Any]) -> str:
-    """Say whether the run's model is what its cohort learns in one process, by their digests."""
-    spec, scheme = record["spec"], catalogue.load(record["scheme"])
+def equality(record: dict[str, Any]) -> str:
+    """Say whether the run's model is the one of its cohort's rows."""
     rows = [rows_of(number) for number in range(GROUPS)]
-    outcome = federated(
-        cast("Scheme", _Once(scheme)),
-        scheme.Parameters.model_validate(spec["parameters"]),
-        Domain.from_document(record["domain"]),
-        {agent: rows[int(agent[1:]) % GROUPS] for agent in record["cohort"]},
-        spec["seed"],
-        max_rows_each=record["max_rows_each"] or 0,
-    )
-    return "yes" if document_digest(outcome.model.to_document()) == record["model"]["digest"] else "NO"
+    once = cast("Scheme", _Once(catalogue.load(record["scheme"])))
+    return "yes" if is_equal(record, lambda agent: rows[int(agent[1:]) % GROUPS], once) else "NO"
 
 
 def journal_bytes(folder: Path) -> int:
@@ -287,20 +257,3 @@ def journal_bytes(folder: Path) -> int:
 def up(api: Coordinator) -> int:
     """Return how many vehicles the coordinator takes for up."""
     return sum(each["status"] == "up" for each in api.get("/api/agents"))
-
-
-def ended(api: Coordinator, run: str) -> dict[str, Any]:
-    """Return a run once it has finished."""
-    wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"])
-    record = api.run(run)
-    if record["outcome"] != "finished":
-        raise SystemExit(f"{record['outcome']}: {record['reason']}")
-    return record
-
-
-def wait(condition: Callable[[], bool], pause: float = 0.5) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"nothing more happens after {PATIENCE:.0f} s")
-        time.sleep(pause)

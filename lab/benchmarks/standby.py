@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Self
@@ -26,14 +26,11 @@ from coordinator.journal.inspect import entries, runs
 from coordinator.telemetry import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
-from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain
-from glassfleet.local import federated
-from lab.benchmarks.measure import print_table
-from lab.processes import Process, ProcessFleet
+from lab.benchmarks.measure import print_table, wait
+from lab.benchmarks.wire import is_equal
+from lab.processes import ProcessFleet
 from schemas import codec
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Receipt
 from schemas.topics import Topics
@@ -42,6 +39,7 @@ KILLS, VEHICLES, ROWS = 50, 15, 200
 TOPICS = Topics("fleet")
 PATIENCE = 60.0
 READY = b'"event": "standing-by"'
+_until = partial(wait, pause=0.05, patience=PATIENCE)
 
 
 def standby(journal: str = "") -> None:
@@ -110,7 +108,12 @@ class _Pair:
     def _stand_by(self) -> None:
         process = self._processes[self._other]
         process.start()
-        _until(lambda: _said(process, READY))
+
+        def stands_by() -> bool:
+            process.check()
+            return process.has_said(READY)
+
+        _until(stands_by)
 
     def kill_leader(self) -> tuple[float, float]:
         """Return the seconds from the kill until another is up, and until it has accepted an answer."""
@@ -119,7 +122,6 @@ class _Pair:
         former = self._watch.leader
         begun = time.monotonic()
         self._processes[self._leader].kill()
-        self._watch.since = begun
         _until(lambda: self._watch.leader not in ("", former), pause=0.005)
         taken = self._watch.up_at - begun
         _until(lambda: self._watch.accepted_at > self._watch.up_at, pause=0.005)
@@ -154,22 +156,14 @@ class _Pair:
         told = self._watch.accepted
         return [
             f"{sum(record['outcome'] == 'finished' for record in records)} of {len(records)}",
-            sum(record["outcome"] == "finished" and self._is_equal(record) for record in records),
+            sum(
+                record["outcome"] == "finished" and is_equal(record, lambda agent: self._sources[agent].train)
+                for record in records
+            ),
             sum(in_journal.values()),
             len([key for key in told if key not in in_journal]),
             sum(count > 1 for count in in_journal.values()),
         ]
-
-    def _is_equal(self, record: dict[str, Any]) -> bool:
-        scheme = catalogue.load(record["scheme"])
-        outcome = federated(
-            scheme,
-            scheme.Parameters.model_validate(record["spec"]["parameters"]),
-            Domain.from_document(record["domain"]),
-            {name: self._sources[name].train for name in record["cohort"]},
-            record["spec"]["seed"],
-        )
-        return bool(document_digest(outcome.model.to_document()) == record["model"]["digest"])
 
 
 SPEC = {
@@ -186,7 +180,6 @@ class _Watch:
     def __init__(self, url: str) -> None:
         self.leader = ""
         self.up_at = self.accepted_at = 0.0
-        self.since = 0.0
         self.accepted: set[tuple[str, str, str]] = set()
         self.transport = PahoTransport(Link(url, "watch", session_expiry=0))
         self.transport.subscribe(TOPICS.coordinator_state())
@@ -222,18 +215,3 @@ def _source(number: int) -> Source:
     y = np.where(X[:, 0] > 0.5, X[:, 1], X[:, 2] ** 2) + rng.normal(0.0, 0.01, ROWS)
     data = Dataset(tuple(f"x{index}" for index in range(4)), "y", X, y)
     return Source(data, Dataset(data.features, data.target, data.X[:0], data.y[:0]))
-
-
-def _said(process: Process, words: bytes) -> bool:
-    process.check()
-    with process.log.open("rb") as log:
-        log.seek(process.began)
-        return words in log.read()
-
-
-def _until(condition: Callable[[], bool], pause: float = 0.05) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise SystemExit(f"nothing more happens after {PATIENCE:.0f} s")
-        time.sleep(pause)

@@ -6,23 +6,20 @@ the fleet's page are asked for again and again, as an operator would who sees th
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
-from broker.servers.launch import launch
 from console.client import Coordinator, CoordinatorError
 from lab.benchmarks.agent_memory import cpu_seconds, memory
-from lab.benchmarks.measure import print_table
-from lab.benchmarks.scale import ELASTIC, FLEETS, SETTINGS, ended, is_equal, settled, vehicles_process, wait
-from lab.benchmarks.wire import coordinator_process
+from lab.benchmarks.measure import print_table, wait
+from lab.benchmarks.scale import ELASTIC, FLEETS, equality, settled, staged
+from lab.benchmarks.wire import ended
 
 ROUNDS = 6
 """Of learning, after those that find the limits."""
@@ -73,12 +70,7 @@ class _Looks:
 
 
 def _storm(vehicles: int) -> list[list[Any]]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
-        broker = launch("mosquitto", state_dir=folder / "broker")
-        stack.callback(broker.stop)
-        api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **SETTINGS))
-        tell = stack.enter_context(vehicles_process({"url": broker.url, "fleet": "bench", "count": vehicles}))
+    with staged(vehicles) as (api, process, broker, tell, _):
         tell("connect", silent=True)
 
         def seen(what: str, trouble: Callable[[], float]) -> list[Any]:
@@ -122,7 +114,7 @@ def _storm(vehicles: int) -> list[list[Any]]:
         rows.append(seen("coordinator killed", kill))
         record = ended(api, name)
         told = settled(tell)
-        equal = is_equal(record)
+        equal = equality(record)
     print(f"{vehicles:,} vehicles: {told['waiting']} lost, {told.get('doubled', 0)} doubled, equal: {equal}")
     return rows
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.sources import read_table
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
@@ -18,6 +17,7 @@ from glassfleet.local import central
 from glassfleet.private.groups import SUPPORT_ROWS
 from glassfleet.scheme import input_quantiles_of, private_parameters
 from lab.benchmarks.measure import data_folder, print_table
+from lab.experiments.rows import read_rows
 from lab.papers.work import fleet
 from lab.protocols.paper import kfold, rmse
 
@@ -43,12 +43,10 @@ def _rows(name: str) -> tuple[Dataset, Dataset]:
     if name == "qoe":
         train, test, _ = fleet(data_folder(), "real")
         return pool(list(train.values())), pool(list(test.values()))
-    table = read_table(data_folder() / f"{name}.csv.gz")
-    *features, target = table.names
-    X, y = table.matrix(features), table.matrix([target])[:, 0]
-    train_rows, test_rows = next(iter(kfold(len(y), 5)))
-    train_part, test_part = (Dataset(tuple(features), target, X[some], y[some]) for some in (train_rows, test_rows))
-    return train_part, test_part
+    data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("frt"))
+    folds = next(kfold(data.rows, 5))
+    learned, held_out = (Dataset(data.features, data.target, data.X[some], data.y[some]) for some in folds)
+    return learned, held_out
 
 
 def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -18,10 +18,15 @@ from console.client import Coordinator, CoordinatorError
 from edge_agent import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
+from glassfleet.local import federated
+from glassfleet.scheme import Scheme
 from lab.benchmarks.learning import made_up
-from lab.benchmarks.measure import ms, print_table
+from lab.benchmarks.measure import ms, print_table, wait
 from lab.processes import Process, ProcessFleet
+from schemas.documents import document_digest
 
 ROWS = 500
 """Rows per agent: few, so that the broker and the coordinator are measured and not the arithmetic."""
@@ -53,13 +58,8 @@ def _measure(kind: str, agents: int) -> list[Any]:
         policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
         started = time.perf_counter()
         run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
-        while not (record := api.run(run))["outcome"]:
-            if time.perf_counter() - started > PATIENCE:
-                raise SystemExit(f"{kind} with {agents} agents: the run did not end in {PATIENCE:.0f} s")
-            time.sleep(0.05)
+        record = ended(api, run, 0.05)
         seconds = time.perf_counter() - started
-        if record["outcome"] != "finished":
-            raise SystemExit(f"{kind} with {agents} agents: {record['outcome']}: {record['reason']}")
     rounds = record["rounds"]
     times = [number["seconds"] for number in rounds]
     sent = sum(number["bytes"] for number in rounds) / len(rounds) / agents / 1000
@@ -92,6 +92,32 @@ def coordinator_process(broker: str, folder: Path, **settings: str) -> Iterator[
             process.check()
             time.sleep(0.02)
         yield Coordinator(None, None, folder), process
+
+
+def ended(api: Coordinator, run: str, pause: float = 0.5) -> dict[str, Any]:
+    """Return a run once it has finished; only then all of it, as each look at a long run costs the coordinator time."""
+    wait(lambda: run in [each["run"] for each in api.get("/api/runs") if each["state"] == "ended"], pause)
+    record = api.run(run)
+    if record["outcome"] != "finished":
+        raise SystemExit(f"{record['outcome']}: {record['reason']}")
+    return record
+
+
+def is_equal(record: dict[str, Any], rows: Callable[[str], Dataset], scheme: Scheme | None = None) -> bool:
+    """Whether a run's model is what its cohort learns in one process, by their digests.
+
+    `rows` are those of an agent; `scheme` learns in place of the run's.
+    """
+    scheme, spec = scheme or catalogue.load(record["scheme"]), record["spec"]
+    outcome = federated(
+        scheme,
+        scheme.Parameters.model_validate(spec["parameters"]),
+        Domain.from_document(record["domain"]),
+        {agent: rows(agent) for agent in record["cohort"]},
+        spec["seed"],
+        max_rows_each=record["max_rows_each"] or 0,
+    )
+    return bool(document_digest(outcome.model.to_document()) == record["model"]["digest"])
 
 
 def answers(api: Coordinator) -> bool:

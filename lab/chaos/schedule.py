@@ -36,20 +36,13 @@ KINDS: dict[str, int] = {
 }
 """Kind of fault -> how often it is drawn, in relation to the others. Each comes once before any comes twice."""
 
-SECURE_KINDS: dict[str, int] = {
-    "certificate-renew": 8,
-    "certificate-replace": 8,
-    "vehicle-revoke": 6,
-}
+SECURE_KINDS: dict[str, int] = {"certificate-renew": 8, "certificate-replace": 8, "vehicle-revoke": 6}
 """The same, for what happens to a fleet with identities only (``--secure``).
 
 A certificate is renewed under a running process; is renewed and the former one revoked; a vehicle is revoked as stolen,
 and enrols again with a new key."""
 
-STANDBY_KINDS: dict[str, int] = {
-    "standby-kill": 5,
-    "standby-freeze": 4,
-}
+STANDBY_KINDS: dict[str, int] = {"standby-kill": 5, "standby-freeze": 4}
 """The same, for what happens with a coordinator on stand-by only (``--standby``), which also takes the place of the one
 that leads whenever that one is killed or crashes."""
 

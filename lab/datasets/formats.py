@@ -160,11 +160,7 @@ def _checked(names: tuple[str, ...], rows: list[list[str]], first: int) -> RawTa
     return RawTable(names, rows)
 
 
-READERS: Mapping[str, Callable[[str], RawTable]] = {
-    ".dat": read_keel,
-    ".arff": read_arff,
-    ".csv": read_plain_csv,
-}
+READERS: Mapping[str, Callable[[str], RawTable]] = {".dat": read_keel, ".arff": read_arff, ".csv": read_plain_csv}
 """By ending."""
 
 

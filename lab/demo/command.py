@@ -152,11 +152,7 @@ def demo(options: DemoOptions) -> int:
         )
     if options.secure and options.broker_kind == "embedded":
         raise UsageError("--secure needs Mosquitto: the embedded broker has no TLS")
-    with (
-        ended_by_sigterm(),
-        workshop(options.keep, "demo") as work,
-        watching(plain=options.plain) as watcher,
-    ):
+    with ended_by_sigterm(), workshop(options.keep, "demo") as work, watching(plain=options.plain) as watcher:
         return _show(options, work, watcher)
 
 

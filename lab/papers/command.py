@@ -111,14 +111,7 @@ def _list(chosen: Sequence[Chapter], folder: Path | None, *, as_json: bool) -> N
 
 
 def _compute(
-    todo: Sequence[Chapter],
-    missing: Sequence[Chapter],
-    data: Path,
-    out: Path,
-    *,
-    jobs: int,
-    full: bool,
-    fresh: bool,
+    todo: Sequence[Chapter], missing: Sequence[Chapter], data: Path, out: Path, *, jobs: int, full: bool, fresh: bool
 ) -> Report:
     # Imported late: it brings the learning and its libraries, which --list and --help do without.
     from lab.papers.schedule import results_of

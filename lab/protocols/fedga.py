@@ -71,12 +71,7 @@ class SplitResult:
 
 
 def run_split(
-    scheme: Scheme,
-    parameters: Any,
-    dataset: Dataset,
-    split: int,
-    *,
-    participation: float = 1.0,
+    scheme: Scheme, parameters: Any, dataset: Dataset, split: int, *, participation: float = 1.0
 ) -> SplitResult:
     """Learn federated and local trees of one split and score them.
 

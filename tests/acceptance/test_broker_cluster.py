@@ -18,7 +18,7 @@ from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.topics import Topics
 from tests.support.brokers import nats_cluster, rabbitmq_cluster
-from tests.support.cloud import SOURCES, Start, central_digest, has_ended, record_of, rows, spec
+from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, rows, spec
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -66,22 +66,20 @@ def test_run_survives_sigkill_of_the_node_that_the_coordinator_is_at(
     with Fleet(SOURCES, state_dir=tmp_path / "agents", **settings):
         cloud = start(tmp_path / "cloud")
         with cloud.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            begin_run(api, spec("r1"), 1)
             # RabbitMQ's store of retained messages is each node's own: there births and requests are repeated.
             assert [retained_at(node, state) for node in nodes] == [
                 kind == "nats" or node is nodes[at] for node in nodes
             ]
             nodes[at].kill()
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
             assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
             # One that was never there before, in whatever node's care.
             with Fleet({"vd": rows(3)}, state_dir=tmp_path / "agents", **settings):
                 more = spec("r2", policy={"gather_agents": 4, "min_agents": 4})
                 assert api.post("/api/runs", json=more).status_code == 201
-                eventually(lambda: has_ended(api, "r2"))
-            assert api.get("/api/runs/r2").json()["cohort"] == ["va", "vb", "vc", "vd"]
+                second = ended(api, "r2")
+            assert second["cohort"] == ["va", "vb", "vc", "vd"]
         assert cloud.end()[0] == 0
     check_answers_and_model(tmp_path / "cloud")
 
@@ -100,11 +98,9 @@ def test_run_survives_sigkill_of_the_node_that_leads_all_sessions_while_their_cl
     with Fleet(SOURCES, broker=third.url, **settings):
         cloud = start(tmp_path / "cloud", "--broker", second.url)
         with cloud.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            begin_run(api, spec("r1"), 1)
             first.kill()
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
             assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
             assert api.get("/api/metrics").json()["connected"] == 1
         assert cloud.end()[0] == 0

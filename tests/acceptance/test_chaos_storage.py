@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.fleet import Fleet
-from tests.support.cloud import ROOT, SOURCES, Start, central_digest, has_ended, record_of, spec
-from tests.support.processes import eventually
+from tests.support.cloud import ROOT, SOURCES, Start, begin_run, central_digest, ended, record_of, spec
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -81,8 +80,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
     coordinator = start(small.folder)
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            begin_run(api, spec("r1"), 1)
         small.fill(coordinator.process.pid)
         _, told = coordinator.process.communicate(timeout=60)
         assert coordinator.process.returncode == 5, told
@@ -93,8 +91,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
         small.free()
         again = start(small.folder)
         with again.api() as api:
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
         assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
         assert again.end()[0] == 0
     record = record_of(small.folder, "r1")
@@ -123,8 +120,7 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
     process = agent()
     try:
         with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 1)
+            begin_run(api, spec("r1"), 1)
             small.fill(process.pid)
             _, told = process.communicate(timeout=60)
             assert process.returncode == 5, told
@@ -132,8 +128,7 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
             assert "Traceback" not in told
             small.free()
             process = agent()
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
     finally:
         process.kill()
         process.communicate()
@@ -168,15 +163,13 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     coordinator = start(state_dir)
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: len(api.get("/api/runs/r1").json()["rounds"]) >= 2)
+            begin_run(api, spec("r1"), 2)
         coordinator.end(signal.SIGKILL)
         tear(state_dir)
         again = start(state_dir)
         with again.api() as api:
             mended = api.get("/api/metrics").json().get("journal.mended", 0)
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
         code, told = again.end()
     assert code == 0, told
     assert mended == (1 if tear is tear_record else 0), "SQLite mends its own log"

@@ -11,10 +11,9 @@ import pytest
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, Start, central_digest, has_ended, spec
+from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, spec
 from tests.support.dying import BOUND, VARIABLE
 from tests.support.postgres import PostgresServer
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
 
@@ -48,13 +47,12 @@ def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_jour
             if number == 0:
                 with dying.api() as api:
                     wanted = spec("r1", participation="elastic", parameters={"min_rows": 1, "nullify": False})
-                    assert api.post("/api/runs", json=wanted).status_code == 201
+                    begin_run(api, wanted)
             code, told = dying.process.wait(60), dying.end()[1]
             assert code == -signal.SIGKILL, told
         last = start(tmp_path / "cloud", program=program, environment=settings)
         with last.api() as api:
-            eventually(lambda: has_ended(api, "r1"))
-            run = api.get("/api/runs/r1").json()
+            run = ended(api, "r1")
         assert last.end()[0] == 0
     assert (run["outcome"], run["cohort"]) == ("finished", sorted(SOURCES))
     assert all(each["accepted_agents"] == sorted(SOURCES) for each in run["rounds"])

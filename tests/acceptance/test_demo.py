@@ -53,8 +53,7 @@ def children_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.mosquitto)],
+    "kind", [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.mosquitto)]
 )
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
     done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)

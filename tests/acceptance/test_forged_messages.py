@@ -27,7 +27,7 @@ from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa, number_in
-from tests.support.cloud import SOURCES, CoordinatorProcess, central_digest, has_ended, record_of, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
 from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
@@ -135,9 +135,8 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
                 return int(api.get("/api/metrics").json().get(f"refused.{code}", 0))
 
             eventually(lambda: all(agent(name) for name in SOURCES), "all agents are known")
-            assert api.post("/api/runs", json=spec("r", model="m")).status_code == 201
-            eventually(lambda: has_ended(api, "r"), "the run ended", 120)
-            assert api.get("/api/runs/r").json()["outcome"] == "finished", agents.logs()
+            begin_run(api, spec("r", model="m"))
+            assert ended(api, "r", 120)["outcome"] == "finished", agents.logs()
             assert attacker.sent > 50
             assert refused("wrong-signer") > 0
             eventually(lambda: refused("bad-signature"), "a lie under the seal of another message is refused")

@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, CoordinatorProcess, Start, central_digest, has_ended, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
 
@@ -27,10 +25,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeou
 def server() -> Iterator[PostgresServer]:
     with PostgresServer() as server:
         yield server
-
-
-def rounds(api: httpx.Client, run: str) -> int:
-    return len(api.get(f"/api/runs/{run}").json()["rounds"])
 
 
 @pytest.mark.slow
@@ -42,8 +36,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         first = start(tmp_path / "cloud", environment=journal_at)
         with first.api() as api:
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
-            eventually(lambda: rounds(api, "r1") >= 1)
+            begin_run(api, spec("r1"), 1)
         first.end(signal.SIGKILL)
 
         second = start(tmp_path / "cloud", environment=journal_at)
@@ -67,8 +60,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         server.start()
         third = start(tmp_path / "cloud", environment=journal_at)
         with third.api() as api:
-            eventually(lambda: has_ended(api, "r1"))
-            run: dict[str, Any] = api.get("/api/runs/r1").json()
+            run: dict[str, Any] = ended(api, "r1")
             room = next(
                 line for line in api.get("/metrics").text.splitlines() if line.startswith("glassfleet_journal_b")
             )

@@ -14,9 +14,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from broker.paho_transport import PahoTransport
@@ -24,7 +22,7 @@ from broker.port import Handlers, Link, Message
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess, Start, has_ended, record_of
+from tests.support.cloud import CoordinatorProcess, Start, begin_run, ended, record_of
 from tests.support.dying import VARIABLE
 from tests.support.private_fleet import Host, check_model, hosted, sources, spec
 from tests.support.processes import eventually
@@ -47,17 +45,6 @@ def twice(state_dir: Path) -> list[bytes]:
     return [body for body, count in bodies.items() if count > 1]
 
 
-def ended(api: httpx.Client, run: str) -> dict[str, Any]:
-    """Wait for a run's end, and return what there is to say of it; a loaded machine may take its time."""
-
-    def look() -> Any:
-        with contextlib.suppress(httpx.TimeoutException):
-            return has_ended(api, run) and api.get(f"/api/runs/{run}").json()
-
-    document: dict[str, Any] = eventually(look, f"{run} ended", 300.0)
-    return document
-
-
 def killed(coordinator: CoordinatorProcess) -> None:
     """Wait until a coordinator has died where it should."""
     code, told = coordinator.end(0) if coordinator.process.poll() is None else coordinator.end()
@@ -77,7 +64,7 @@ def test_private_run_is_exact_when_the_coordinator_dies_in_pairing_and_between_a
         with hosted(broker, agents, range(10, 15), resend_first=0.3):
             pairing = dies("answer", 6)
             with pairing.api() as api:
-                assert api.post("/api/runs", json=spec("r1", fleet)).status_code == 201
+                begin_run(api, spec("r1", fleet))
             killed(pairing)
             assert 6 <= kinds(state)["answer"] < 15, "it died among the announcements"
             killed(dies("answer", 15 + 5 - kinds(state)["answer"]))
@@ -145,7 +132,7 @@ def test_private_run_loses_nobody_when_agents_die_before_and_after_each_thing_th
             host.start(place)
         coordinator = start(state)
         with coordinator.api() as api:
-            assert api.post("/api/runs", json=spec("r1", fleet)).status_code == 201
+            begin_run(api, spec("r1", fleet))
             for host in hosts:
                 host.wait_for_death()
                 host.start()
@@ -173,7 +160,7 @@ def test_private_run_is_exact_whichever_message_is_the_last_of_a_third_of_the_fl
                 told(broker, run, leavers, number) as seen,
             ):
                 wanted = spec(run, fleet, domain=False, model=run, policy={"deadline": 3.0})
-                assert api.post("/api/runs", json=wanted).status_code == 201
+                begin_run(api, wanted)
                 document = ended(api, run)
                 passed = len(seen)
             assert document["outcome"] == "finished", (number, document["reason"])
@@ -192,13 +179,13 @@ def test_private_run_that_loses_too_many_says_how_many_are_missing(start: Start,
     coordinator = start(tmp_path / "coordinator")
     with coordinator.api() as api, Fleet(stay, broker=broker, state_dir=agents):
         wanted = spec("small", stay, policy=policy)
-        assert api.post("/api/runs", json=wanted).status_code == 201
+        begin_run(api, wanted)
         small = ended(api, "small")
         assert small["outcome"] == "failed"
         assert small["reason"].startswith("too-few-for-privacy: 6 of 8 agents that can run 'frt' were up after 5 s")
         with hosted(broker, agents, range(6, 12)) as leavers, told(broker, "halved", leavers, 2 + 12 + 6):
             wanted = spec("halved", fleet, policy={**policy, "deadline": 20.0})
-            assert api.post("/api/runs", json=wanted).status_code == 201
+            begin_run(api, wanted)
             halved = ended(api, "halved")
         assert halved["outcome"] == "failed"
         # How many depends on who had announced itself in time.
@@ -220,7 +207,7 @@ def test_private_run_of_several_groups_is_exact_when_a_third_of_the_fleet_is_kil
         leavers = up.enter_context(hosted(broker, agents, range(third)))
         up.enter_context(told(broker, "r1", leavers, 2 * vehicles + vehicles // 2))
         policy = {"deadline": 20.0, "gather_timeout": 120.0}
-        assert api.post("/api/runs", json=spec("r1", fleet, policy=policy)).status_code == 201
+        begin_run(api, spec("r1", fleet, policy=policy))
         run = ended(api, "r1")
         assert (run["outcome"], run["reason"]) == ("finished", "")
         assert run["private"]["groups"] == groups

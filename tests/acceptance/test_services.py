@@ -16,7 +16,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, rows, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
 from tests.support.processes import Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -89,13 +89,7 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("a,y\n1,2\n3,red\n", "'red' is not a number"),
-        (None, "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), [("a,y\n1,2\n3,red\n", "'red' is not a number"), (None, "no such file")])
 def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
     processes: Processes, tmp_path: Path, content: str | None, words: str
 ) -> None:
@@ -122,8 +116,7 @@ def test_services_end_with_the_broker_code_when_no_broker_is_there_or_the_port_i
             *("--broker", f"mqtt://127.0.0.1:{port}"),
         )
     absent = processes.call(
-        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"),
-        *("--broker", "mqtt://127.0.0.1:9"),
+        *("agent", "--id", "car", "--data", str(vehicles[0]), "--broker-wait", "1"), *("--broker", "mqtt://127.0.0.1:9")
     )
     cloud = processes.call("coordinator", "--broker", "mqtt://127.0.0.1:9", "--api-port", "0", "--broker-wait", "1")
     for done, words in ((wrong, "right port"), (absent, "nothing listens"), (cloud, "nothing listens")):
@@ -155,9 +148,8 @@ ENDED = ("promoted", "rolled-back")
 
 def learn(api: httpx.Client, run: str, depth: int, **more: Any) -> None:
     parameters = {"nullify": False, "min_rows": 1, "max_depth": depth}
-    answer = api.post("/api/runs", json=spec(run, parameters=parameters, model="m", **more))
-    assert answer.status_code == 201, answer.text
-    eventually(lambda: has_ended(api, run), seconds=30)
+    begin_run(api, spec(run, parameters=parameters, model="m", **more))
+    ended(api, run)
     if "rollout" not in more:
         eventually(lambda: newest(api)["phase"] in ENDED, "the gate does not end", seconds=20)
 

@@ -11,7 +11,7 @@ import pytest
 
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, CoordinatorProcess, Start, central_digest, has_ended, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PostgresServer
 from tests.support.processes import eventually, glassfleet
 
@@ -30,11 +30,6 @@ def status(api: httpx.Client) -> str:
     return str(api.get("/api/health").json()["status"])
 
 
-def rounds(api: httpx.Client, run: str) -> int:
-    answer = api.get(f"/api/runs/{run}")
-    return len(answer.json()["rounds"]) if answer.is_success else 0
-
-
 def pair(start: Start, tmp_path: Path, journal: str) -> tuple[CoordinatorProcess, CoordinatorProcess]:
     """Start a coordinator, and one that stands by."""
     flags = ("--journal", journal, "--standby")
@@ -51,14 +46,12 @@ def test_run_goes_on_when_the_coordinator_is_killed_and_another_stands_by(
         first, second = pair(start, tmp_path, journal)
         with first.api() as api, second.api() as other:
             assert (status(other), other.get("/api/ready").status_code) == ("stand-by", 503)
-            assert api.post("/api/runs", json=spec("r1")).status_code == 201
             assert other.post("/api/runs", json=spec("r2")).status_code == 503
-            eventually(lambda: rounds(api, "r1") >= 1)
+            begin_run(api, spec("r1"), 1)
             first.end(signal.SIGKILL)
             eventually(lambda: status(other) == "ok")
             assert other.get("/api/ready").json() == {"status": "ok"}
-            eventually(lambda: has_ended(other, "r1"))
-            run: dict[str, Any] = other.get("/api/runs/r1").json()
+            run: dict[str, Any] = ended(other, "r1")
             record = other.get("/api/models/model/1").json()
         assert second.end()[0] == 0
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)

@@ -20,17 +20,7 @@ GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
 OTHERS_OPTIONS = {"--build", "--detach", "--signed", "--timeout"}
 """Options of docker, pytest and others in our pages."""
-CODE = (
-    "schemas",
-    "glassfleet",
-    "broker",
-    "coordinator",
-    "edge_agent",
-    "console",
-    "lab",
-    "tests",
-    "deploy",
-)
+CODE = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "lab", "tests", "deploy")
 
 
 def of_every_page(find: Callable[[Page], Iterable[str]], but: set[str] = GENERATED) -> list[str]:

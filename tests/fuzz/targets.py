@@ -40,6 +40,7 @@ from schemas.trust.joining import Assembler, BlobStore
 from tests.fuzz.mutate import TEXTS, break_bytes, made_up, mutate, odd, spoil
 from tests.fuzz.mutate import pack as pack_carelessly
 from tests.support.coordinator_http import record_of as record_with
+from tests.support.sample_models import search
 
 FLEET = "fuzz"
 DIGEST = "ab" * 32
@@ -80,13 +81,7 @@ def steps(name: str) -> list[tuple[Next, list[Contribution]]]:
         return bench.steps(bench.parameters)
     bench = next(bench for bench in benches().values() if bench.purpose == "regression")
     rows = list(bench.fleet.values())
-    step: Any = DISCOVERY.server.start(DiscoveryParameters(features=rows[0].features, target=rows[0].target))
-    found = []
-    while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, data, np.random.default_rng(0)) for data in rows]
-        found.append((step, answers))
-        step = DISCOVERY.server.reduce(step.state, answers)
-    return found
+    return search(DiscoveryParameters(features=rows[0].features, target=rows[0].target), rows)[0]
 
 
 def halves(name: str) -> tuple[Any, Any]:

@@ -88,8 +88,7 @@ def test_noisy_tree_is_worse_than_local_on_average(glassfleet_data: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("share", "splits"),
-    [(0.25, 1), *(pytest.param(share, SPLITS, marks=pytest.mark.slow) for share in (0.25, 0.5))],
+    ("share", "splits"), [(0.25, 1), *(pytest.param(share, SPLITS, marks=pytest.mark.slow) for share in (0.25, 0.5))]
 )
 def test_gain_stays_when_only_some_agents_take_part(glassfleet_data: Path, share: float, splits: int) -> None:
     scheme = load("fedga")

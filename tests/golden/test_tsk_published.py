@@ -13,13 +13,13 @@ import pytest
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central, federated
 from glassfleet.scheme import promises_central
 from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED
 from schemas.documents import document_digest
+from tests.support.sample_models import unit_domain
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
@@ -106,10 +106,7 @@ def test_rows_that_no_rule_covers_are_what_makes_the_published_system_poor_on_qu
     scheme = load("tsk")
     sources = [read_source(path) for path in sorted((glassfleet_data / "qoe").glob("vehicle_*.csv.gz"))]
     names = sources[0].train.features
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
-        target=Variable(name="y", low=0.0, high=1.0),
-    )
+    domain = unit_domain(names)
     parameters = scheme.Parameters(consequents=consequents, min_rows=1)
     train = {f"v{number}": source.train for number, source in enumerate(sources)}
     model = federated(scheme, parameters, domain, train).model

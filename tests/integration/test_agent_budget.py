@@ -17,11 +17,11 @@ from edge_agent.session.answers import answer
 from edge_agent.session.snapshots import Snapshots
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.scheme import Contribution, Cost, Next, Task
 from glassfleet.schemes.fedavg_mlp import Parameters, Perceptron
 from tests.support.agent_bench import Bench, domain_of, first_task, record_of, rows
 from tests.support.processes import eventually
+from tests.support.sample_models import class_domain
 
 MONSTER = {"hidden": (256, 256, 256, 256), "epochs": 1000, "batch_size": 1}
 """Minutes, even for 60 rows."""
@@ -176,9 +176,8 @@ def worked(path: Path, task: Task) -> dict[str, Any]:
 def test_answer_computed_apart_is_the_same_to_the_last_bit_with_its_noise(tmp_path):
     X = np.random.default_rng(0).random((50, 2))
     data = Dataset(("a", "b"), "label", X, np.where(X[:, 0] > 0.5, "yes", "no"))
-    variables = tuple(Variable(name=name, low=0, high=1) for name in data.features)
     scheme = catalogue.load("dp_tree")
-    domain = Domain(features=variables, target=None, label="label", classes=("no", "yes"))
+    domain = class_domain(data.features, "label", "no", "yes")
     step = scheme.server.start(scheme.Parameters(), domain, 0)
     assert isinstance(step, Next)
     hello = scheme.client.contribute(step.task, data, np.random.default_rng(0))

@@ -20,7 +20,7 @@ from glassfleet.data.dataset import pool
 from glassfleet.data.domain import Domain
 from lab.demo.vehicles import simulated_files
 from schemas.documents import document_digest
-from tests.support.cloud import CoordinatorProcess, has_ended, record_of
+from tests.support.cloud import CoordinatorProcess, ended, record_of
 from tests.support.processes import eventually
 
 WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
@@ -52,7 +52,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             spec = {"run": "r1", "scheme": "fmt", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
             spec["policy"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
-            eventually(lambda: has_ended(api, "r1"), seconds=90)
+            ended(api, "r1")
             eventually(lambda: len(api.get(SCORES).json()["vehicles"]) == len(files), seconds=60)
             run, notes = api.get("/api/runs/r1").json(), api.get(SCORES).json()["notes"]
             assert run["outcome"] == "finished", run["reason"]

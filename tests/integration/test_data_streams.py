@@ -317,10 +317,7 @@ def run_spec(scheme: str, **parameters: object) -> RunSpec:
 
 def learned(folder: Path, there: dict[str, Source], spec: RunSpec) -> tuple[Simulation, dict[str, object]]:
     fleet = Simulation(there, folder)
-    fleet.start_coordinator()
-    for name in there:
-        fleet.start_agent(name)
-    fleet.advance(2.0)
+    fleet.begin(2.0)
     fleet.start_run(spec)
     return fleet, fleet.run_until_ended("r1", within=600.0)
 

@@ -64,11 +64,7 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
 
 
 @pytest.mark.parametrize(
-    ("kind", "again"),
-    [
-        ("embedded", []),
-        pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto),
-    ],
+    ("kind", "again"), [("embedded", []), pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto)]
 )
 @pytest.mark.slow
 def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(

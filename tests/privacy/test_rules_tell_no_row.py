@@ -21,8 +21,8 @@ from glassfleet.catalogue import load
 from glassfleet.data.condense import condense
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
-from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.scheme import Done, Next, input_quantiles_of
+from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.scheme import input_quantiles_of
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
@@ -40,6 +40,7 @@ from tests.privacy.transcripts import (
     transcripts,
     view_of,
 )
+from tests.support.sample_models import search
 
 SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic")
 MOST_ROWS = 3000
@@ -157,19 +158,13 @@ def histogram_fleet(folder: Path, name: str, vehicles: int) -> Fleet:
 def told_of(
     fleet: Fleet, min_count: int, quantiles: tuple[float, float] = INPUT_QUANTILES
 ) -> tuple[Domain, dict[str, Transcript]]:
-    one, rng = next(iter(fleet.values())), np.random.default_rng(0)
+    one = next(iter(fleet.values()))
     wanted = DiscoveryParameters(
         features=one.features, target=one.target, input_quantiles=quantiles, min_count=min_count
     )
-    told: dict[str, Transcript] = {agent: [] for agent in fleet}
-    step: Next | Done = DISCOVERY.server.start(wanted)
-    while isinstance(step, Next):
-        for agent, data in fleet.items():
-            answer = DISCOVERY.client.contribute(step.task, data, rng)
-            told[agent].append((step.task, answer))
-        step = DISCOVERY.server.reduce(step.state, [transcript[-1][1] for transcript in told.values()])
-    domain: Domain = step.model
-    return domain, told
+    rounds, done = search(wanted, list(fleet.values()))
+    told = {agent: [(step.task, answers[place]) for step, answers in rounds] for place, agent in enumerate(fleet)}
+    return done.model, told
 
 
 def histograms_attacked(fleet: Fleet, min_count: int, quantiles: tuple[float, float] = INPUT_QUANTILES) -> Read:

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.discovery import DISCOVERY, RESOLUTION, DiscoveryParameters, discover
+from glassfleet.discovery import RESOLUTION, DiscoveryParameters, discover
 from glassfleet.numerics.grids import join_small
-from glassfleet.scheme import Done, Next
 from schemas.errors import RunFailedError
+from tests.support.sample_models import search
 
 FEATURES = ("a", "b")
-RNG = np.random.default_rng(0)
 
 KINDS: dict[str, Callable[[np.random.Generator, int], NDArray[np.float64]]] = {
     "normal": lambda rng, n: rng.normal(size=n),
@@ -88,17 +87,9 @@ def test_what_an_empty_cell_is_taken_for_is_that_of_the_pooled_rows_and_within_t
             assert abs(variable.missing - middle) <= max(bins, 2.0**-30)
     # A guarded run with small counts withheld finds a domain, too, and every answer can be true.
     loose = parameters.model_copy(update={"min_count": 3, "guarded": guarded})
-    step: Next | Done = DISCOVERY.server.start(loose)
     with suppress(RunFailedError):
-        while isinstance(step, Next):
-            answers = [DISCOVERY.client.contribute(step.task, data, RNG) for data in fleet]
-            for answer in answers:
-                DISCOVERY.server.check(step.task, answer)
-            step = DISCOVERY.server.reduce(step.state, answers)
-        assert all(
-            variable.missing is None or variable.low <= variable.missing <= variable.high
-            for variable in step.model.features
-        )
+        features = search(loose, fleet)[1].model.features
+        assert all(each.missing is None or each.low <= each.missing <= each.high for each in features)
 
 
 @given(fleet=fleets())
@@ -128,17 +119,12 @@ def test_limits_stay_within_declared_bounds_and_outsiders_are_counted(
     parameters = DiscoveryParameters(
         features=FEATURES, target="y", bounds={"a": bounds, "y": bounds}, input_quantiles=(0.0, 1.0)
     ).exact()
-    step: Next | Done = DISCOVERY.server.start(parameters)
-    while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, data, RNG) for data in fleet]
-        for answer in answers:
-            DISCOVERY.server.check(step.task, answer)
-        step = DISCOVERY.server.reduce(step.state, answers)
-    limits = step.model.features[0]
+    _, done = search(parameters, fleet)
+    limits = done.model.features[0]
     assert bounds[0] <= limits.low <= limits.high <= bounds[1]
     values = column(fleet, "a")
     expected = [int((values < bounds[0]).sum()), int((values > bounds[1]).sum())]
-    assert step.summary["outside"].get("a", [0, 0]) == expected
+    assert done.summary["outside"].get("a", [0, 0]) == expected
 
 
 @given(fleet=fleets(ORDINARY, min_rows=15), min_count=st.integers(2, 4))

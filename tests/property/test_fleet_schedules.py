@@ -72,10 +72,7 @@ def play(seed: int, folder: Path, *, elastic: bool = False) -> tuple[Counter[str
     )
     slow = {name: {"slow": chance.choice([0.0, 0.5, 1.5])} for name in NAMES}
     sim = Simulation(SOURCES, folder, seed=seed, faults=faults, settings=slow)
-    sim.start_coordinator()
-    for name in NAMES:
-        sim.start_agent(name)
-    sim.advance(1)
+    sim.begin(1)
     participation = "elastic" if elastic else chance.choice(["cohort", "cohort", "elastic"])
     policy = RoundPolicy(
         min_agents=1, deadline=chance.choice([2, 5]), gather_agents=chance.choice([1, 3]), max_restarts=9, extensions=20

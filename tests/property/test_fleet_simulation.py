@@ -71,10 +71,7 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
         settings={"v4": {"slow": chance.choice([0.0, 2.0, 7.0])}},
         broker_limit=chance.choice([1024, 128 * 1024]),
     )
-    sim.start_coordinator()
-    for name in SOURCES:
-        sim.start_agent(name)
-    sim.advance(2)
+    sim.begin(2)
     participation = chance.choice(["cohort", "cohort", "elastic"])
     sim.start_run(spec(domain=chance.choice([None, DOMAIN]), participation=participation))
     for _ in range(chance.randrange(9)):
@@ -88,10 +85,7 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
 
 def quiet_fleet(state_dir: Any, **settings: Any) -> Any:
     sim = Simulation(SOURCES, state_dir, settings=settings)
-    sim.start_coordinator()
-    for name in SOURCES:
-        sim.start_agent(name)
-    sim.advance(1)
+    sim.begin(1)
     return sim
 
 

@@ -125,10 +125,7 @@ class Attacker:
 def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refuses_nothing(state_dir: Path, seed: int):
     faults = Faults(loss=0.05, duplicate=0.1, delay=(0.0, 0.3))
     sim = Simulation(SOURCES, state_dir, seed=seed, faults=faults, ca=TestCa(), broker_limit=5000)
-    sim.start_coordinator()
-    for name in NAMES:
-        sim.start_agent(name)
-    sim.advance(5)
+    sim.begin(5)
     run = sim.start_run(spec("r"))
     sim.at(sim.hub.now + 3, lambda: sim.kill_agent("b"))
     sim.at(sim.hub.now + 4, lambda: sim.start_agent("b"))
@@ -145,9 +142,7 @@ def test_signed_fleet_learns_the_central_model_when_the_network_is_bad_and_refus
 @pytest.mark.parametrize("seed", range(6))
 def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(state_dir: Path, seed: int):
     sim = Simulation(SOURCES, state_dir, seed=seed, ca=TestCa())
-    sim.start_coordinator()
-    for name in NAMES:
-        sim.start_agent(name)
+    sim.begin()
     attacker = Attacker(sim, seed)
     sim.advance(5)
     run = sim.start_run(spec("r"))
@@ -165,9 +160,7 @@ def test_signed_fleet_learns_the_model_of_all_its_vehicles_when_the_broker_lies(
 
 def test_unsigned_fleet_does_not_survive_the_same_attack(state_dir: Path):
     sim = Simulation(SOURCES, state_dir, seed=1)
-    sim.start_coordinator()
-    for name in NAMES:
-        sim.start_agent(name)
+    sim.begin()
     Attacker(sim, 1)
     try:
         sim.advance(5)

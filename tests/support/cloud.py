@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ import numpy as np
 from coordinator.journal.sql import SqlJournal
 from coordinator.service import Service
 from edge_agent.sources import Source
-from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, pooled_domain
-from schemas.documents import document_digest
+from glassfleet.data.domain import pooled_domain
 from schemas.record import ModelRecord
+from tests.support import schedules
 from tests.support.processes import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,8 +107,24 @@ def serving(service: Service) -> Iterator[Service]:
         thread.join()
 
 
-def has_ended(api: httpx.Client, run: str) -> bool:
-    return bool(api.get(f"/api/runs/{run}").json()["state"] == "ended")
+def begin_run(api: httpx.Client, wanted: dict[str, Any], rounds: int = 0) -> None:
+    """Start a run, and wait until so many of its rounds have closed."""
+    answer = api.post("/api/runs", json=wanted)
+    assert answer.status_code == 201, answer.text
+    if rounds:
+        eventually(lambda: len(api.get(f"/api/runs/{wanted['run']}").json()["rounds"]) >= rounds)
+
+
+def ended(api: httpx.Client, run: str, seconds: float = 300.0) -> dict[str, Any]:
+    """Wait for a run's end, and return what there is to say of it; a loaded machine may take its time for a look."""
+
+    def look() -> Any:
+        with contextlib.suppress(httpx.TimeoutException):
+            document = api.get(f"/api/runs/{run}").json()
+            return document["state"] == "ended" and document
+
+    document: dict[str, Any] = eventually(look, f"{run} ended", seconds)
+    return document
 
 
 def record_of(state_dir: Path, run: str) -> ModelRecord:
@@ -120,9 +136,4 @@ def record_of(state_dir: Path, run: str) -> ModelRecord:
         journal.close()
 
 
-def central_digest(record: ModelRecord) -> str:
-    scheme = catalogue.load(record.scheme)
-    parameters = scheme.Parameters.model_validate(record.document["parameters"])
-    domain = Domain.from_document(record.document["domain"])
-    data = pool([SOURCES[name].train for name in record.cohort])
-    return document_digest(local.central(scheme, parameters, domain, data).model.to_document())
+central_digest = partial(schedules.central_digest, sources=SOURCES)

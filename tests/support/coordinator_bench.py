@@ -31,12 +31,7 @@ from glassfleet.scheme import Task
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from schemas.messages import (
-    AgentState,
-    ContributionBody,
-    Receipt,
-    Request,
-)
+from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier

@@ -23,10 +23,10 @@ from coordinator.main import build
 from coordinator.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
+from tests.support.sample_models import unit_domain
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 """What a peer may write wherever it may write a text."""
@@ -128,10 +128,7 @@ def small_document(slope: float = 1.0) -> dict[str, Any]:
     """Return the document of a small tree of the inputs ``a`` and ``b``; another one for each slope."""
     scheme = catalogue.load("frt")
     X = np.random.default_rng(0).random((200, 2))
-    domain = Domain(
-        features=(Variable(name="a", low=0, high=1), Variable(name="b", low=0, high=1)),
-        target=Variable(name="y", low=0, high=1),
-    )
+    domain = unit_domain("ab")
     data = Dataset(("a", "b"), "y", X, np.clip(X[:, 0] * slope, 0, 1))
     made: dict[str, Any] = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
     return made

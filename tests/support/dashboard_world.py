@@ -22,7 +22,7 @@ from lab.qoe.windows import BOUNDS, UNITS
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
-from tests.support.cloud import CoordinatorProcess, has_ended
+from tests.support.cloud import CoordinatorProcess, ended
 from tests.support.coordinator_http import EVIL
 from tests.support.processes import eventually
 
@@ -102,8 +102,7 @@ class World:
 
     def learn(self, run: str, **changes: Any) -> dict[str, Any]:
         self.start(run, **changes)
-        eventually(lambda: has_ended(self.api, run), seconds=90)
-        document: dict[str, Any] = self.api.get(f"/api/runs/{run}").json()
+        document: dict[str, Any] = ended(self.api, run)
         assert document["outcome"] == "finished", document["reason"]
         made = document["model"]
         evaluations = f"/api/models/{made['name']}/{made['version']}/evaluations"
@@ -137,10 +136,7 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
     coordinator = CoordinatorProcess(broker.url, folder / "coordinator", environment={"OPENBLAS_NUM_THREADS": "1"})
     intruder: Nasty | None = None
     try:
-        with (
-            Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _,
-            coordinator.api() as api,
-        ):
+        with Fleet(sources, broker=broker.url, state_dir=folder / "agents") as _, coordinator.api() as api:
             there = World(api, folder / "coordinator", broker.url)
             exact = {"nullify": False, "min_rows": 1, "max_depth": 2}
             there.learn("morning", model="video-quality", parameters=exact)

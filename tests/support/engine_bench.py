@@ -25,12 +25,13 @@ from coordinator.engine import (
     Tick,
 )
 from coordinator.specification.run import RunSpec
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import Contribution, Done, Next, Server, Task
 from schemas.errors import NotFoundError
+from tests.support.sample_models import unit_domain
 
-DOMAIN = Domain(features=(Variable(name="x", low=0, high=1),), target=Variable(name="y", low=0, high=1))
+DOMAIN = unit_domain("x")
 OFFER = Offer(frozenset({"toy", "frt"}), ("x",), "y")
 
 

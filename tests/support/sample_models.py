@@ -1,7 +1,12 @@
-"""One small model of every scheme and way to answer, for tests of what is done with finished models."""
+"""What is learned in this process, for tests: small domains, a search for limits, and models.
+
+There is one small model of every scheme and way to answer, for tests of what is done with finished models.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,7 +16,9 @@ from numpy.typing import NDArray
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.scheme import Model
+from glassfleet.discovery import DISCOVERY, DiscoveryParameters
+from glassfleet.scheme import Contribution, Done, Model, Next, Task
+from schemas.codec import decode, encode
 
 NAMES = ("snr", "dist", "load", "speed")
 FEATURES = tuple(
@@ -133,3 +140,42 @@ def population() -> Model:
     data = Dataset(NAMES, "quality", X, np.where(X[:, 0] > 5.0, "good", "bad"))
     made: Model = local.central(scheme, scheme.trial, domain, data).model
     return made
+
+
+def unit_domain(names: Iterable[str], target: str = "y", low: float = 0.0, high: float = 1.0) -> Domain:
+    """Return a domain of inputs in [0, 1], and of a target in [`low`, `high`]."""
+    return Domain(features=_inputs(names), target=Variable(name=target, low=low, high=high))
+
+
+def class_domain(names: Iterable[str], label: str, *classes: str) -> Domain:
+    """Return a domain of inputs in [0, 1], and of these classes."""
+    return Domain(features=_inputs(names), label=label, classes=classes)
+
+
+def _inputs(names: Iterable[str]) -> tuple[Variable, ...]:
+    return tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
+
+
+def search(
+    parameters: DiscoveryParameters,
+    fleet: Sequence[Dataset],
+    told: Callable[[Task, Contribution], Contribution] = lambda _, answer: answer,
+) -> tuple[list[tuple[Next, list[Contribution]]], Done]:
+    """Search for the limits of a fleet's columns, in messages as they go over the wire.
+
+    Returns the rounds with the answers of vehicles ``v00`` and so on, each of which can be true, and the end.
+
+    `told` is what becomes of an answer on its way.
+    """
+    step: Next | Done = DISCOVERY.server.start(parameters)
+    rng = np.random.default_rng(0)
+    rounds = []
+    while isinstance(step, Next):
+        answers = []
+        for number, data in enumerate(fleet):
+            given = decode(encode(DISCOVERY.client.contribute(step.task, data, rng).to_value()))
+            answers.append(told(step.task, replace(Contribution.from_value(given), agent=f"v{number:02d}")))
+            DISCOVERY.server.check(step.task, answers[-1])
+        rounds.append((step, answers))
+        step = DISCOVERY.server.reduce(decode(encode(dict(step.state))), answers)
+    return rounds, step

@@ -133,6 +133,14 @@ class Simulation:
 
     # Processes
 
+    def begin(self, seconds: float = 0.0) -> None:
+        """Start the coordinator and all agents that do not run, and let that time pass, if any."""
+        self.start_coordinator()
+        for name in self.sources:
+            self.start_agent(name)
+        if seconds:
+            self.advance(seconds)
+
     def heal_everything(self) -> None:
         """End all faults: broker, links and processes are up from here on, and the network is good."""
         self.start_broker()
@@ -140,9 +148,7 @@ class Simulation:
         self.hub.faults = Faults()
         for transport in self._transports.values():
             transport.fuse = None
-        self.start_coordinator()
-        for name in self.sources:
-            self.start_agent(name)
+        self.begin()
 
     def start_coordinator(self) -> None:
         """Start it, on the journal that its former life left."""

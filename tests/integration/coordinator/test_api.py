@@ -17,9 +17,8 @@ from edge_agent.fleet import Fleet
 from schemas.messages import AgentState
 from schemas.text import HIDDEN, show_hidden
 from tests.support import sample_models
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, spec
 from tests.support.coordinator_http import publish, served
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -34,8 +33,8 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clie
     process = CoordinatorProcess(broker.url, folder / "coordinator")
     try:
         with Fleet(SOURCES, broker=broker.url, state_dir=folder / "agents") as _, process.api() as api:
-            assert api.post("/api/runs", json=spec("r1", model="m")).status_code == 201
-            eventually(lambda: has_ended(api, "r1"))
+            begin_run(api, spec("r1", model="m"))
+            ended(api, "r1")
             yield api
         code, told = process.end()
         assert (code, "page-failed" in told) == (0, False), told[-3000:]

@@ -68,10 +68,7 @@ def test_vehicle_enrols_while_slow_peers_hold_every_place(ca, tmp_path, what):
 
 
 def test_peer_that_never_begins_tls_is_sent_away(ca):
-    with (
-        enrolling(ca.authority, own(ca), HttpLimits(handshake=0.3)) as url,
-        plain(url) as peer,
-    ):
+    with enrolling(ca.authority, own(ca), HttpLimits(handshake=0.3)) as url, plain(url) as peer:
         assert is_closed(peer)
 
 

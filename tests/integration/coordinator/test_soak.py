@@ -15,7 +15,7 @@ from broker.servers.launch import launch
 from edge_agent.fleet import Fleet
 from lab.chaos.audit import read_retained
 from schemas.topics import Topics
-from tests.support.cloud import SOURCES, CoordinatorProcess, has_ended, spec
+from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, spec
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -53,9 +53,8 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
             for number in range(RUNS):
                 run = f"soak-{number:04d}"
                 changes = {"parameters": {"nullify": False, "min_rows": 1, "max_depth": 2}}
-                assert api.post("/api/runs", json=spec(run, **changes)).status_code == 201
-                eventually(lambda run=run: has_ended(api, run))
-                assert api.get(f"/api/runs/{run}").json()["outcome"] == "finished"
+                begin_run(api, spec(run, **changes))
+                assert ended(api, run)["outcome"] == "finished"
                 memory.append(resident(coordinator.process.pid))
                 sizes.append(journal_size(tmp_path / "coordinator"))
             metrics = api.get("/api/metrics").json()

@@ -156,14 +156,7 @@ def test_live_run_page_never_waits_for_the_coordinators_thread(tmp_path: Path) -
             lines = answer.iter_lines()
             data = next(line for line in lines if line.startswith("data:"))
         fragments = json.loads(data.removeprefix("data:"))["fragments"]
-        assert set(fragments) == {
-            "run-facts",
-            "run-open",
-            "run-rounds",
-            "run-growth",
-            "run-agents",
-            "run-refusals",
-        }
+        assert set(fragments) == {"run-facts", "run-open", "run-rounds", "run-growth", "run-agents", "run-refusals"}
         assert "gathering" in fragments["run-facts"]
         left = fragments["run-open"].partition('data-seconds="')[2].partition('"')[0]
         assert 50 < float(left) <= 60  # as `gather_timeout` says

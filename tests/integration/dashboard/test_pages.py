@@ -15,10 +15,9 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import read_source
 from glassfleet.private.words import WHY_NO_VEHICLES, protection
 from lab.demo.vehicles import simulated_files
-from tests.support.cloud import has_ended
+from tests.support.cloud import ended
 from tests.support.coordinator_http import EVIL
 from tests.support.dashboard_world import OPEN, SIDEWAYS, VEHICLES, World
-from tests.support.processes import eventually
 
 PAGES = {
     "fleet": "/",
@@ -209,7 +208,7 @@ def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: 
     page.check("text=I am sure")
     page.click("button:has-text('Cancel this run')")
     expect(page.locator("h1 .badge")).to_have_text("cancelled", timeout=10_000)
-    assert has_ended(there.api, "by-hand")
+    assert ended(there.api, "by-hand")["outcome"] == "cancelled"
     page.click("button:has-text('Sign out')")
     expect(page.locator(".who a")).to_have_text("Sign in")
     cookies = page.context.cookies()
@@ -297,8 +296,7 @@ def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: Wo
     page.check("text=Private: only sums over 8 or more vehicles are seen")
     page.click("main button:has-text('Start the run')")
     expect(page.locator("h1")).to_contain_text("closed")
-    eventually(lambda: has_ended(there.api, "closed"), seconds=90)
-    run = there.api.get("/api/runs/closed").json()
+    run = ended(there.api, "closed")
     assert run["outcome"] == "finished", run["reason"]
     assert run["spec"]["private"] == {"floor": 8, "company": 3, "support": 3, "patience": 1}
     page.reload()

@@ -17,17 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.groups import cut_groups
 from glassfleet.schemes.frt.support import answer_support
 from tests.support.private_bench import OFFER, PrivateStage
+from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
 MANY = [f"v{number:02d}" for number in range(26)]
-DOMAIN = Domain(
-    features=(Variable(name="a", low=0.0, high=1.0), Variable(name="b", low=0.0, high=1.0)),
-    target=Variable(name="y", low=0.0, high=2.0),
-)
+DOMAIN = unit_domain("ab", high=2.0)
 AGENT = st.integers(0, 25)
 ACTION = st.one_of(
     st.tuples(st.just("answer"), AGENT),

@@ -187,10 +187,7 @@ def spec(scheme: str = "dp_tree", **changes: Any) -> RunSpec:
 
 def fleet(folder: Path) -> Simulation:
     simulation = Simulation(SOURCES, folder, faults=Faults(delay=(0.05, 0.1)))
-    simulation.start_coordinator()
-    for name in NAMES:
-        simulation.start_agent(name)
-    simulation.advance(1.0)
+    simulation.begin(1.0)
     return simulation
 
 

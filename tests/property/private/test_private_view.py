@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable
+from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.partition import fuzzify
 from glassfleet.local import central
 from glassfleet.private import answering, masks
@@ -25,14 +25,12 @@ from glassfleet.scheme import private_parameters
 from glassfleet.schemes.frt.messages import read_task
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
+from tests.support.sample_models import unit_domain
 
 SCHEME: Any = catalogue.load("frt")
 PARAMETERS = private_parameters(SCHEME, SCHEME.Parameters(max_depth=1))
 TERMS = Terms("fleet", "run", "nonce", "frt", parameters_digest(PARAMETERS))
-DOMAIN = Domain(
-    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in "ab"),
-    target=Variable(name="y", low=0.0, high=2.0),
-)
+DOMAIN = unit_domain("ab", high=2.0)
 
 Vectors = dict[tuple[str, str], Any]
 
@@ -141,10 +139,7 @@ def fleets(draw: st.DrawFn) -> tuple[Domain, dict[str, Dataset], Any]:
     owner = rng.integers(0, agents, n)
     names = tuple(f"x{i}" for i in range(f))
     parts = {f"v{i:02d}": Dataset(names, "y", X[owner == i], y[owner == i]) for i in range(agents)}
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
-        target=Variable(name="y", low=-2.0, high=2.0),
-    )
+    domain = unit_domain(names, low=-2.0, high=2.0)
     chosen = SCHEME.Parameters(
         n_sets=draw(st.integers(2, 5)),
         order=draw(st.sampled_from([0, 1])),
@@ -249,10 +244,7 @@ def test_an_input_that_is_held_back_in_a_child_is_held_back_in_its_siblings_and_
     y = corners[:, 0] + 0.5 * corners[:, 1] + 0.1 * X[:, 3]
     names = ("x0", "x1", "x2", "x3")
     parts = {f"v{i}": Dataset(names, "y", X[i::8], y[i::8]) for i in range(8)}
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
-        target=Variable(name="y", low=0.0, high=2.0),
-    )
+    domain = unit_domain(names, high=2.0)
     parameters = private_parameters(SCHEME, SCHEME.Parameters(n_sets=2, order=0, support=3, min_samples_fraction=0.0))
     heard: list[Heard] = []
     learned(domain, parts, parameters, {}, 32, heard)

@@ -288,12 +288,7 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["run", "start", "--exact", "--coordinator", "http://x"],
-        ["experiment", "--csv", "rows.csv"],
-        ["demo"],
-    ],
+    "words", [["run", "start", "--exact", "--coordinator", "http://x"], ["experiment", "--csv", "rows.csv"], ["demo"]]
 )
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     capsys: pytest.CaptureFixture[str], words: list[str]

@@ -19,14 +19,7 @@ from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
-from schemas.messages import (
-    AgentState,
-    Body,
-    ContributionBody,
-    ModelPointer,
-    Refusal,
-    Request,
-)
+from schemas.messages import AgentState, Body, ContributionBody, ModelPointer, Request
 from tests.support.coordinator_bench import TOPICS, Fleet, contribution
 from tests.support.engine_bench import central, toy_spec
 
@@ -151,17 +144,6 @@ def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
     fleet.finish("a", "b")
     record = fleet.record()
     assert record.document == central(toy_spec(), "ab").to_document()
-
-
-def test_coordinator_ends_a_wait_when_an_agent_refuses() -> None:
-    fleet = Fleet().begin("a", "b")
-    fleet.answer("a")
-    refusal = Refusal(task_digest=fleet.task().digest, reason="column x is missing")
-    payload = Envelope(fleet="f", body=refusal, run="r1", agent="b").to_bytes()
-    fleet.publish(TOPICS.contribution("b", "r1"), payload)
-    state = fleet.state()
-    assert state.cohort == ("a",)
-    assert fleet.receipts("b") == ["accepted refusal noted"]
 
 
 DEFAULT = {"min_agents": None, "gather_timeout": 60, "deadline": 10}

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from glassfleet.estimators import BlendedModelTree, FuzzyModelTree, FuzzyRegressionTree, TSKRegressor
 from glassfleet.explain import explain_row
-from glassfleet.intervals import (
-    BINS,
-    LEAST_ROWS,
-    counted,
-    errors_of,
-    errors_on,
-    intervals,
-)
+from glassfleet.intervals import BINS, LEAST_ROWS, counted, errors_of, errors_on, intervals
 
 LEARNERS: list[Any] = [
     FuzzyModelTree(min_rows=1),

@@ -25,10 +25,11 @@ from glassfleet.discovery.guard import in_words
 from glassfleet.draw import drawn_for
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, Done, Next, Task, input_quantiles_of
+from glassfleet.scheme import Contribution, Task, input_quantiles_of
 from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
+from tests.support.sample_models import search
 
 RNG = np.random.default_rng(0)
 FEATURES = ("speed", "load")
@@ -45,21 +46,6 @@ def vehicle(number: int, rows: int = 200, factor: float = 1.0) -> Dataset:
 def fleet(size: int = 15, **wrong: Any) -> list[Dataset]:
     """The last vehicle of the fleet is `wrong`."""
     return [*(vehicle(number) for number in range(size - 1)), vehicle(size - 1, **wrong)]
-
-
-def search(
-    parameters: DiscoveryParameters, datasets: list[Dataset], *, told: Any = lambda task, answer: answer
-) -> Done:
-    step: Next | Done = DISCOVERY.server.start(parameters)
-    while isinstance(step, Next):
-        answers = []
-        for number, data in enumerate(datasets):
-            answer = DISCOVERY.client.contribute(step.task, data, RNG)
-            answer = told(step.task, replace(answer, agent=f"v{number:02d}"))
-            DISCOVERY.server.check(step.task, answer)
-            answers.append(answer)
-        step = DISCOVERY.server.reduce(codec.decode(codec.encode(dict(step.state))), answers)
-    return step
 
 
 @pytest.mark.parametrize("factor", [1e-6, 3.0, 100.0, 1e3, 1e9, -1e6])
@@ -109,10 +95,10 @@ def test_two_wrong_vehicles_of_four_are_believed_for_nobody_can_tell_who_is_righ
 
 
 def test_who_is_far_out_is_named_with_column_and_share() -> None:
-    found = search(PARAMETERS, fleet(factor=1e6)).summary
+    found = search(PARAMETERS, fleet(factor=1e6))[1].summary
     assert found["guard"] == {"far_out": {"v14": {"speed": 1.0, "load": 1.0}}, "rows": {}}
     assert in_words(found["guard"], 0) == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
-    assert search(PARAMETERS, fleet()).summary["guard"] == {"far_out": {}, "rows": {}}
+    assert search(PARAMETERS, fleet())[1].summary["guard"] == {"far_out": {}, "rows": {}}
 
 
 def test_claimed_rows_decide_no_limit() -> None:
@@ -126,7 +112,7 @@ def test_claimed_rows_decide_no_limit() -> None:
             begin += grid.size
         return replace(answer, rows=2 * 10**9, sums={"counts": one, "outside": answer.sums["outside"]})
 
-    found = search(PARAMETERS, fleet(), told=claim)
+    found = search(PARAMETERS, fleet(), claim)[1]
     assert found.summary["max_rows_each"] == 5 * 208, "200 rows are in the bin from 192 to 208"
     assert found.summary["guard"]["rows"] == {"v14": 2 * 10**9}
     right = discover(PARAMETERS, fleet())

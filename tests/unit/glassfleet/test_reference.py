@@ -25,6 +25,7 @@ from glassfleet.reword import in_words_of
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES, Asked, scored
 from schemas.errors import VerificationError
+from tests.support.sample_models import unit_domain
 
 NAMES = ("hour", "load", "heat")
 
@@ -84,10 +85,7 @@ def test_categories_are_compared_with_one_that_no_vehicle_told() -> None:
 class Formula:
     """A model of rules that answers by a function of the row."""
 
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0, high=10) for name in "abcd"),
-        target=Variable(name="y", low=0, high=99),
-    )
+    domain = unit_domain("abcd", high=99.0)
     scheme = "formula"
 
     def __init__(self, function: Any) -> None:
@@ -126,9 +124,9 @@ def test_typical_row_that_was_changed_in_the_record_is_refused(change: dict[str,
 
 
 def told(scheme: str) -> tuple[Any, dict[str, Any]]:
-    chosen = catalogue.load(scheme)
-    outcome = local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET)
-    model, beside = outcome.model, json.loads(json.dumps(recorded(outcome.summary)))
+    """Return a model that its record's forecasts were told, and what stands beside it there."""
+    model = catalogue.load(scheme).from_document(learned(scheme).model.to_document())
+    beside = json.loads(json.dumps(recorded(learned(scheme).summary)))
     tell_forecasts(model, beside)
     return model, beside
 
@@ -183,8 +181,7 @@ def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> No
 
 
 def test_model_of_a_former_record_tells_support_and_error_alone() -> None:
-    chosen = catalogue.load("fmt")
-    model = local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET).model
+    model = catalogue.load("fmt").from_document(learned("fmt").model.to_document())
     tell_forecasts(model, {})
     rule = model.rules()[0]
     assert rule.measures == f"support {rule.support:.3f}, error {rule.error:.3g}"

@@ -26,16 +26,7 @@ from lab.demo.plan import for_private_run, make_plan
 from lab.demo.reference import Verdict, judge
 from lab.demo.vehicles import check_columns, real_files
 from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle
-from lab.qoe.windows import (
-    BOUNDS,
-    FEATURES,
-    HORIZON,
-    METRICS,
-    TARGET,
-    UNITS,
-    WINDOW,
-    rows_of_run,
-)
+from lab.qoe.windows import BOUNDS, FEATURES, HORIZON, METRICS, TARGET, UNITS, WINDOW, rows_of_run
 from schemas.errors import DataError, VerificationError
 from schemas.record import ModelRecord
 from tests.support.agent_bench import record_of

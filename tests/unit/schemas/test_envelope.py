@@ -87,9 +87,8 @@ def test_envelope_needs_only_version_kind_fleet_and_body():
     ids=str,
 )
 def test_envelope_refuses_with_the_reason(changes, code):
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: ") as caught:
         Envelope.from_bytes(raw(**changes), fleet="fleet")
-    assert caught.value.code == code
     assert len(str(caught.value)) < 600
 
 
@@ -100,16 +99,14 @@ def test_envelope_is_a_map(value):
 
 
 def test_unknown_version_is_told_even_when_all_else_is_new_too():
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^unknown-version: "):
         Envelope.from_bytes(msgpack.packb({"v": 9, "novel": 1}), fleet="fleet")
-    assert caught.value.code == "unknown-version"
 
 
 def test_envelope_refuses_more_bytes_than_asked_for():
     data = GOOD.to_bytes()
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^oversize: "):
         Envelope.from_bytes(data, fleet="fleet", max_bytes=len(data) - 1)
-    assert caught.value.code == "oversize"
 
 
 TOPICS = Topics("fleet-1")
@@ -132,9 +129,8 @@ def test_topics_parse_what_they_build(agent, run):
         (TOPICS.forecast(agent), Address("forecast", agent=agent)),
     ]:
         assert TOPICS.parse(topic) == address
-        with pytest.raises(WireError) as caught:
+        with pytest.raises(WireError, match=r"^foreign-fleet: "):
             Topics("other").parse(topic)
-        assert caught.value.code == "foreign-fleet"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +158,8 @@ def test_topics_parse_what_they_build(agent, run):
     ],
 )
 def test_topics_refuse_what_is_not_in_the_protocol(rest):
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^unknown-topic: "):
         TOPICS.parse(TOPICS.prefix + rest)
-    assert caught.value.code == "unknown-topic"
 
 
 @pytest.mark.parametrize("text", ["", "-a", ".a", "a/b", "a b", "a\n", "\u00e4", "x" * 65, "+", "#"])
@@ -305,9 +300,8 @@ def array_map(**changes) -> Any:
     ids=str,
 )
 def test_codec_refuses_impossible_arrays(changes):
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^malformed: "):
         codec.decode(array_map(**changes))
-    assert caught.value.code == "malformed"
 
 
 @pytest.mark.parametrize("shape", [[0, 2**26], [2**26, 0], [0, 0, 5]])
@@ -336,9 +330,8 @@ def test_numbers_that_are_not_finite_neither_leave_nor_enter(number):
 def test_codec_refuses_more_bytes_than_asked_for():
     data = codec.encode(bytes(100))
     assert codec.decode(data, max_bytes=len(data)) == bytes(100)
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^oversize: "):
         codec.decode(data, max_bytes=len(data) - 1)
-    assert caught.value.code == "oversize"
 
 
 def test_codec_reserves_no_memory_for_declared_lengths():

@@ -98,9 +98,8 @@ def test_packing_is_undone_and_never_grows_by_more_than_its_marker(content):
     ],
 )
 def test_unpacking_refuses_damage_and_bombs(packed, code):
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: "):
         parts.unpack(packed, max_bytes=1000)
-    assert caught.value.code == code
     assert parts.unpack(b"\x01" + zlib.compress(bytes(1000)), max_bytes=1000) == bytes(1000)
 
 
@@ -128,9 +127,8 @@ def test_assembler_drops_a_message_whose_part_cannot_be_right(changes, code):
     assembler, arriving = Assembler(), cut()
     for each in arriving[:-1]:
         assembler.add(each)
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: "):
         assembler.add(altered(arriving[-1], **changes))
-    assert caught.value.code == code
     assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
     assert [assembler.add(each) is not None for each in arriving][-1], "a resend completes it"
 
@@ -153,9 +151,8 @@ def test_assembler_refuses_what_is_not_a_message_of_this_sender():
         (wrapped(Envelope(fleet="other", body=answer(1).body, run="r1", agent="v1").to_bytes()), "foreign-fleet"),
     ]:
         assembler = Assembler()
-        with pytest.raises(WireError) as caught:
+        with pytest.raises(WireError, match=f"^{code}: "):
             assembler.add(bad)
-        assert caught.value.code == code
         assert assembler.kept_bytes == 0
 
 
@@ -164,9 +161,8 @@ def test_assembler_refuses_more_bytes_than_a_message_may_have():
     arriving = cut(20_000)
     for each in arriving[:2]:
         assert assembler.add(each) is None
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^oversize: "):
         assembler.add(arriving[2])
-    assert caught.value.code == "oversize"
     assert assembler.kept_bytes == 0
     (outer,) = received(parts.frames_for_contribution(answer(100_000, filler=b"a"), TOPICS, LIMIT))
     with pytest.raises(WireError, match="oversize: decompresses"):
@@ -237,9 +233,8 @@ def test_store_refuses_blobs_that_are_not_what_was_promised(damage, code):
     store.want(manifest)
     for blob in blobs[1:]:
         store.add(*blob)
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: "):
         store.add(blobs[0].topic, damage)
-    assert caught.value.code == code
     assert store.open_digests == ()
     store.want(manifest)
     assert [store.add(*blob) for blob in blobs][-1] is not None, "subscribing again cures it"
@@ -249,12 +244,10 @@ def test_store_refuses_more_bytes_than_the_manifest_says():
     _, manifest, blobs = large()
     store = BlobStore(TOPICS)
     store.want(manifest)
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^oversize: "):
         store.add(blobs[0].topic, bytes(manifest.size + 1))
-    assert caught.value.code == "oversize"
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^oversize: "):
         BlobStore(TOPICS, max_bytes=manifest.size - 1).want(manifest)
-    assert caught.value.code == "oversize"
 
 
 def test_store_starts_anew_when_a_manifest_contradicts_an_earlier_one():

@@ -66,9 +66,8 @@ def test_digest_vouches_for_the_document_alone():
 
 def test_record_with_a_changed_document_is_refused_by_name():
     data = changed(document=DOCUMENT | {"format": 2})
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=r"^digest-mismatch: "):
         ModelRecord.from_bytes(data)
-    assert caught.value.code == "digest-mismatch"
     with pytest.raises(VerificationError, match="was changed"):
         ModelRecord.load(data)
 
@@ -108,9 +107,8 @@ def test_record_with_a_wrong_digest_is_not_written():
     ids=lambda value: value if isinstance(value, str) else value[:20].decode("latin1"),
 )
 def test_record_is_refused_with_the_reason(data, code):
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: ") as caught:
         ModelRecord.from_bytes(data)
-    assert caught.value.code == code
     assert len(str(caught.value)) < 600
     with pytest.raises(DocumentError, match="not a model record"):
         ModelRecord.load(data)

@@ -12,10 +12,7 @@ from coordinator.fleet.outliers import far_out
 from coordinator.limits import FleetLimits
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
-from schemas.messages import (
-    AgentState,
-    CoordinatorState,
-)
+from schemas.messages import AgentState, CoordinatorState
 from tests.support.coordinator_bench import TOPICS, Fleet
 
 

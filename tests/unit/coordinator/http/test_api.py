@@ -113,11 +113,7 @@ JSON = {"Content-Type": "application/json"}
         (EXPLAIN, {"json": {"row": [0, 0], "version": 0}}, "version: must be greater than or equal to 1, got 0"),
         (EXPLAIN, {"json": [1]}, "the body must be a JSON object"),
         (EXPLAIN, {}, "the body is missing: send a JSON object"),
-        (
-            EXPLAIN,
-            {"content": "{", "headers": JSON},
-            "the body is not JSON, from character",
-        ),
+        (EXPLAIN, {"content": "{", "headers": JSON}, "the body is not JSON, from character"),
         ("/api/models/m/counterfactual", {"json": {"row": [0, 0], "keep": [1]}}, "keep.0: must be a text, got 1"),
         ("/api/models/m/promote", {"json": {"version": True}}, "version: must be a whole number, got true"),
         ("/api/runs", {"json": {"scheme": "frt", "policy": {"deadline": True}}}, "policy.deadline: true is no number"),

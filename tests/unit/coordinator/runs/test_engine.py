@@ -12,7 +12,6 @@ from coordinator.engine import (
     Cancel,
     ClearRequest,
     Ended,
-    Malformed,
     Offer,
     Publish,
     Refused,
@@ -318,17 +317,6 @@ def test_engine_rejects_a_task_of_another_run() -> None:
     assert play.outcomes("a", task=other.task) == ["rejected unknown-task"]
 
 
-def test_engine_counts_malformed_messages_and_changes_nothing_else() -> None:
-    play = Play(toy_spec())
-    effects = play.send(Malformed(0.0, "a", "0" * 64, "malformed: not msgpack"))
-    assert [effect.outcome for effect in effects if isinstance(effect, SendReceipt)] == ["rejected"]
-    assert play.state.open is not None
-    assert play.state.open.rejected == 1
-    assert not play.state.open.dropped
-    play.finish("a", "b", "c")
-    assert play.model == central(play.spec, "abc")
-
-
 def test_engine_finds_the_domain_first_when_none_is_given() -> None:
     play = Play(toy_spec(domain=None, policy={"deadline": 10}))
     assert play.phase == "domain"
@@ -497,13 +485,6 @@ def test_engine_never_lets_time_go_back() -> None:
     play.at = 10.0
     play.pass_time(0)
     assert play.state.cohort == ("a", "b")
-
-
-def test_engine_tells_again_what_shall_stand() -> None:
-    play = Play(toy_spec())
-    assert standing(play.state) == tuple(play.requests)
-    play.finish("a", "b", "c")
-    assert [type(effect) for effect in standing(play.state)] == [ClearRequest, Publish, Ended]
 
 
 def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> None:

@@ -31,7 +31,7 @@ def paired(vehicles: int = 15, *, rounds: int = 1, **spec: Any) -> PrivateStage:
     return stage
 
 
-@pytest.mark.parametrize(("lost", "rounds"), [(1, 3), (6, 4), *((3, rounds) for rounds in range(1, 6))])
+@pytest.mark.parametrize(("lost", "rounds"), [(3, 1), (6, 2), (1, 3), (6, 4), (3, 5)])
 def test_model_is_the_central_one_when_vehicles_are_lost_in_any_round_and_those_away_are_company(
     rounds: int, lost: int
 ) -> None:

@@ -17,18 +17,15 @@ from edge_agent.models.evaluation import root_mean_square
 from edge_agent.models.summed import summed
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.intervals import errors_on
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Vehicle
 from glassfleet.scheme import Contribution
 from glassfleet.scores import SCORES
 from schemas.errors import UsageError
+from tests.support.sample_models import unit_domain
 
-DOMAIN = Domain(
-    features=(Variable(name="a", low=0.0, high=1.0), Variable(name="b", low=0.0, high=1.0)),
-    target=Variable(name="y", low=0.0, high=2.0),
-)
+DOMAIN = unit_domain("ab", high=2.0)
 AGENTS = tuple(f"v{number:02d}" for number in range(14))
 SPEC = RunSpec.from_document(
     {

@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 
 from broker.port import Message
-from coordinator.engine import (
-    AgentDown,
-    AgentUp,
-    Answer,
-    NoBroker,
-    Offer,
-    RunState,
-    asking,
-    gives_up_at,
-    waiting,
-)
+from coordinator.engine import AgentDown, AgentUp, Answer, NoBroker, Offer, RunState, asking, gives_up_at, waiting
 from coordinator.engine.events import to_value
 from coordinator.messages.decoder import Decoder, ForRun
 from coordinator.runs.records import entry_of

@@ -298,10 +298,7 @@ def fleet(folder: Path, **more: Any) -> tuple[Simulation, dict[str, Dataset]]:
     data = {name: rows(number) for number, name in enumerate(NAMES)}
     sources = {name: Source(each, empty_like(each)) for name, each in data.items()}
     there = Simulation(sources, folder, **more)
-    there.start_coordinator()
-    for name in NAMES:
-        there.start_agent(name)
-    there.advance(2.0)
+    there.begin(2.0)
     return there, data
 
 

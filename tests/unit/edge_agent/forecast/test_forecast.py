@@ -79,13 +79,7 @@ class Bench:
     """A forecaster with a model folder, a log and a clock that is moved by hand."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        alert: str | None = None,
-        every: float = 1.0,
-        data: Path | None = None,
-        say: Any = SAY,
+        self, folder: Path, *, alert: str | None = None, every: float = 1.0, data: Path | None = None, say: Any = SAY
     ) -> None:
         self.models = folder / "models"
         self.models.mkdir(exist_ok=True)
@@ -343,17 +337,7 @@ def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
 
 @pytest.mark.parametrize(
     "line",
-    [
-        b"",
-        b"[1]",
-        b"{",
-        b'{"a": true}',
-        b'{"a": null}',
-        b'{"a": NaN}',
-        b"\xff",
-        b"[" * 5000,
-        b" " * MAX_BYTES + b"{}",
-    ],
+    [b"", b"[1]", b"{", b'{"a": true}', b'{"a": null}', b'{"a": NaN}', b"\xff", b"[" * 5000, b" " * MAX_BYTES + b"{}"],
 )
 def test_line_that_is_no_sample_is_told_as_what_it_is(line):
     assert isinstance(parse(line), str)

@@ -87,9 +87,8 @@ def test_decoder_gives_the_event_of_each_message_an_agent_subscribes_to(topic: s
 def test_decoder_names_the_fault_when_a_message_is_not_what_its_topic_promises(
     topic: str, payload: bytes, code: str
 ) -> None:
-    with pytest.raises(WireError) as caught:
+    with pytest.raises(WireError, match=f"^{code}: "):
         Decoder(TOPICS, "v1").decode(Message(topic, payload))
-    assert caught.value.code == code
 
 
 def test_identity_ignores_its_own_birth_and_repeats_it_when_its_own_will_is_read():

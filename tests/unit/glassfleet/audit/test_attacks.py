@@ -17,17 +17,14 @@ from glassfleet.audit.report import OPENED, audit, matches
 from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
 from glassfleet.scheme import private_parameters
 from glassfleet.schemes.tsk.messages import Question
 from glassfleet.schemes.tsk.params import Parameters
+from tests.support.sample_models import unit_domain
 
 F = 3
-DOMAIN = Domain(
-    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in "abc"),
-    target=Variable(name="y", low=0.0, high=1.0),
-)
+DOMAIN = unit_domain("abc")
 PLANTED = np.array([0.97, 0.41, 0.63, 0.29])
 """Alone in the upper third of the first input; all other rows are in the lower half."""
 

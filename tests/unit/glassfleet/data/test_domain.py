@@ -18,13 +18,13 @@ from glassfleet.data.labels import MAX_LABELS
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.scheme import Contribution, Task
 from lab.qoe.simulator import simulate_vehicle
 from lab.qoe.windows import FEATURES, MEMORY, rows_of_run
 from schemas import codec, limits
-from schemas.codec import decode, encode
 from schemas.documents import document_digest
 from schemas.errors import DataError, RunFailedError, UsageError
+from tests.support.sample_models import search
 
 SPEED = Variable(name="speed", low=0.0, high=100.0, unit="km/h")
 FLAT = Variable(name="flat", low=5.0, high=5.0)
@@ -93,9 +93,7 @@ def test_no_gaps_no_indicators_and_the_document_says_nothing_of_them() -> None:
 
 @pytest.mark.parametrize(
     ("features", "why"),
-    [
-        ((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ"),
-    ],
+    [((SPEED.model_copy(update={"missing": 40.0}), Variable(name="speed is missing", low=0, high=1)), "must differ")],
 )
 def test_domain_refuses_an_input_called_like_an_indicator(features: Any, why: str) -> None:
     with pytest.raises(ValidationError, match=why):
@@ -135,21 +133,12 @@ def test_fleet_finds_the_union_of_its_labels_without_small_counts() -> None:
 
 
 def test_labels_are_asked_once_and_reported_with_their_rows() -> None:
-    step: Any = DISCOVERY.server.start(_parameters())
-    asked = []
-    while hasattr(step, "task"):
-        asked.append("labels" in step.task.body)
-        answers = []
-        for data in FLEET:
-            answer = DISCOVERY.client.contribute(step.task, data, RNG)
-            answer = Contribution.from_value(decode(encode(answer.to_value())))
-            DISCOVERY.server.check(step.task, answer)
-            answers.append(answer)
-        step = DISCOVERY.server.reduce(decode(encode(dict(step.state))), answers)
+    rounds, done = search(_parameters(), FLEET)
+    asked = ["labels" in step.task.body for step, _ in rounds]
 
     assert asked == [True] + [False] * (len(asked) - 1)
     assert len(asked) >= 2
-    assert step.summary["class_rows"] == {"g": 20, "h": 13, "k": 9}
+    assert done.summary["class_rows"] == {"g": 20, "h": 13, "k": 9}
 
 
 def test_fleet_without_a_frequent_label_ends_by_name() -> None:
@@ -326,18 +315,6 @@ def parameters(**changed: Any) -> DiscoveryParameters:
     return DiscoveryParameters(**{"features": ("speed", "load"), "target": "quality", **changed})
 
 
-def rounds_of(chosen: DiscoveryParameters, fleet: list[Dataset]) -> tuple[list[list[Contribution]], Done]:
-    step: Next | Done = DISCOVERY.server.start(chosen)
-    rounds = []
-    while isinstance(step, Next):
-        answers = [DISCOVERY.client.contribute(step.task, data, RNG) for data in fleet]
-        for answer in answers:
-            DISCOVERY.server.check(step.task, answer)
-        rounds.append(answers)
-        step = DISCOVERY.server.reduce(step.state, answers)
-    return rounds, step
-
-
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -359,7 +336,7 @@ def test_parameters_refuse_what_cannot_be_meant(changed: dict[str, Any], reason:
 
 
 def test_fleet_needs_two_rounds_for_ordinary_columns() -> None:
-    rounds, done = rounds_of(parameters(), [vehicle(500, seed) for seed in range(4)])
+    rounds, done = search(parameters(), [vehicle(500, seed) for seed in range(4)])
     assert len(rounds) == 2
     assert done.summary["rows"] == 2000
     assert done.summary["outside"] == {}
@@ -368,7 +345,7 @@ def test_fleet_needs_two_rounds_for_ordinary_columns() -> None:
 def test_fleet_needs_a_third_round_for_a_column_that_varies_little_beside_its_size() -> None:
     data = vehicle(500)
     data.X[:, 0] = np.random.default_rng(0).uniform(1013.0, 1014.0, 500)
-    rounds, done = rounds_of(parameters(), [data])
+    rounds, done = search(parameters(), [data])
     assert len(rounds) == 3
     limits_ = done.model.features[0]
     assert 1013.0 <= limits_.low < limits_.high <= 1014.0 + 1 / 128
@@ -387,8 +364,8 @@ def test_target_limits_enclose_every_row_when_nothing_is_withheld() -> None:
 def test_message_of_an_ordinary_vehicle_fits_the_strictest_broker() -> None:
     names = tuple(f"x{index}" for index in range(15))
     data = vehicle(2400, features=names)
-    rounds, _ = rounds_of(parameters(features=names), [data])
-    for answers in rounds:
+    rounds, _ = search(parameters(features=names), [data])
+    for _, answers in rounds:
         assert len(codec.encode(answers[0].to_value())) < limits.MAX_MESSAGE_BYTES - 2048
 
 

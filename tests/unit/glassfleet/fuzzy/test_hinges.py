@@ -114,10 +114,7 @@ def test_sums_of_hinges_that_do_not_follow_their_inputs_are_refused(
 
 @pytest.mark.parametrize(
     ("change", "fault"),
-    [
-        ({"format": 1}, "has no max_hinges"),
-        ({"parameters": {"max_hinges": 0}}, "hinges; the run had at most 0"),
-    ],
+    [({"format": 1}, "has no max_hinges"), ({"parameters": {"max_hinges": 0}}, "hinges; the run had at most 0")],
 )
 def test_document_is_refused_when_it_contradicts_itself(change: dict[str, Any], fault: str) -> None:
     document = learn(max_rules=1)[0].to_document()

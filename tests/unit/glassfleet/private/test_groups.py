@@ -16,15 +16,7 @@ from glassfleet.checks import CHECKS, Bench
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.between import apart
-from glassfleet.private.groups import (
-    Announcement,
-    Edition,
-    Roster,
-    Terms,
-    cut_groups,
-    missing,
-    next_edition,
-)
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition
 from glassfleet.private.layout import Layout, layout_of
 from glassfleet.private.support import atoms, holds, noted, read_noted
 from glassfleet.scheme import Contribution, Task, private_parameters

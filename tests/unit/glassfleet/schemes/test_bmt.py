@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.data.holdout import is_held_out
+from glassfleet.local import central
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.scheme import Next
 from glassfleet.schemes.bmt import SCHEME, Parameters
 from glassfleet.schemes.bmt.bins import CELLS, find_edges, histogram, ramps
 from glassfleet.schemes.bmt.client import _sum
@@ -19,11 +18,10 @@ from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.server import _sums, taken_in
 from glassfleet.schemes.bmt.tree import Split, Tree, degrees
+from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
-DOMAIN = Domain(
-    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
-)
+DOMAIN = unit_domain(NAMES)
 TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 0, 0.1, 0.2), Split(4, 0, 0.6, 0.8)))
 K = 4
 EXACT = Parameters(min_rows=1, holdout=0.2)
@@ -227,13 +225,8 @@ def test_ramps_are_wide_and_narrow():
 
 
 def run(parameters: Parameters, data: Dataset) -> tuple[Any, int, Any]:
-    step: Any = SCHEME.server.start(parameters, DOMAIN, 0)
-    rounds = 0
-    while isinstance(step, Next):
-        given = SCHEME.client.contribute(step.task, data, np.random.default_rng(0))
-        step = SCHEME.server.reduce(step.state, [given])
-        rounds += 1
-    return step.model, rounds, step.summary
+    outcome = central(SCHEME, parameters, DOMAIN, data)
+    return outcome.model, outcome.rounds, outcome.summary
 
 
 def test_run_finds_the_split_and_stops_early():

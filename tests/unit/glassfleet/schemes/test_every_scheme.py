@@ -24,6 +24,7 @@ from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.documents import document_digest
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
+from tests.support.sample_models import unit_domain
 from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
@@ -149,11 +150,6 @@ def others(monkeypatch, tmp_path):
     catalogue._reason.cache_clear()
 
 
-def test_catalogue_finds_frt():
-    assert "frt" in catalogue.names()
-    assert catalogue.load("frt").name == "frt"
-
-
 def test_catalogue_loads_others_schemes(others):
     assert catalogue.names() == ["frt", "good"]
     assert catalogue.load("good") is others.SCHEME
@@ -178,9 +174,7 @@ def test_catalogue_lists_what_it_knows_for_an_unknown_name():
 
 
 TWO = ("a", "b")
-TWO_INPUTS = Domain(
-    features=tuple(Variable(name=name, low=0, high=1) for name in TWO), target=Variable(name="y", low=0, high=2)
-)
+TWO_INPUTS = unit_domain(TWO, high=2)
 
 
 def _fleet(agents: int = 3, n: int = 120) -> dict[str, Dataset]:

@@ -35,10 +35,9 @@ from glassfleet.schemes.fedga.genetics import (
 )
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
+from tests.support.sample_models import class_domain
 
-CLASSES = Domain(
-    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in "abc"), label="kind", classes=("no", "yes")
-)
+CLASSES = class_domain("abc", "kind", "no", "yes")
 NUMBER = Domain(features=CLASSES.features, target=Variable(name="kind", low=0.0, high=2.0))
 SMALL = Parameters(generations=6, population=6)
 

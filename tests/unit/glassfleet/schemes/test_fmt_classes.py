@@ -15,11 +15,11 @@ from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
-from glassfleet.scheme import Done, Next, Task
 from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
+from tests.support.sample_models import class_domain
 
 CITIES = ("Bern", "Campinas", "Lima", "Pisa", "Rio", "Santos")
 NAMES = ("age", "city", "speed")
@@ -130,7 +130,7 @@ def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None
 
 def pulls(z: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
     """Return the pull of each coefficient, in rows."""
-    strength = cast("float", outcome.summary["pull"]) * z.var(axis=1)
+    strength: NDArray[np.float64] = cast("float", outcome.summary["pull"]) * z.var(axis=1)
     strength[0] = 0.03
     return strength
 
@@ -140,8 +140,7 @@ def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None
     X = rng.random((3000, 2))
     noisy = X + rng.normal(0, 0.2, X.shape)
     y = np.array(["a", "b", "c"])[(noisy.sum(axis=1) > 1.0).astype(int) + (noisy[:, 0] > 0.8)]
-    features = tuple(Variable(name=name, low=0.0, high=1.0) for name in ("u", "v"))
-    domain = Domain(features=features, label="class", classes=("a", "b", "c"))
+    domain = class_domain("uv", "class", "a", "b", "c")
     parameters = EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0})
     outcome = central(SCHEME, parameters, domain, Dataset(("u", "v"), "class", X, y))
     model: Any = outcome.model
@@ -184,11 +183,8 @@ def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
 
 def questions(data: Dataset) -> dict[str, Question]:
     """Return the last question of each kind."""
-    step: Next | Done = SCHEME.server.start(EXACT, DOMAIN, 0)
-    found = {}
-    while isinstance(step, Next):
-        found[step.task.kind] = read_task(Task(step.task.scheme, step.task.kind, step.task.body))
-        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, data, np.random.default_rng(0))])
+    found: dict[str, Question] = {}
+    federated(SCHEME, EXACT, DOMAIN, {"v": data}, listen=lambda task, _: found.update({task.kind: read_task(task)}))
     return found
 
 

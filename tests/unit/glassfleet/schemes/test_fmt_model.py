@@ -13,6 +13,7 @@ from glassfleet.fuzzy.spans import span_words
 from glassfleet.local import central, federated
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt import SCHEME, Parameters
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(
@@ -81,9 +82,7 @@ def test_rules_are_short_without_being_asked_to():
     names = tuple(f"x{i}" for i in range(12))
     X = rng.random((4000, 12))
     y = np.where(X[:, 0] > 0.5, X[:, 1] - 0.5 * X[:, 2], 0.4 * X[:, 3]) + 0.02 * X[:, 4:].sum(axis=1)
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0, high=1) for name in names), target=Variable(name="y", low=-1, high=2)
-    )
+    domain = unit_domain(names, low=-1, high=2)
     outcome = federated(SCHEME, Parameters(), domain, {"a": Dataset(names, "y", X, y + rng.normal(0, 0.1, 4000))})
     rules = outcome.model.to_document()["model"]["rules"]
     assert max(len(rule["coefficients"]) for rule in rules) <= 6

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.local import central
 from glassfleet.numerics.statistics import triangle
@@ -25,11 +24,10 @@ from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positi
 from glassfleet.schemes.fmt.support import weights
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
 from tests.fuzz.targets import steps
+from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
-DOMAIN = Domain(
-    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
-)
+DOMAIN = unit_domain(NAMES)
 RNG = np.random.default_rng(0)
 
 
@@ -242,10 +240,7 @@ def test_rules_have_as_many_slopes_as_the_target_hangs_on_when_it_is_left_to_the
     X = rng.random((1500, 14))
     y = X[:, :inputs].sum(axis=1) + rng.normal(0, 0.01, 1500)
     names = tuple(f"x{i}" for i in range(14))
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names),
-        target=Variable(name="y", low=-1.0, high=inputs + 1.0),
-    )
+    domain = unit_domain(names, low=-1.0, high=inputs + 1.0)
 
     outcome = central(SCHEME, Parameters(max_rules=3), domain, Dataset(names, "y", X, y))
 

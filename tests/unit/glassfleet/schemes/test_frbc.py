@@ -17,13 +17,11 @@ from glassfleet.private.union import fill
 from glassfleet.scheme import Contribution, Next
 from glassfleet.schemes.frbc import SCHEME, FuzzyRuleClassifier, Parameters
 from glassfleet.schemes.frbc import SCHEME as FRBC
-from glassfleet.schemes.frbc.matching import (
-    AntecedentTree,
-    strongest_sets,
-)
+from glassfleet.schemes.frbc.matching import AntecedentTree, strongest_sets
 from glassfleet.schemes.frbc.rulebase import RuleBase
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
+from tests.support.sample_models import class_domain
 
 DOMAIN = Domain(
     features=(
@@ -158,9 +156,7 @@ def test_tree_finds_what_a_search_of_all_pairs_finds(n_features: Any, n_sets: An
 def fleet(inputs: int, rows: int) -> tuple[Domain, dict[str, Dataset]]:
     rng = np.random.default_rng(0)
     names = tuple(f"x{i}" for i in range(inputs))
-    domain = Domain(
-        features=tuple(Variable(name=name, low=0.0, high=1.0) for name in names), label="y", classes=("a", "b", "c")
-    )
+    domain = class_domain(names, "y", "a", "b", "c")
     parts = {
         f"v{i}": Dataset(names, "y", rng.random((rows, inputs)), rng.choice(["a", "b", "c"], rows)) for i in range(3)
     }
@@ -208,9 +204,7 @@ def test_a_table_with_what_is_no_rule_ends_the_run_by_name() -> None:
 
 
 NAMES = ("a", "b")
-UNITS = Domain(
-    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in NAMES), label="kind", classes=("g", "h", "k")
-)
+UNITS = class_domain(NAMES, "kind", "g", "h", "k")
 OPEN = Parameters(n_sets=3, nullify=False, min_rows=1)
 RNG = np.random.default_rng(0)
 

@@ -14,6 +14,7 @@ from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Done, Next
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import RunFailedError, UsageError
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(
@@ -65,9 +66,7 @@ def test_rule_of_highest_weight_answers_when_none_fires():
 
 
 NAMES = ("a", "b")
-UNIT = Domain(
-    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
-)
+UNIT = unit_domain(NAMES)
 RNG = np.random.default_rng(0)
 
 

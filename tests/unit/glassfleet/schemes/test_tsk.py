@@ -17,6 +17,7 @@ from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
 from glassfleet.schemes.tsk import server as server_module
 from glassfleet.schemes.tsk.rules import RuleBase, average
 from schemas.errors import RunFailedError
+from tests.support.sample_models import unit_domain
 
 DOMAIN = Domain(
     features=(
@@ -88,9 +89,7 @@ def test_rules_that_never_fired_anywhere_are_averaged_without_weights() -> None:
 
 
 NAMES = ("a", "b")
-UNIT = Domain(
-    features=tuple(Variable(name=name, low=0, high=1) for name in NAMES), target=Variable(name="y", low=0, high=1)
-)
+UNIT = unit_domain(NAMES)
 RNG = np.random.default_rng(0)
 AVERAGED = Parameters(n_clusters=8, consequents="averaged")
 POOLED = Parameters(n_clusters=8, antecedents="local")
