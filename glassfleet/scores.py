@@ -225,7 +225,7 @@ def scored(
         sums["counts"] = counted((y - forecasts["candidate"]) / width_of(domain), line, lines)
         if not worse_by:  # not masked
             sums["counts"] = without_few(sums["counts"])
-    for name in (each for each in OTHERS if each in figures and f"worse/{each}" in sums):
+    for name in (each for each in OTHERS if {"candidate", each} <= figures.keys() and f"worse/{each}" in sums):
         try:
             limit = float(worse_by[name])  # type: ignore[index]  # of a peer: whatever it is
         except (TypeError, ValueError, LookupError) as fault:
