@@ -103,7 +103,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
         return record, learned, ""
     if options.name is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
-    name, version = _version_of(options.name, options.version)
+    name, version = versioned(options.name, options.version)
     url = broker_url(options.broker, options.state_dir)
     registry = read_registry(url, options.fleet)
     record = registry.record(name, version)
@@ -111,13 +111,19 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     return record, learned, registry.standing(name, record.version)
 
 
-def _version_of(text: str, version: int | None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``."""
+def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
+
+    Raises
+    ------
+    UsageError
+        What follows the @ is no number, or another one than `version`.
+    """
     name, mark, number = text.partition("@")
     if not mark:
         return text, version
     if not (number.isdecimal() and number.isascii()):
-        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3, or NAME with --version 3")
+        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
     if version not in {None, int(number)}:
         raise UsageError(f"{text} and --version {version} are two versions: give one of them")
     return name, int(number)

@@ -10,6 +10,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, config_option, json_option, print_json, security_options, tell
+from console.model.named import versioned
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
@@ -88,10 +89,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
             Seals.at_hand().judge(record)
         else:
             assert registry is not None
-            name, _, version = text.partition("@")
-            if version and not version.isdigit():
-                raise UsageError(f"{text!r}: write NAME@VERSION, e.g. qoe@3, or the path of a file")
-            record = registry.record(name, int(version) if version else None)
+            record = registry.record(*versioned(text))
         return record, catalogue.model_of(record)
 
     result = difference(load(old, paths[0]), load(new, paths[1]))
