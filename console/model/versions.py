@@ -14,7 +14,6 @@ from console.model.named import versioned
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
-from schemas.errors import UsageError
 from schemas.trial import ALL
 
 if TYPE_CHECKING:
