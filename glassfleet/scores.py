@@ -309,6 +309,3 @@ def _figure(errors: NDArray[np.int64], rows: int, domain: Domain) -> float:
     if domain.target is not None:
         return math.sqrt(int(errors[0]) / (rows * _GRID)) * width_of(domain)
     return macro_f1(errors.diagonal(), errors.sum(axis=0), errors.sum(axis=1))
-
-
-__all__ = ["KIND", "MODELS", "OTHERS", "SCORES", "Asked", "Scoring", "relative", "same_target", "scored"]
