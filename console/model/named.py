@@ -64,10 +64,11 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
     from glassfleet.export import read_model  # numpy comes with it
 
     try:
-        data = path.read_bytes()
+        return read_model(path.read_bytes(), str(path))
     except OSError as fault:
         raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
-    return read_model(data, str(path))
+    except DocumentError as fault:
+        raise DocumentError(str(fault) if str(path) in str(fault) else f"{path}: {fault}") from fault
 
 
 def spoken(learned: Model, words: Path | None) -> Model:
@@ -90,11 +91,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
         from console.model.signatures import Seals
 
-        try:
-            record, learned = read_model_file(options.file)
-        except DocumentError as fault:
-            named = "" if str(options.file) in str(fault) else f"{options.file}: "
-            raise DocumentError(f"{named}{fault}") from fault
+        record, learned = read_model_file(options.file)
         seals = Seals.at_hand()
         if record is not None:
             seals.judge(record)
