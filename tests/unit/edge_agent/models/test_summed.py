@@ -26,7 +26,8 @@ def _document(memory: Memory | None, rows: Dataset) -> dict[str, Value]:
     domain = Domain(features=features, target=Variable(name="quality", low=0.0, high=1.0), memory=memory)
     scheme = catalogue.load("fmt")
     parameters = scheme.Parameters.model_validate({"max_rules": 2})
-    return central(scheme, parameters, domain, remember(rows, memory)).model.to_document()
+    document: dict[str, Value] = central(scheme, parameters, domain, remember(rows, memory)).model.to_document()
+    return document
 
 
 DROPS = Memory(inputs=(Recall(input="speed", difference=1),), drive="drive", start="drop")
