@@ -50,10 +50,8 @@ class Connection:
 
     Parameters
     ----------
-    address : BrokerAddress
     link : Link
         Client id, will, keepalive, session expiry and connect timeout. A session expiry of 0 means a clean start.
-    protocol : "5" or "3.1.1"
     on_message : callable
         Called within `step` for each arrived message. The message is acknowledged to the broker after it returns.
     on_acknowledged : callable

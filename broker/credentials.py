@@ -62,7 +62,6 @@ class FolderCredentials:
 
     Parameters
     ----------
-    folder : Path
     clock : callable
         Seconds that only go forward.
     pause : float

@@ -20,7 +20,6 @@ def alone_in(folder: Path, wait: float = math.inf) -> Iterator[None]:
 
     Parameters
     ----------
-    folder : Path
     wait : float
         Seconds after which one goes on though somebody else is there (suspended, or on a disk that hangs): what a
         running process does besides matters more than what may be lost.

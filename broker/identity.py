@@ -28,7 +28,6 @@ class Identity:
 
     Attributes
     ----------
-    folder : Path
     owner : Owner
         Whom the certificate names.
     key, certificate, ca : bytes

@@ -153,21 +153,24 @@ class MemoryHub:
 
     def drop_link(self, client_id: str) -> None:
         """Close the client's connection; it will come back by itself. The will is published."""
+        owner = self._owner(client_id)
+        if owner is not None:
+            self._lose(owner, will=True)
+
+    def _owner(self, client_id: str) -> Client | None:
         session = self._sessions.get(client_id)
-        if session is not None and session.owner is not None:
-            self._lose(session.owner, will=True)
+        return None if session is None else session.owner
 
     def partition(self, client_ids: Iterable[str]) -> None:
         """Cut clients off: nothing passes and neither end is told; the broker notices after 1.5 keepalives."""
         for client_id in client_ids:
             self._cut.add(client_id)
-            session = self._sessions.get(client_id)
-            if session is None or session.owner is None:
+            owner = self._owner(client_id)
+            if owner is None:
                 continue
-            owner, epoch = session.owner, session.owner.epoch
             notice = max(owner.link.keepalive, 1) * _NOTICE
 
-            def give_up(owner: Client = owner, epoch: int = epoch) -> None:
+            def give_up(owner: Client = owner, epoch: int = owner.epoch) -> None:
                 if owner.is_on(epoch) and owner.link.client_id in self._cut:
                     self._lose(owner, will=True)
 
@@ -178,21 +181,18 @@ class MemoryHub:
         healed = set(self._cut if client_ids is None else client_ids)
         self._cut -= healed
         for client_id in sorted(healed):
-            session = self._sessions.get(client_id)
-            if session is None or session.owner is None:
-                continue
-            if session.owner.is_running:
+            owner = self._owner(client_id)
+            if owner is not None and owner.is_running:
                 # TCP sends again what was not acknowledged; the connection had not broken.
-                self._resume(session.owner)
-            else:
-                self._lose(session.owner, will=True)
+                self._resume(owner)
+            elif owner is not None:
+                self._lose(owner, will=True)
 
     def stop_broker(self) -> None:
         """Let the broker crash: all links are lost and no will is published by it."""
         self._is_up = False
-        for session in list(self._sessions.values()):
-            if session.owner is not None:
-                self._lose(session.owner, will=False)
+        for owner in [session.owner for session in self._sessions.values() if session.owner is not None]:
+            self._lose(owner, will=False)
 
     def save(self) -> Saved:
         """Return what a broker with persistence writes to its disk now."""
@@ -234,9 +234,9 @@ class MemoryHub:
         if not self._is_up or client_id in self._cut:
             self.begin(client, first=False)
             return
-        session = self._sessions.get(client_id)
-        if session is not None and session.owner is not None:
-            self._lose(session.owner, will=True)
+        session, owner = self._sessions.get(client_id), self._owner(client_id)
+        if owner is not None:
+            self._lose(owner, will=True)
         if session is None or client.link.session_expiry == 0 or self._expired(session):
             session = self._sessions[client_id] = _Session()
         session.owner, session.gone_since, session.expiry = client, None, client.link.session_expiry

@@ -53,10 +53,6 @@ class _Pending:
 class PahoTransport:
     """One client's connection to a broker, see `broker.port.Transport`.
 
-    Parameters
-    ----------
-    link : Link
-
     Raises
     ------
     UsageError
@@ -366,7 +362,6 @@ def connect_once(link: Link, timeout: float | None = None) -> str:
 
     Parameters
     ----------
-    link : Link
     timeout : float or None
         Seconds for each step (TCP, answer of each protocol version); None: the link's connect timeout.
 

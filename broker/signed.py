@@ -40,7 +40,7 @@ BAD_PER_SECOND = 200.0
 """So many a second after that: two hundredths of a processor."""
 
 BAD_AGENTS = 4096
-"""Agents whose bad messages are counted at once."""
+"""Agents whose bad messages are counted at once; the one whose last is oldest is forgotten."""
 
 TOLD_EVERY = 10.0
 """Seconds between two log lines about refused messages of one kind, at least; all are counted."""
@@ -61,11 +61,7 @@ def writers(address: Address) -> tuple[Owner, ...]:
 
 
 def signed(
-    link: Link,
-    topics: Topics,
-    credentials: Credentials | None,
-    refused: Refused,
-    make: Callable[[Link], Transport],
+    link: Link, topics: Topics, credentials: Credentials | None, refused: Refused, make: Callable[[Link], Transport]
 ) -> Transport:
     """Make a transport, signed if there are credentials.
 
@@ -84,8 +80,6 @@ class SignedTransport:
     ----------
     inner : Transport
         Its link seals the last will, see `signed`.
-    topics : Topics
-    credentials : Credentials
     refused : callable
         Hears, on the transport's thread, of each message that was not handed on, and why.
     """
@@ -228,21 +222,13 @@ class Patience:
         Bad messages that are verified at once.
     rate : float
         Per second, afterwards.
-    agents : int
-        So many are counted at once; the one whose last bad message is oldest is forgotten.
     clock : callable
         Seconds that only go forward.
     """
 
     def __init__(
-        self,
-        burst: float = BAD_BURST,
-        rate: float = BAD_PER_SECOND,
-        agents: int = BAD_AGENTS,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, burst: float = BAD_BURST, rate: float = BAD_PER_SECOND, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._agents = agents
         self._burst = burst
         self._rate = rate
         self._clock = clock
@@ -256,7 +242,7 @@ class Patience:
         """Take note of a bad message."""
         self._spent[agent] = (self._now(agent) + 1.0, self._clock())
         self._spent.move_to_end(agent)
-        if len(self._spent) > self._agents:
+        if len(self._spent) > BAD_AGENTS:
             self._spent.popitem(last=False)
 
     def _now(self, agent: str) -> float:
@@ -273,22 +259,11 @@ class RefusalLog:
         Takes ``refused.{code}`` for each message.
     tell : callable
         Takes the topic, the code, the reason, and how many of this code were refused since the last line.
-    pause : float
-        Seconds between two lines of one code, at least.
     """
 
-    def __init__(
-        self,
-        count: Callable[[str], None],
-        tell: Callable[[str, str, str, int], None],
-        *,
-        pause: float = TOLD_EVERY,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, count: Callable[[str], None], tell: Callable[[str, str, str, int], None]) -> None:
         self._count = count
         self._tell = tell
-        self._pause = pause
-        self._clock = clock
         self._told: dict[str, float] = {}
         self._since: dict[str, int] = {}
 
@@ -296,8 +271,8 @@ class RefusalLog:
         """Take note of one."""
         self._count(f"refused.{fault.code}")
         self._since[fault.code] = self._since.get(fault.code, 0) + 1
-        now = self._clock()
-        if now - self._told.get(fault.code, float("-inf")) >= self._pause:
+        now = time.monotonic()
+        if now - self._told.get(fault.code, float("-inf")) >= TOLD_EVERY:
             self._told[fault.code] = now
             # A forged topic's control characters are not for the terminal that shows the log.
             topic = message.topic[:200]

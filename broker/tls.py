@@ -174,10 +174,7 @@ def wait_for_server(
     context = client_context(tls)
     while True:
         try:
-            with (
-                socket.create_connection((host, port), 1.0) as plain,
-                context.wrap_socket(plain, server_hostname=host),
-            ):
+            with socket.create_connection((host, port), 1.0) as plain, context.wrap_socket(plain, server_hostname=host):
                 return
         except OSError as fault:
             if time.monotonic() >= deadline or not is_alive():

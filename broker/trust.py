@@ -45,7 +45,6 @@ def trust(folder: Path, pem: bytes, *, only: bool = False) -> Trusted:
 
     Parameters
     ----------
-    folder : Path
     pem : bytes
         CA certificates, and the revocation list of each.
     only : bool

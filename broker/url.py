@@ -20,10 +20,8 @@ class BrokerAddress:
 
     Attributes
     ----------
-    host : str
     port : int
         1 to 65535.
-    tls : bool
     username, password : str or None
         The password is never part of ``repr``.
     """
@@ -104,7 +102,6 @@ def safe_address(url: str, tls: Tls | None = None, *, insecure_plaintext: bool =
 
     Parameters
     ----------
-    url : str
     tls : Tls or None
         Settings that only make sense with ``mqtts://``.
     insecure_plaintext : bool

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
 from broker.port import RETIRED, ConnectionSettings
+from broker.url import is_loopback
 from coordinator.limits import FleetLimits, Http
 from schemas.settings import Settings
 
@@ -129,7 +129,7 @@ class CoordinatorConfig(Settings):
 
     @model_validator(mode="after")
     def _api_is_private(self) -> CoordinatorConfig:
-        if self.http.api and not self.http.api_expose and not _is_loopback(self.http.api_host):
+        if self.http.api and not self.http.api_expose and not is_loopback(self.http.api_host):
             raise ValueError(
                 f"api_host {self.http.api_host} can be reached from other machines, and the API shows every run to "
                 "whoever asks: use 127.0.0.1, or set api_expose if a firewall or proxy guards it"
@@ -143,10 +143,3 @@ class CoordinatorConfig(Settings):
 
 
 load_config = CoordinatorConfig.load
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

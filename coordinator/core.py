@@ -22,17 +22,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import (
-    Cancel,
-    Effect,
-    Engine,
-    Event,
-    RunState,
-    Start,
-    Tick,
-    standing,
-    wakes_at,
-)
+from coordinator.engine import Cancel, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
@@ -106,12 +96,8 @@ class Coordinator:
 
     Attributes
     ----------
-    topics : Topics
     transport : Transport
         Started and stopped by the caller; only ``publish`` and ``subscribe`` are used.
-    journal : Journal
-    engine : Engine
-    timeline : Timeline
     metrics : Counter
         Counts what happens, by name; other threads may copy it.
     observer : Observer
@@ -198,7 +184,6 @@ class Coordinator:
 
         Parameters
         ----------
-        messages : sequence of Message
         arrived : sequence of float or None
             When each came, on the clock that was given; None: now. What came before a deadline is in time, however long
             it waited here.
@@ -312,7 +297,7 @@ class Coordinator:
             self._apply([(run, Cancel(self.timeline.now(), reason))])
         elif run in self.runs.suspended:
             self.runs.cancel_suspended(run, reason, self.timeline.now())
-            self.effects.clear(run)
+            self.effects.publisher.clear(run)
         elif run not in self.runs.past:
             raise NotFoundError(f"no run {run!r}")
 

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from broker.paho_transport import PahoTransport
-from broker.port import Transport
+from broker.port import Link, Transport
 from broker.signed import RefusalLog, SignedTransport, signed
 from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator, Timeline
@@ -83,21 +83,10 @@ def assemble(
 
     Parameters
     ----------
-    fleet : str
     transport : Transport
         Not started yet.
-    journal : Journal
-    engine : Engine
-    max_message_bytes : int
-        Larger requests and models travel in parts.
-    retained_versions : int
-        So many versions of each model are kept on retained topics.
-    keep_records : bool
-        Whether the events of ended runs stay in the journal.
-    kept_runs : int
-        So many ended runs are remembered; older ones are forgotten, with their models but for the newest
-        `retained_versions` of each name.
-    fleet_limits : FleetLimits
+    max_message_bytes, retained_versions, keep_records, kept_runs, fleet_limits
+        See `CoordinatorConfig`.
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str
@@ -177,20 +166,11 @@ def software() -> str:
         return "glassfleet (not installed)"
 
 
-def build(
-    config: CoordinatorConfig,
-    *,
-    transport: Transport | None = None,
-    journal: Journal | None = None,
-    standby: Standby | None = None,
-) -> Service:
-    """Put a service together from its configuration; `transport` and `journal` can be given for tests.
+def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby: Standby | None = None) -> Service:
+    """Put a service together from its configuration; a `journal` can be given for tests.
 
     Parameters
     ----------
-    config : CoordinatorConfig
-    transport : Transport or None
-    journal : Journal or None
     standby : Standby or None
         Waits until no other coordinator has the journal; None: another one is an error.
 
@@ -206,19 +186,19 @@ def build(
     _make_state_folder(config)
     topics = Topics(config.fleet)
     incarnation = os.urandom(8).hex()
-    credentials = _credentials(config) if transport is None else None
+    credentials = _credentials(config)
     refusals = Refusals()
-    make_probe: Callable[[], Transport] | None = None
 
     def count(name: str) -> None:
         coordinator.metrics[name] += 1
 
-    if transport is None:  # before the journal: what cannot be meant is told before a stand-by waits
-        refused = RefusalLog(count, _log_refused)
-        look = replace(link_of(config), client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
-        make_probe = lambda: signed(look, topics, credentials, refused, PahoTransport)  # noqa: E731 - one line
-        link = replace(link_of(config), will=birth(topics, incarnation, software(), "down"))
-        transport = signed(link, topics, credentials, refused, PahoTransport)
+    def transport_of(link: Link) -> Transport:
+        return signed(link, topics, credentials, refused, PahoTransport)
+
+    # Before the journal: what cannot be meant is told before a stand-by waits.
+    refused, link = RefusalLog(count, _log_refused), link_of(config)
+    look = replace(link, client_id=f"gf-coordinator-{config.fleet}-{incarnation}", session_expiry=0)
+    transport = transport_of(replace(link, will=birth(topics, incarnation, software(), "down")))
     if journal is None:
         journal = SqlJournal(config.journal_url, busy_timeout=config.journal_wait, again=standby)
     try:
@@ -245,7 +225,9 @@ def build(
         journal.close()
         raise
     looking = transport.look if isinstance(transport, SignedTransport) else None
-    return Service(config, coordinator, metrics=metrics, make_probe=make_probe, refusals=refusals, look=looking)
+    return Service(
+        config, coordinator, metrics=metrics, make_probe=partial(transport_of, look), refusals=refusals, look=looking
+    )
 
 
 def _make_state_folder(config: CoordinatorConfig) -> None:

@@ -62,7 +62,6 @@ class Service:
 
     Parameters
     ----------
-    config : CoordinatorConfig
     coordinator : Coordinator
         Its transport is not started yet.
     metrics : Metrics or None
@@ -167,11 +166,7 @@ class Service:
             core = self.coordinator
             core.journal.lead(Leader(core.incarnation, about(self.config, core.software)))
             self._transport.start(
-                Handlers(
-                    message=self.queue.put,
-                    connected=self._connected,
-                    disconnected=self._disconnected,
-                )
+                Handlers(message=self.queue.put, connected=self._connected, disconnected=self._disconnected)
             )
             self._await_broker(self._transport)
             while not self._stopping:

@@ -58,7 +58,6 @@ class Standby:
 
     Parameters
     ----------
-    config : CoordinatorConfig
     software : str
         Name and version.
     is_stopped : callable

@@ -21,7 +21,6 @@ class Envelope:
 
     Attributes
     ----------
-    fleet : str
     body : Body
         Its kind is the message's kind.
     run, agent, scheme : str

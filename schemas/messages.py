@@ -11,6 +11,7 @@ from schemas.codec import Value
 from schemas.errors import WireError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
 from schemas.trial import place_in_sample
+from schemas.validation import first_fault
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
@@ -382,6 +383,4 @@ def parse_body(kind: str, value: Mapping[str, Value]) -> Body:
     try:
         return body.model_validate(value)
     except ValidationError as fault:
-        first = fault.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise WireError("malformed", f"{kind}.{where}: {first['msg']}"[:400]) from fault
+        raise WireError("malformed", f"{kind}.{first_fault(fault)}"[:400]) from fault

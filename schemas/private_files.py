@@ -95,8 +95,6 @@ def replacing(path: Path, mode: int = 0o600, *, draft: Path | None = None) -> It
 
     Parameters
     ----------
-    path : Path
-    mode : int
     draft : Path or None
         Where it is written first. A folder that one process writes alone (it holds a lock) can have one name for it:
         what a killed process left there is written over. None: a name that cannot be guessed, never opened when it

@@ -12,10 +12,6 @@ import hashlib
 def trace_ids(fleet: str, run: str) -> tuple[str, str]:
     r"""Return trace id (32 hex digits) and root span id (16 hex digits) of a run.
 
-    Parameters
-    ----------
-    fleet, run : str
-
     Returns
     -------
     tuple of str

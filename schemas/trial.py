@@ -25,7 +25,6 @@ def threshold(salt: str, agents: Collection[str], share: float) -> int:
 
     Parameters
     ----------
-    salt : str
     agents : collection of str
         The agents that are there; empty: the share of all ids.
     share : float

@@ -93,7 +93,6 @@ def certificate_acl(topics: Topics, *, coordinators: Sequence[str], operators: S
 
     Parameters
     ----------
-    topics : Topics
     coordinators, operators : sequence of str
         Ids. The authority gives no agent an id that one of them has.
 

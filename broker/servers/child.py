@@ -65,7 +65,6 @@ class ChildBroker:
         Which program it is.
     address : BrokerAddress
         Where it will listen, with user and password.
-    program : Program
 
     Notes
     -----

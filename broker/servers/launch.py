@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from broker.servers.child import ChildBroker, Program
-from broker.servers.embedded import EmbeddedConfig, prepare_embedded
+from broker.servers.embedded import HOST, USER, prepare_embedded
 from broker.servers.mosquitto import MosquittoProcess, find_mosquitto
+from broker.servers.process import free_port
+from broker.url import BrokerAddress
 from schemas.errors import BrokerError, UsageError
 
 Kind = Literal["embedded", "mosquitto"]
@@ -21,21 +23,20 @@ class EmbeddedProcess(ChildBroker):
 
     Parameters
     ----------
-    state_dir : Path
     port : int
         0: a free one.
     """
 
     def __init__(self, state_dir: Path, *, port: int = 0) -> None:
-        self.config: EmbeddedConfig = prepare_embedded(state_dir, port=port)
-        directory = Path(self.config.state_dir)
+        directory, password = prepare_embedded(state_dir)
+        port = port or free_port()
         errors = "broker.err"
         super().__init__(
             "embedded",
-            self.config.address,
+            BrokerAddress(HOST, port, username=USER, password=password),
             Program(
                 "the embedded broker",
-                [sys.executable, "-m", "broker.servers.embedded", "--config", str(directory / "embedded.json")],
+                [sys.executable, "-m", "broker.servers.embedded", "--state-dir", str(directory), "--port", str(port)],
                 directory,
                 output=errors,
                 tells={"broker.log": 1, errors: 1},

@@ -45,7 +45,6 @@ class MosquittoConfig:
 
     Attributes
     ----------
-    port : int
     state_dir : Path
         Where persistence, passwords, access rules, configuration and log live.
     host : str

@@ -20,11 +20,11 @@ def new_password() -> str:
     return secrets.token_urlsafe(24)
 
 
-def mosquitto_hash(password: str, *, salt: bytes | None = None, iterations: int = _ITERATIONS) -> str:
+def mosquitto_hash(password: str) -> str:
     """Hash for a Mosquitto password file: ``$7$iterations$salt$hash``, PBKDF2-HMAC-SHA512 (Mosquitto 2)."""
-    salt = secrets.token_bytes(12) if salt is None else salt
-    derived = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations, dklen=64)
-    return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(derived).decode()}"
+    salt = secrets.token_bytes(12)
+    derived = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS, dklen=64)
+    return f"$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(derived).decode()}"
 
 
 def write_private(path: Path, text: str) -> None:

@@ -21,9 +21,9 @@ USER = "fleet"
 """The one user of a loopback broker."""
 
 
-def rabbitmq_hash(password: str, *, salt: bytes | None = None) -> str:
+def rabbitmq_hash(password: str) -> str:
     """Hash for a definitions file: base64 of salt and SHA-512(salt, password); the salt has 4 bytes."""
-    salt = secrets.token_bytes(4) if salt is None else salt
+    salt = secrets.token_bytes(4)
     return base64.b64encode(salt + hashlib.sha512(salt + password.encode()).digest()).decode()
 
 

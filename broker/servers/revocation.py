@@ -97,13 +97,19 @@ def install_crl(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow
         return reload(folder, crl_pem, deny=deny, allow=allow)
     try:
         with alone_in(folder):
-            former = of_file((folder / CRL).read_bytes()) if (folder / CRL).exists() else None
-            kept, count = check_crl(crl_pem, (folder / CA).read_bytes(), former)
-            # Readable by whoever runs the process, though root put it there; there is no secret in it.
-            replace_private(folder / CRL, kept, 0o644)
+            count = _replace_crl(folder / CRL, crl_pem, folder / CA)
     except OSError as fault:
         raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
     return f"the list revokes {count}; a running process takes it over within seconds"
+
+
+def _replace_crl(target: Path, crl_pem: bytes, ca: Path) -> int:
+    """Put lists in place of the former ones, as `check_crl` merges them; returns how many certificates they revoke."""
+    former = of_file(target.read_bytes()) if target.exists() else None
+    kept, count = check_crl(crl_pem, ca.read_bytes(), former)
+    # Readable by whoever runs the process or broker, though root put it there; there is no secret in it.
+    replace_private(target, kept, 0o644)
+    return count
 
 
 def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), allow: Sequence[str] = ()) -> str:
@@ -121,12 +127,7 @@ def reload(folder: Path, crl_pem: bytes | None, *, deny: Sequence[str] = (), all
         files = _files(folder)
         results = []
         if crl_pem is not None:
-            target = files["crlfile"]
-            former = target.read_bytes() if target.exists() else None
-            kept, count = check_crl(crl_pem, files["cafile"].read_bytes(), former)
-            # As readable as it was: the broker runs as another user, and there is no secret in it.
-            replace_private(target, kept, 0o644)
-            results.append(f"the list revokes {count}")
+            results.append(f"the list revokes {_replace_crl(files['crlfile'], crl_pem, files['cafile'])}")
         if deny or allow:
             acl = files["acl_file"]
             text = deny_in(acl.read_text(encoding="utf-8"), deny, allow)

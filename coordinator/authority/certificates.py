@@ -86,7 +86,6 @@ def issue(
         The authority's.
     owner : Owner
         Its id becomes the common name; the role decides what the certificate is for (see the module).
-    key : Ed25519PublicKey
     begins, ends : datetime
         UTC; cut to the CA's own dates.
     hosts : sequence of str

@@ -31,15 +31,12 @@ class Issued:
     ----------
     serial : str
         Hex digits.
-    role, id : str
     key : str
         SHA-256 of the public key.
     begins, ends : str
         ISO 8601, UTC.
-    hosts : list of str
     revoked : str or None
         When, ISO 8601; None: it is not.
-    reason : str
     former : bool
         Whether the authority before this one issued it, see `succession.read_former`.
     """
@@ -76,7 +73,6 @@ class OpenToken:
     ----------
     digest : str
         SHA-256 of its secret.
-    agent : str
     ends : str
         ISO 8601, UTC.
     key : str

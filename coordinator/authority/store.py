@@ -121,7 +121,6 @@ class Authority:
 
         Parameters
         ----------
-        folder : Path
         name : str or None
             Common name of its certificate; None, which needs `after`: that one's, numbered.
         days : int

@@ -71,10 +71,8 @@ def make_app(
 
     Parameters
     ----------
-    authority : Authority
     days : int
         How long the certificates that it issues are good for.
-    limits : HttpLimits
     """
     app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -129,7 +127,6 @@ class AuthorityServer:
 
     Parameters
     ----------
-    authority : Authority
     identity : Path
         Identity folder of the server: a coordinator's, with its host names in the certificate.
     host : str
@@ -138,7 +135,6 @@ class AuthorityServer:
         0: a free one.
     days : int
         See `make_app`.
-    limits : HttpLimits
 
     Raises
     ------

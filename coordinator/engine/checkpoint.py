@@ -103,12 +103,7 @@ def _level(value: Mapping[str, Any]) -> Level:
 
 
 class _Fleet:
-    """All vehicles that a state knows, in the order of id.
-
-    Parameters
-    ----------
-    agents : iterable of str
-    """
+    """All vehicles that a state knows, in the order of id."""
 
     def __init__(self, agents: Iterable[str]) -> None:
         self.agents = tuple(sorted(set(agents)))

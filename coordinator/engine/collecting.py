@@ -28,12 +28,7 @@ MASKED = "masked"
 
 
 class GroupSumError(RunFailedError):
-    """The answers of one group do not add up to what vehicles can have.
-
-    Attributes
-    ----------
-    group : int
-    """
+    """The answers of one group do not add up to what vehicles can have."""
 
     def __init__(self, group: int, detail: str) -> None:
         super().__init__(detail)

@@ -174,7 +174,6 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
 
     Parameters
     ----------
-    draft : Draft
     lost : dict of str to str
         Why, by agent.
     end : tuple of (str, str) or None

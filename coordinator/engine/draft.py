@@ -37,18 +37,11 @@ class Draft:
 
     Parameters
     ----------
-    state : RunState
     at : float
         When the event happened; time never goes back, whatever a clock does.
-    conduct : Conduct
     """
 
-    def __init__(
-        self,
-        state: RunState,
-        at: float,
-        conduct: Conduct,
-    ) -> None:
+    def __init__(self, state: RunState, at: float, conduct: Conduct) -> None:
         self.state = state
         self.at = max(at, state.at)
         self.server = conduct.server
@@ -101,31 +94,37 @@ class Draft:
 
     def record(self, missed: Iterable[str]) -> tuple[str, ...]:
         """Close the open round and add its summary to the state; return who was counted."""
-        state, current = self.state, self.state.open
-        assert current is not None
-        accepted = state.accepted
-        dropped = {**current.dropped, **dict.fromkeys(missed, "deadline")}
-        summary = RoundSummary(
-            current.number,
-            current.kind,
-            state.levels[-1].task.kind,
-            current.attempt,
-            current.digest,
-            current.asked,
-            accepted,
-            dropped,
-            current.late,
-            current.duplicate,
-            current.rejected,
-            self.at - current.opened_at,
-            current.size,
-            current.opened_at,
-            request_bytes=current.request_bytes,
-        )
-        silent = (state.silent - set(accepted)) | {agent for agent, why in dropped.items() if why == "deadline"}
+        state = self.state
+        summary = summary_of(state, self.at, missed)
+        accepted = summary.accepted_agents
+        late = {agent for agent, why in summary.dropped_agents.items() if why == "deadline"}
+        silent = (state.silent - set(accepted)) | late
         self.update(open=None, rounds=(*state.rounds, summary), silent=silent, met=_met(state, accepted))
         self.effects.append(RoundClosed(state.run, summary))
         return accepted
+
+
+def summary_of(state: RunState, at: float, missed: Iterable[str] = ()) -> RoundSummary:
+    """Return the summary of the open round as it would close at `at`; whoever `missed` it is dropped."""
+    current = state.open
+    assert current is not None
+    return RoundSummary(
+        current.number,
+        current.kind,
+        state.levels[-1].task.kind,
+        current.attempt,
+        current.digest,
+        current.asked,
+        state.accepted,
+        {**current.dropped, **dict.fromkeys(missed, "deadline")},
+        current.late,
+        current.duplicate,
+        current.rejected,
+        at - current.opened_at,
+        current.size,
+        current.opened_at,
+        request_bytes=current.request_bytes,
+    )
 
 
 def _met(state: RunState, accepted: Iterable[str]) -> frozenset[bytes]:

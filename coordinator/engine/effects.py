@@ -49,14 +49,10 @@ class OpenRound:
 
     Attributes
     ----------
-    run : str
-    phase : "pairing", "domain" or "statistics"
     number : int
         Round within its phase, from 1.
     attempt : int
         Try at this round, from 1.
-    task : Task
-    task_digest : str
     asked : tuple of str or None
         Who may answer; None: every agent that can.
     is_fixed : bool
@@ -147,11 +143,8 @@ class Publish:
     ----------
     run : str
         The registry gives one version per run, however often this is performed.
-    name : str
-    model : Model
     cohort : tuple of str
         Agents whose contributions the model rests on.
-    domain_contributors : tuple of str
     summary : Mapping[str, Value]
         The scheme's own, beside the model.
     """
@@ -181,8 +174,6 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
 
     Parameters
     ----------
-    effect : OpenRound
-    fleet : str
     remaining : float
         Seconds until the deadline.
     """

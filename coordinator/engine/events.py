@@ -24,8 +24,6 @@ class Start:
 
     Attributes
     ----------
-    at : float
-    spec : RunSpec
     agents : Mapping[str, Offer]
         The agents that are up now, and what they offer.
     champion : Mapping or None
@@ -51,11 +49,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    at : float
-    spec : RunSpec
     agents : sequence of str
         All that `state` speaks of, in the order of id.
-    state : Mapping
     """
 
     kind: ClassVar[str] = "checkpoint"
@@ -90,11 +85,8 @@ class Answer:
 
     Attributes
     ----------
-    at : float
     agent : str
         From the topic.
-    task_digest : str
-    rows : int
     data_digest : str
         Keyed digest of the agent's snapshot of its rows.
     contribution : Mapping
@@ -235,10 +227,8 @@ class Unable:
 
     Attributes
     ----------
-    at : float
     cause : "request-too-large" or "model-unpublishable"
         The named end that follows.
-    reason : str
     """
 
     kind: ClassVar[str] = "unable"

@@ -74,12 +74,7 @@ def copied(of: Contribution, sums: Mapping[str, NDArray[np.int64]], agent: str) 
 
 
 class Numbers:
-    """Arrays of one shape, each number in as many bytes as the one that needs most.
-
-    Parameters
-    ----------
-    arrays : sequence of ndarray of int64
-    """
+    """Arrays of one shape, each number in as many bytes as the one that needs most."""
 
     __slots__ = ("_low",)
 
@@ -148,12 +143,7 @@ def _laid(answers: Sequence[Stored]) -> _Block | Sequence[Stored]:
 
 
 class Packed(Mapping[str, Stored]):
-    """The answers to a closed round by agent, in the order of id.
-
-    Parameters
-    ----------
-    answers : mapping of str to Stored
-    """
+    """The answers to a closed round by agent, in the order of id."""
 
     def __init__(self, answers: Mapping[str, Stored]) -> None:
         self._agents = agents = tuple(sorted(answers))

@@ -123,7 +123,6 @@ def founders(
 
     Parameters
     ----------
-    terms : Terms
     members : sequence of str
         Who announced itself.
     frozen : mapping of str to (int, str)
@@ -154,7 +153,6 @@ def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tupl
     ----------
     roster : Roster
         In which none of `founders` has answered: they would answer in no other.
-    founders : collection of str
     held : Held
         Sets of earlier runs.
     """
@@ -174,7 +172,6 @@ def blamed(editions: Iterable[Edition], refusals: Mapping[str, str]) -> dict[int
 
     Parameters
     ----------
-    editions : iterable of Edition
     refusals : mapping of str to str
         Reasons, by agent.
     """

@@ -21,16 +21,7 @@ from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
 Phase = Literal[
-    "gathering",
-    "pairing",
-    "domain",
-    "recruiting",
-    "learning",
-    "checking",
-    "scoring",
-    "finished",
-    "failed",
-    "cancelled",
+    "gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring", "finished", "failed", "cancelled"
 ]
 T = TypeVar("T")
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
@@ -60,10 +51,8 @@ class Stored:
 
     Attributes
     ----------
-    answer_digest : str
     rows : int
         Of the vehicle, whose contribution may rest on fewer.
-    contribution : Contribution
     """
 
     answer_digest: str
@@ -77,7 +66,6 @@ class Former:
 
     Attributes
     ----------
-    nonce : str
     editions : tuple of frozenset of str
         The sets of vehicles over which it summed.
     """
@@ -125,8 +113,6 @@ class Level:
     ----------
     number : int
         Round within its phase, from 1.
-    state : State
-    task : Task
     digest : str
         What its answers are stored under.
     questions : tuple of str
@@ -152,8 +138,6 @@ class Round:
 
     Attributes
     ----------
-    kind : "pairing", "domain" or "statistics"
-    number, attempt : int
     digest : str
         Of its task.
     asked : tuple of str
@@ -253,21 +237,16 @@ class RunState:
 
     Attributes
     ----------
-    spec : RunSpec
     parameters : Any
         ``spec.parameters``, checked by the scheme.
-    phase : Phase
     at : float
         When it last changed.
-    started_at : float
     reason : str
         Why it ended as it did.
     agents : Map[str, Offer]
         Who is up.
     features, target
         Columns of the run, once settled.
-    domain : Domain or None
-    domain_contributors : tuple of str
     max_rows_each : int
         At most so many rows of each agent count; 0: all (or not yet found).
     guard : Mapping
@@ -314,19 +293,14 @@ class RunState:
         Private runs: vehicles whose answers fitted with nobody's, see `glassfleet.private.pairs`.
     silent : frozenset of str
         Agents that missed their last deadline and have not been heard since: rounds do not wait for them.
-    open : Round or None
     without_broker : float
         Seconds of the open round, or of the gathering, in which the coordinator had no broker, as far as it was told.
     attempts : Mapping[str, int]
         Highest attempt by ``"{kind}/{number}"``.
-    rounds : tuple of RoundSummary
-    restarts : int
     nullified : int
         Statistics that were nulled at the vehicles, over all counted answers.
     joined_bins : int
         The same of domain discovery: small counts that vehicles joined to a neighbour before they told them.
-    model : Model or None
-    summary : Mapping[str, Value]
     """
 
     spec: RunSpec

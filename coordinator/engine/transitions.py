@@ -42,7 +42,6 @@ class Table:
     ----------
     ended : collection of str
         The phases in which it is over.
-    rows : Transition
     """
 
     def __init__(self, ended: Collection[str], *rows: Transition) -> None:

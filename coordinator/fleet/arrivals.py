@@ -55,7 +55,6 @@ class Arrivals:
 
         Parameters
         ----------
-        message : Birth or Death
         at : float
             The event's time, on the coordinator's time line.
         """

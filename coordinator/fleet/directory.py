@@ -119,7 +119,6 @@ class Fleet:
         Wall clock, for displays.
     clock : callable
         Seconds that only go forward; None: `wall`.
-    limits : FleetLimits
 
     Attributes
     ----------
@@ -163,10 +162,8 @@ class Fleet:
 
         Parameters
         ----------
-        agent : str
         body : AgentState or None
             A birth certificate; None: a last will, of `incarnation`.
-        incarnation : str or None
         """
         known = self._agents.get(agent)
         if known is None:
@@ -222,10 +219,8 @@ class Fleet:
 
         Parameters
         ----------
-        agent : str
         incarnation : str or None
             None: its retained state was cleared; nobody need remember it.
-        software : str
         born : float
             As for `up`.
         """
@@ -311,11 +306,11 @@ class Fleet:
         self._scores += more
         self._put(agent, replace(known, evaluations=scores, size=known.size + more))
 
-    def evaluations(self, name: str, version: int) -> dict[str, dict[str, Any]]:
-        """Return scores of one model version, by agent; from any thread."""
+    def evaluations(self, name: str, version: int, digest: str | None = None) -> dict[str, dict[str, Any]]:
+        """Return scores of one model version, by agent; with a `digest` of that document alone. From any thread."""
         agents = sorted(dict(self._agents).items())
         scores_of = {agent: known.evaluations.get((name, version)) for agent, known in agents}
-        return {agent: scores for agent, scores in scores_of.items() if scores is not None}
+        return {agent: each for agent, each in scores_of.items() if each and digest in (None, each["digest"])}
 
     def evaluations_of(self, name: str) -> dict[int, dict[str, dict[str, Any]]]:
         """Return scores of all versions of a model, by version and agent; from any thread."""

@@ -51,10 +51,8 @@ class LeaderProbe:
 
     Parameters
     ----------
-    topics : Topics
     own : str
         Incarnation of the life that is about to begin.
-    software : str
     """
 
     def __init__(self, topics: Topics, own: str, software: str) -> None:
@@ -126,11 +124,9 @@ class LeaderProbe:
         with self._changed:
             if body.incarnation == self._own:
                 self._echoed = True
-            elif message.retained:
-                self._retained_up = body.status == "up"
-                self._term = max(self._term, envelope.time)
             else:
                 self._term = max(self._term, envelope.time)
                 self._retained_up = body.status == "up"
-                self._living = body if body.status == "up" else None
+                if not message.retained:
+                    self._living = body if self._retained_up else None
             self._changed.notify_all()

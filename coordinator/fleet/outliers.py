@@ -9,15 +9,24 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from coordinator.fleet.directory import Fleet
 from glassfleet.discovery.guard import MAX_NAMED, MIN_FLEET
+
+E = TypeVar("E", bound=Mapping[str, Any])
 
 FAR: Final = 3
 """An error is far out above so many times the median vehicle's. Of ten sound fleets of 15 that were measured (five data
 sets, vehicles with rows drawn at random or with a part of an input's range each), the largest error was at most twice
 the median in eight, four and six times in two, and then at most half of its constant's."""
+
+
+def in_one_metric(evaluations: Mapping[str, E]) -> tuple[str, dict[str, E]]:
+    """Return the metric of most scores (empty: there are none), and the scores in it: those in another say nothing."""
+    metrics = Counter(each["metric"] for each in evaluations.values())
+    metric = metrics.most_common(1)[0][0] if metrics else ""
+    return metric, {agent: each for agent, each in evaluations.items() if each["metric"] == metric}
 
 
 def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -40,9 +49,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
     >>> far_out(fleet)
     ["v5: its RMSE is 40, the median vehicle's is 0.5; always forecasting the mean would have 1.2"]
     """
-    metrics = Counter(each["metric"] for each in evaluations.values())
-    metric = metrics.most_common(1)[0][0] if metrics else ""
-    of_fleet = {agent: each for agent, each in evaluations.items() if each["metric"] == metric}
+    metric, of_fleet = in_one_metric(evaluations)
     if len(of_fleet) < MIN_FLEET:
         return []
 
@@ -67,10 +74,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[str]:
     """Return `far_out` of a model version (``name``, ``version``, ``digest``); nothing where there is none."""
-    if model is None:
-        return []
-    sent = fleet.evaluations(model["name"], model["version"])
-    return far_out({agent: each for agent, each in sent.items() if each["digest"] == model["digest"]})
+    return [] if model is None else far_out(fleet.evaluations(model["name"], model["version"], model["digest"]))
 
 
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:

@@ -22,11 +22,8 @@ class Presence:
 
     Parameters
     ----------
-    topics : Topics
-    publisher : Publisher
     election : Election
         Of this life.
-    software : str
     clock : callable
         Seconds that only go forward.
     metrics : Counter

@@ -55,7 +55,6 @@ class OperatorRules(Rules):
 
     Parameters
     ----------
-    token : str
     is_signed_in : callable
         Whether a request comes from an operator who has signed in.
     loopback_only : bool

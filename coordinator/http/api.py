@@ -25,7 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
-from coordinator.http.dashboard.site import add_dashboard
+from coordinator.http.dashboard.actions import add_actions
+from coordinator.http.dashboard.model_actions import add_model_actions
+from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.error_handler import ErrorHandler
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
 from coordinator.http.guard import READING, Guard
@@ -203,7 +205,9 @@ def make_app(  # noqa: C901  one short function per address
     def _prometheus() -> Response:
         return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
 
-    add_dashboard(app, dashboard)
+    dashboard.add_pages(app)
+    for add in (add_model_pages, add_model_actions, add_actions):
+        add(app, dashboard)
     rules = OperatorRules(
         token,
         lambda request: dashboard.sessions.of(request) is not None,

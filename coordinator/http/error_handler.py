@@ -21,7 +21,6 @@ class ErrorHandler:
 
     Parameters
     ----------
-    app : ASGIApp
     error_response : callable
         Request, status and text to an answer.
     """

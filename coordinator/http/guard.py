@@ -51,7 +51,6 @@ class Line:
 
     Parameters
     ----------
-    places : int
     wait : float
         Seconds that one may wait.
     """
@@ -90,9 +89,6 @@ class Guard:
 
     Parameters
     ----------
-    app : ASGIApp
-    limits : HttpLimits
-    rules : Rules
     error_response : callable
         Request, status and text to an answer.
     """

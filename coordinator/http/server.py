@@ -157,8 +157,6 @@ class HttpServer(uvicorn.Server):
 
     Parameters
     ----------
-    app : ASGIApp
-    limits : HttpLimits
     host : str
         Address to bind.
     port : int

@@ -55,12 +55,6 @@ class Lock(Protocol):
 class FileLock:
     """An advisory lock on a file beside the database; the kernel releases it when the process ends, however it ends.
 
-    Parameters
-    ----------
-    database : Path
-    engine : sa.Engine
-    again : callable
-
     Raises
     ------
     StorageError

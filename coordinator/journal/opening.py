@@ -32,7 +32,6 @@ class Database:
 
     Attributes
     ----------
-    engine : sa.Engine
     lock : Lock
         Held.
     what : str

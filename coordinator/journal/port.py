@@ -83,7 +83,6 @@ class Damaged:
         ``records``, ``runs``, ``models`` or ``decisions``; ``file``: all of them may suffer.
     row : str
         Its key; empty: more than one.
-    fault : str
     run, model : str
         Whose it is, as far as it can be read.
     """
@@ -105,7 +104,6 @@ class Entry:
 
     Attributes
     ----------
-    run : str
     kind : str
         Of the event; for people who look into the database.
     at : float

@@ -63,7 +63,6 @@ class AdvisoryLock:
 
     Parameters
     ----------
-    engine : sa.Engine
     again : callable
         Asked while another coordinator has it; and when the connection was lost meanwhile, with why.
 

@@ -18,6 +18,8 @@ from coordinator.journal.port import (
     COUNTED,
     OVERVIEW,
     REFERENCES,
+    ROLLOUT_STARTED,
+    ROLLOUTS,
     Damaged,
     Decision,
     Entry,
@@ -25,7 +27,6 @@ from coordinator.journal.port import (
     StoredModel,
     overview,
 )
-from coordinator.journal.rollouts import forget_rollouts
 from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
@@ -149,7 +150,8 @@ class SqlJournal:
         """Forget all but the newest closed runs, and old rollouts. The database reuses the room."""
         oldest = sa.select(RUNS.c.run).order_by(RUNS.c.number.desc()).offset(keep_runs)
         with self._write() as connection:
-            forget_rollouts(connection, rollouts_from or {})
+            for name, since in (rollouts_from or {}).items():
+                _forget_rollouts(connection, name, since)
             gone = list(connection.execute(oldest).scalars())
             newer = MODELS.alias()
             newest = sa.select(sa.func.max(newer.c.version)).where(newer.c.name == MODELS.c.name).scalar_subquery()
@@ -374,3 +376,13 @@ def _rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
         for each in decisions
     ]
     return [{**row, "checksum": sum_of(DECISIONS, row)} for row in rows]
+
+
+def _forget_rollouts(connection: sa.Connection, name: str, since: float) -> None:
+    """Drop the events before the first rollout of a name that began at `since` or later."""
+    columns = DECISIONS.c
+    began = sa.and_(columns.name == name, columns.kind == ROLLOUT_STARTED, columns.at >= since)
+    first = connection.execute(sa.select(columns.number).where(began).order_by(columns.number).limit(1)).scalar()
+    if first is not None:
+        is_event = sa.func.substr(columns.kind, 1, len(ROLLOUTS)) == ROLLOUTS  # not LIKE: see `SqlJournal.compact`
+        connection.execute(sa.delete(DECISIONS).where(columns.name == name, columns.number < first, is_event))

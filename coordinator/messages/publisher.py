@@ -1,8 +1,6 @@
 """What the coordinator says on the broker: requests, receipts, its own state; and which blobs stand for them.
 
-Nothing is decided here. Whatever cannot be sent is found out by `prepare` *before* the engine's step
-is written to the journal, so that a run which cannot go on ends by name instead of waiting for answers to a request
-that nobody saw.
+Nothing is decided here. What cannot be sent is found out by `prepare`, see `coordinator.runs.transaction`.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ class Publisher:
 
     Parameters
     ----------
-    topics : Topics
-    transport : Transport
     metrics : Counter
         Counts what is published.
     now, wall : callable

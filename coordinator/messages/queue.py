@@ -50,12 +50,7 @@ class EventQueue:
     """
 
     def __init__(
-        self,
-        max_messages: int,
-        max_bytes: int,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        full_wait: float = 1.0,
+        self, max_messages: int, max_bytes: int, clock: Callable[[], float] = time.monotonic, *, full_wait: float = 1.0
     ) -> None:
         self._full_wait = full_wait
         self._max_messages = max_messages

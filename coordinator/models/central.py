@@ -20,10 +20,7 @@ from schemas.errors import DocumentError, GlassfleetError, NotFoundError, UsageE
 from schemas.record import CENTRAL, ModelRecord
 from schemas.topics import check_id
 
-SOURCE = CENTRAL
-"""What a record's parameters give as ``source`` when the model was learned in one place."""
-
-_SUFFIX = f".{SOURCE}"
+_SUFFIX = f".{CENTRAL}"
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,6 @@ class CentralModel:
     ----------
     name : str
         Of the reference.
-    scheme : str
     document : dict
         As the scheme writes it, whatever form it came in.
     digest : str

@@ -21,14 +21,7 @@ from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.documents import document_digest
-from schemas.errors import (
-    BrokerError,
-    DamagedError,
-    DocumentError,
-    NotFoundError,
-    UsageError,
-    VerificationError,
-)
+from schemas.errors import BrokerError, DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 
@@ -44,11 +37,8 @@ class Models:
 
     Parameters
     ----------
-    registry : Registry
-    publisher : ModelPublisher
     agents : callable
         Who is up.
-    metrics : Counter
     now : callable
         The coordinator's own time, seconds.
     lookup : callable
@@ -101,8 +91,6 @@ class Models:
 
         Parameters
         ----------
-        name : str
-        version : int
         digest : str
             Of the document that the operator has looked at.
         reason : str
@@ -224,7 +212,6 @@ class Models:
 
         Parameters
         ----------
-        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
 

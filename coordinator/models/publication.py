@@ -31,9 +31,6 @@ class ModelPublisher:
 
     Parameters
     ----------
-    topics : Topics
-    publisher : Publisher
-    registry : Registry
     retained_versions : int
         So many versions of each model are kept on retained topics.
     """
@@ -63,7 +60,6 @@ class ModelPublisher:
 
         Parameters
         ----------
-        model : StoredModel
         before : collection of int
             Versions that its name stood for before: they are cleared if they are not among the newest.
 

@@ -15,12 +15,12 @@ import structlog
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, Journal, StoredModel
 from coordinator.models.aliases import CURRENT, SIGNED, Aliases
-from coordinator.models.central import SOURCE, CentralModel
+from coordinator.models.central import CentralModel
 from coordinator.models.resigning import ReSigner, one_by_one
 from glassfleet.reference import recorded
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, NotFoundError, UsageError
-from schemas.record import ModelRecord, Training
+from schemas.record import CENTRAL, ModelRecord, Training
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer, Verifier
@@ -37,8 +37,6 @@ class Registry:
 
     Parameters
     ----------
-    journal : Journal
-    fleet : str
     software : str
         Written into records.
     wall : callable
@@ -119,7 +117,6 @@ class Registry:
 
         Parameters
         ----------
-        reference : CentralModel
         about : str
             Where it comes from, in an operator's words.
         check : callable
@@ -142,7 +139,7 @@ class Registry:
                 scheme=reference.scheme,
                 cohort=[],
                 domain_contributors=[],
-                parameters={"source": SOURCE, "about": about[:500]},
+                parameters={"source": CENTRAL, "about": about[:500]},
                 training=Training(),
                 created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
                 software=self.software,
@@ -242,17 +239,11 @@ class Registry:
 
     def versions(self, name: str) -> list[StoredModel]:
         """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""
-        models = self.journal.models(name)
-        if not models:
-            raise self._no_model(name)
-        return models
+        return self._known(name, self.journal.models(name))
 
     def heads(self, name: str) -> list[StoredModel]:
         """As `versions`, but no record is read."""
-        models = self.journal.heads(name)
-        if not models:
-            raise self._no_model(name)
-        return models
+        return self._known(name, self.journal.heads(name))
 
     def whole(self, name: str) -> list[StoredModel]:
         """As `versions`, without damaged ones."""
@@ -271,8 +262,10 @@ class Registry:
             )
         return model
 
-    def _no_model(self, name: str) -> NotFoundError:
-        return NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
+    def _known(self, name: str, models: list[StoredModel]) -> list[StoredModel]:
+        if not models:
+            raise NotFoundError(f"no model {name!r}; known: {', '.join(self.names()) or 'none'}")
+        return models
 
 
 def _rows(state: RunState) -> int:

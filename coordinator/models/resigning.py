@@ -15,6 +15,7 @@ import base64
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -83,7 +84,7 @@ class ReSigner:
                 faults[model.name, "damaged"].append((model.version, str(fault)))
             else:
                 if record is not None:
-                    yield model, StoredModel(model.name, model.version, model.digest, model.run, record)
+                    yield model, replace(model, record=record)
                     continue
             yield None
         self._seen = (signer.certificate, trusted)
@@ -115,7 +116,6 @@ class ReSigner:
 
         Parameters
         ----------
-        model : StoredModel
         digest : str
             Of the document that the operator has looked at.
 
@@ -160,8 +160,7 @@ class ReSigner:
                 return model, str(signer.owner), ""
         except WireError as fault:
             why = str(fault)
-        signed = record.signed_by(signer).to_bytes()
-        return StoredModel(model.name, model.version, model.digest, model.run, signed), str(signer.owner), why
+        return replace(model, record=record.signed_by(signer).to_bytes()), str(signer.owner), why
 
     def _tell(self, faults: dict[tuple[str, str], list[tuple[int, str]]]) -> None:
         """Tell of each version once, and of all versions of a name together."""
@@ -189,7 +188,6 @@ def one_by_one(journal: Journal, pinned: Collection[tuple[str, int]], keep: int)
 
     Parameters
     ----------
-    journal : Journal
     pinned : collection of (str, int)
         What names stand for.
     keep : int

@@ -21,7 +21,6 @@ class Verdict:
 
     Attributes
     ----------
-    passes : bool
     reason : str
         In words.
     """

@@ -42,7 +42,6 @@ class Known:
 
     Attributes
     ----------
-    live : dict of str to RunState
     suspended : dict of str to dict
         With the documents that tell why.
     past : dict of str to None
@@ -66,8 +65,6 @@ class Runs:
 
     Parameters
     ----------
-    engine : Engine
-    journal : Journal
     wall : callable
         Wall clock, seconds since the epoch; for displays only.
     metrics : Counter
@@ -76,10 +73,8 @@ class Runs:
         The coordinator's own time, seconds.
     outages : Outages
         When it had no broker.
-    keep_records : bool
-        Whether the events of ended runs stay in the journal.
-    kept_runs : int
-        So many ended runs are remembered.
+    keep_records, kept_runs
+        See `coordinator.config.CoordinatorConfig`.
     kept_versions : int
         So many versions of each model stay when their runs are forgotten.
 

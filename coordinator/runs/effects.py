@@ -44,9 +44,6 @@ class EffectHandler:
 
     Parameters
     ----------
-    runs : Runs
-    publisher : Publisher
-    models : Models
     preflight : Preflight
         For what is said again.
     metrics : Counter
@@ -67,7 +64,6 @@ class EffectHandler:
 
         Parameters
         ----------
-        effect : Effect
         state : RunState or None
             Its run, as it stands; None when it is not live.
         ready : mapping of str to Retained
@@ -107,10 +103,6 @@ class EffectHandler:
         self.publisher.receipt(effect)
         tell = log.debug if effect.outcome == "accepted" else log.info
         tell("answered", agent=effect.agent, outcome=effect.outcome, reason=effect.reason, task=effect.task_digest[:12])
-
-    def clear(self, run: str) -> None:
-        """Say that nothing is open in a run."""
-        self.publisher.clear(run)
 
     def adopt(self, state: RunState) -> None:
         """Take note of the parts of a standing request, which a former life may have published.

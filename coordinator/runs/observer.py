@@ -20,7 +20,6 @@ class Observer:
 
         Parameters
         ----------
-        effect : Effect
         state : RunState or None
             The run after the step that caused the effect; None when the run is not live.
         now : float

@@ -24,9 +24,6 @@ class Preflight:
 
     Parameters
     ----------
-    publisher : Publisher
-    models : ModelPublisher
-    registry : Registry
     now : callable
         The coordinator's own time, seconds.
     """
@@ -45,7 +42,6 @@ class Preflight:
         ----------
         state : RunState
             The run after the step that caused them.
-        effects : iterable of Effect
         ready : dict of str to Retained
             Takes the requests, so that they need not be cut twice.
         again : bool

@@ -26,7 +26,6 @@ class Told:
 
     Attributes
     ----------
-    state : RunState
     answers : tuple of Opened
         To all questions in the order in which they came, those about limits (scheme ``domain``) too. Of a private run
         the sums over each edition of a group; masked answers by themselves tell nothing.

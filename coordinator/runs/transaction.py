@@ -77,14 +77,12 @@ def decide(
 
     Parameters
     ----------
-    engine : Engine
     live : mapping of str to RunState
         By run.
     counters : mapping of str to Counters
         What was counted since the last record, by run.
     events : iterable of (str, Event)
         With the run that each concerns, in order.
-    preflight : callable
     wall : float
         Wall clock, seconds since the epoch; for displays.
     """

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.engine import Engine, RunState
+from coordinator.engine.draft import summary_of
 from glassfleet.discovery.guard import in_words
 
 Stands = tuple[str, str]
@@ -29,8 +30,6 @@ def run_document(
 
     Parameters
     ----------
-    engine : Engine
-    state : RunState
     started, ended : float
         Wall clock, seconds since the epoch; `ended` is None until the run's end is in the journal and its model is
         registered: only then is the run shown as ended, so that nobody sees a finished run without its model.
@@ -186,23 +185,10 @@ def _open(state: RunState) -> dict[str, Any] | None:
     current = state.open
     if current is None:
         return None
-    return {
-        "number": current.number,
-        "phase": current.kind,
-        "kind": state.levels[-1].task.kind,
-        "attempt": current.attempt,
-        "asked": len(current.asked),
-        "accepted": len(state.accepted),
-        "late": current.late,
-        "duplicate": current.duplicate,
-        "rejected": current.rejected,
-        "dropped": len(current.dropped),
-        "asked_agents": list(current.asked),
-        "accepted_agents": list(state.accepted),
-        "dropped_agents": dict(sorted(current.dropped.items())),
-        "opened_at": current.opened_at,
-        "closes_at": current.closes_at,
-    }
+    told = summary_of(state, state.at).to_document()
+    for unknown in ("seconds", "bytes", "request_bytes", "late_agents"):
+        del told[unknown]
+    return {**told, "opened_at": current.opened_at, "closes_at": current.closes_at}
 
 
 def _progress(engine: Engine, state: RunState) -> dict[str, Any]:

@@ -9,16 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.domain import Domain

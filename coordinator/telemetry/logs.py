@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -53,16 +52,9 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
 
 
 class Bounded:
-    """A processor that drops lines of `PEERS_LINES` beyond the bound; the next one that is told counts them.
+    """A processor that drops lines of `PEERS_LINES` beyond the bound; the next one that is told counts them."""
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def __call__(self, _logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -71,7 +63,7 @@ class Bounded:
         # An accepted answer is one that was asked for, and counts once.
         if event not in PEERS_LINES or line.get("outcome") == "accepted":
             return line
-        kind, now = (event, str(line.get(PEERS_LINES[event]))), self._clock()
+        kind, now = (event, str(line.get(PEERS_LINES[event]))), time.monotonic()
         begun, count = self._seen.get(kind, (now, 0))
         if now - begun >= LINES_SECONDS:
             if count > LINES_EACH:

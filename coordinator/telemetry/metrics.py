@@ -1,3 +1,4 @@
+# ruff: noqa: E501  a table is read by its columns
 """Prometheus metrics of a coordinator, in a registry of their own.
 
 Counters that `core` keeps anyway are read when somebody scrapes; what needs a distribution is observed as it happens.
@@ -28,12 +29,25 @@ __all__ = ["CONTENT_TYPE_LATEST", "TABLE", "Described", "Metrics", "as_markdown"
 
 @dataclass(frozen=True)
 class Described:
-    """One metric: its name as Prometheus shows it, its kind, its labels and what it says."""
+    """One metric: its name as Prometheus shows it, its kind, its labels and what it says.
+
+    Attributes
+    ----------
+    tally : str
+        The counter of `core` that it shows; with a label, what those that it shows begin with. Empty: none.
+    known : tuple of str
+        With a label and a tally: the label's values, shown from the start, at zero.
+    others : bool
+        Whether a value that is not known is shown as well: what the tallies begin with is for this metric alone.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     what: str
+    tally: str = ""
+    known: tuple[str, ...] = ()
+    others: bool = False
 
 
 TABLE: tuple[Described, ...] = (
@@ -42,144 +56,39 @@ TABLE: tuple[Described, ...] = (
     Described("glassfleet_up_seconds", "gauge", (), "Seconds since this process began to coordinate."),
     Described("glassfleet_broker_connected", "gauge", (), "1 while the broker can be reached."),
     Described("glassfleet_agents", "gauge", ("status",), "Agents by what their certificates say: `up`, `down`."),
-    Described(
-        "glassfleet_runs",
-        "gauge",
-        ("state",),
-        "Live runs by phase: `gathering`, `domain`, `recruiting`, `learning`; and `suspended`.",
-    ),
-    Described("glassfleet_runs_started_total", "counter", (), "Runs started by this process."),
-    Described("glassfleet_runs_ended_total", "counter", ("outcome",), "Ended runs: `finished`, `failed`, `cancelled`."),
-    Described("glassfleet_runs_resumed_total", "counter", (), "Runs taken up from the journal."),
-    Described("glassfleet_runs_replayed_total", "counter", (), "Times a run went back because it lost a vehicle."),
-    Described(
-        "glassfleet_rounds_total",
-        "counter",
-        ("phase", "end"),
-        "Attempts at rounds by `phase` (`domain`, `statistics`) and end: `complete` (all who were asked answered), "
-        "`partial` (counted without some), `extended` (quorum missed, more time given), `missed` (the run failed).",
-    ),
-    Described(
-        "glassfleet_round_seconds",
-        "histogram",
-        ("phase",),
-        "From a round's first request to its close, on the coordinator's time line.",
-    ),
-    Described(
-        "glassfleet_recovery_seconds",
-        "histogram",
-        ("cause",),
-        "What trouble cost: `restart` (reading the journal at the start), `broker` (from a lost connection to the next "
-        "one), `replay` (from the loss of a vehicle until the run is as far again).",
-    ),
-    Described(
-        "glassfleet_answers_total",
-        "counter",
-        ("outcome",),
-        "Receipts: `accepted`, `duplicate`, `late`, `rejected`, `unknown-run`.",
-    ),
-    Described("glassfleet_messages_received_total", "counter", (), "Messages taken from the broker."),
-    Described(
-        "glassfleet_messages_ignored_total",
-        "counter",
-        ("code",),
-        "Messages nobody could be told about, by fault: `malformed`, `oversize`, `unknown-kind`, `unknown-version`, "
-        "`unknown-topic`, `foreign-fleet`, `wrong-agent`, `wrong-run`; and `suspended`.",
-    ),
-    Described("glassfleet_messages_published_total", "counter", (), "Messages handed to the broker."),
-    Described("glassfleet_received_bytes_total", "counter", (), "Payload bytes taken from the broker."),
-    Described("glassfleet_published_bytes_total", "counter", (), "Payload bytes handed to the broker."),
+    Described("glassfleet_runs", "gauge", ("state",), "Live runs by phase: `gathering`, `domain`, `recruiting`, `learning`; and `suspended`."),
+    Described("glassfleet_runs_started_total", "counter", (), "Runs started by this process.", "runs.started"),
+    Described("glassfleet_runs_ended_total", "counter", ("outcome",), "Ended runs: `finished`, `failed`, `cancelled`.", "runs.", ("finished", "failed", "cancelled")),
+    Described("glassfleet_runs_resumed_total", "counter", (), "Runs taken up from the journal.", "runs.resumed"),
+    Described("glassfleet_runs_replayed_total", "counter", (), "Times a run went back because it lost a vehicle.", "runs.restarts"),
+    Described("glassfleet_rounds_total", "counter", ("phase", "end"), "Attempts at rounds by `phase` (`domain`, `statistics`) and end: `complete` (all who were asked answered), `partial` (counted without some), `extended` (quorum missed, more time given), `missed` (the run failed)."),
+    Described("glassfleet_round_seconds", "histogram", ("phase",), "From a round's first request to its close, on the coordinator's time line."),
+    Described("glassfleet_recovery_seconds", "histogram", ("cause",), "What trouble cost: `restart` (reading the journal at the start), `broker` (from a lost connection to the next one), `replay` (from the loss of a vehicle until the run is as far again)."),
+    Described("glassfleet_answers_total", "counter", ("outcome",), "Receipts: `accepted`, `duplicate`, `late`, `rejected`, `unknown-run`.", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
+    Described("glassfleet_messages_received_total", "counter", (), "Messages taken from the broker.", "messages"),
+    Described("glassfleet_messages_ignored_total", "counter", ("code",), "Messages nobody could be told about, by fault: `malformed`, `oversize`, `unknown-kind`, `unknown-version`, `unknown-topic`, `foreign-fleet`, `wrong-agent`, `wrong-run`; and `suspended`.", "ignored.", ("malformed", "oversize", "unknown-kind", "unknown-version", "unknown-topic", "foreign-fleet", "wrong-agent", "wrong-run", "suspended"), others=True),
+    Described("glassfleet_messages_published_total", "counter", (), "Messages handed to the broker.", "published"),
+    Described("glassfleet_received_bytes_total", "counter", (), "Payload bytes taken from the broker.", "bytes"),
+    Described("glassfleet_published_bytes_total", "counter", (), "Payload bytes handed to the broker.", "published.bytes"),
     Described("glassfleet_queue_messages", "gauge", (), "Messages that wait to be handled."),
     Described("glassfleet_queue_bytes", "gauge", (), "The same in bytes."),
-    Described(
-        "glassfleet_queue_dropped_total",
-        "counter",
-        (),
-        "Messages dropped because the queue was full and nothing was taken from it for half a keepalive.",
-    ),
-    Described(
-        "glassfleet_nullified_cells_total", "counter", (), "Statistics nulled at the vehicles, over the ended runs."
-    ),
+    Described("glassfleet_queue_dropped_total", "counter", (), "Messages dropped because the queue was full and nothing was taken from it for half a keepalive."),
+    Described("glassfleet_nullified_cells_total", "counter", (), "Statistics nulled at the vehicles, over the ended runs."),
     Described("glassfleet_live_nullified_cells", "gauge", (), "The same over the live runs, so far."),
-    Described("glassfleet_models_published_total", "counter", (), "Model versions published."),
-    Described(
-        "glassfleet_models_moved_total",
-        "counter",
-        ("cause",),
-        "Versions that an operator made current: `promoted`, `rolled-back`.",
-    ),
-    Described("glassfleet_models_references_total", "counter", (), "Central references registered, to compare with."),
-    Described(
-        "glassfleet_rollouts_ended_total",
-        "counter",
-        ("phase",),
-        "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.",
-    ),
-    Described(
-        "glassfleet_gates_total",
-        "counter",
-        ("outcome",),
-        "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, "
-        "`too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.",
-    ),
-    Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry."),
-    Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal."),
-    Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written."),
-    Described(
-        "glassfleet_journal_append_seconds", "histogram", (), "One journal transaction, until it is on the disk."
-    ),
+    Described("glassfleet_models_published_total", "counter", (), "Model versions published.", "models.published"),
+    Described("glassfleet_models_moved_total", "counter", ("cause",), "Versions that an operator made current: `promoted`, `rolled-back`.", "models.", ("promoted", "rolled-back")),
+    Described("glassfleet_models_references_total", "counter", (), "Central references registered, to compare with.", "models.references"),
+    Described("glassfleet_rollouts_ended_total", "counter", ("phase",), "Ended rollouts: `promoted`, `rolled-back`, `stopped`, `superseded`.", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
+    Described("glassfleet_gates_total", "counter", ("outcome",), "New versions that the fleet judged: `promoted`, or why one did not become current: `too-bad`, `too-few-reports`, `no-vehicles`, `nobody-can`, `stopped`, `superseded`.", "gates.", ("promoted", "too-bad", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded")),
+    Described("glassfleet_models_unpublishable_total", "counter", (), "Models that the broker could not carry.", "models.unpublishable"),
+    Described("glassfleet_journal_records_total", "counter", (), "Events written to the journal.", "journal.records"),
+    Described("glassfleet_journal_failures_total", "counter", (), "Journal transactions that could not be written.", "journal.failed"),
+    Described("glassfleet_journal_append_seconds", "histogram", (), "One journal transaction, until it is on the disk."),
     Described("glassfleet_journal_bytes", "gauge", (), "Room that the journal takes; absent while it cannot be asked."),
-)
+)  # fmt: skip
 """Every metric, in the order of the page."""
 
 _BY_NAME = {each.name: each for each in TABLE}
-
-_TALLIES: tuple[tuple[str, str], ...] = (
-    ("glassfleet_runs_started_total", "runs.started"),
-    ("glassfleet_runs_resumed_total", "runs.resumed"),
-    ("glassfleet_runs_replayed_total", "runs.restarts"),
-    ("glassfleet_messages_received_total", "messages"),
-    ("glassfleet_messages_published_total", "published"),
-    ("glassfleet_received_bytes_total", "bytes"),
-    ("glassfleet_published_bytes_total", "published.bytes"),
-    ("glassfleet_models_published_total", "models.published"),
-    ("glassfleet_models_references_total", "models.references"),
-    ("glassfleet_models_unpublishable_total", "models.unpublishable"),
-    ("glassfleet_journal_records_total", "journal.records"),
-    ("glassfleet_journal_failures_total", "journal.failed"),
-)
-"""Metrics that are one of `core`'s own counters."""
-
-_LABELLED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("glassfleet_runs_ended_total", "runs.", ("finished", "failed", "cancelled")),
-    ("glassfleet_models_moved_total", "models.", ("promoted", "rolled-back")),
-    ("glassfleet_rollouts_ended_total", "rollouts.", ("promoted", "rolled-back", "stopped", "superseded")),
-    (
-        "glassfleet_gates_total",
-        "gates.",
-        ("promoted", "too-bad", "too-few-reports", "no-vehicles", "nobody-can", "stopped", "superseded"),
-    ),
-    ("glassfleet_answers_total", "receipts.", ("accepted", "duplicate", "late", "rejected", "unknown-run")),
-    (
-        "glassfleet_messages_ignored_total",
-        "ignored.",
-        (
-            "malformed",
-            "oversize",
-            "unknown-kind",
-            "unknown-version",
-            "unknown-topic",
-            "foreign-fleet",
-            "wrong-agent",
-            "wrong-run",
-            "suspended",
-        ),
-    ),
-)
-"""Metrics that are several of them, by prefix; the label's known values are shown from the start, at zero."""
-
-_OTHERS_TOO = frozenset({"glassfleet_messages_ignored_total"})
-"""Those whose prefix is for them alone: a value that is not known yet is shown as well."""
 
 _ROUND_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 3600.0)
 _APPEND_BUCKETS = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -287,10 +196,8 @@ class Metrics(Observer, Collector):
 
         Parameters
         ----------
-        coordinator : Coordinator
         queue : callable
             Messages and bytes that wait, messages that were dropped.
-        connected : callable
         journal_bytes : callable
             Room that the journal takes; may raise StorageError.
         """
@@ -315,33 +222,29 @@ class Metrics(Observer, Collector):
             **core.runs.phases(),
         }
         agents = {"up": 0, "down": 0, **core.fleet.counts()}
-        yield _gauge("glassfleet_info", {(core.topics.fleet, core.software): 1})
-        yield _gauge("glassfleet_leading", {(): 1})
-        yield _gauge("glassfleet_up_seconds", {(): self._clock() - self._begun})
-        yield _gauge("glassfleet_broker_connected", {(): int(self._connected())})
-        yield _gauge("glassfleet_agents", {(status,): count for status, count in agents.items()})
-        yield _gauge("glassfleet_runs", {(state,): count for state, count in runs.items()})
-        for name, tally in _TALLIES:
-            yield _counter(name, {(): tallies.get(tally, 0)})
-        for name, prefix, known in _LABELLED:
-            values = {
-                tally.removeprefix(prefix): count
-                for tally, count in tallies.items()
-                if tally.startswith(prefix) and (name in _OTHERS_TOO or tally.removeprefix(prefix) in known)
-            }
-            yield _counter(name, {(label,): count for label, count in {**dict.fromkeys(known, 0), **values}.items()})
-        yield _counter("glassfleet_rounds_total", dict(self._rounds))
-        yield _gauge("glassfleet_queue_messages", {(): messages})
-        yield _gauge("glassfleet_queue_bytes", {(): size})
-        yield _counter("glassfleet_queue_dropped_total", {(): dropped})
-        yield _counter("glassfleet_nullified_cells_total", {(): self._nullified})
-        yield _gauge("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
+        yield _family("glassfleet_info", {(core.topics.fleet, core.software): 1})
+        yield _family("glassfleet_leading", {(): 1})
+        yield _family("glassfleet_up_seconds", {(): self._clock() - self._begun})
+        yield _family("glassfleet_broker_connected", {(): int(self._connected())})
+        yield _family("glassfleet_agents", {(status,): count for status, count in agents.items()})
+        yield _family("glassfleet_runs", {(state,): count for state, count in runs.items()})
+        for each in TABLE:
+            if each.tally and each.labels:
+                yield _family(each.name, {(label,): count for label, count in _by_label(each, tallies).items()})
+            elif each.tally:
+                yield _family(each.name, {(): tallies.get(each.tally, 0)})
+        yield _family("glassfleet_rounds_total", dict(self._rounds))
+        yield _family("glassfleet_queue_messages", {(): messages})
+        yield _family("glassfleet_queue_bytes", {(): size})
+        yield _family("glassfleet_queue_dropped_total", {(): dropped})
+        yield _family("glassfleet_nullified_cells_total", {(): self._nullified})
+        yield _family("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
         try:
             room = self._journal_bytes()
         except StorageError:
             room = None  # a database that is away must not take the other metrics with it
         if room is not None:
-            yield _gauge("glassfleet_journal_bytes", {(): room})
+            yield _family("glassfleet_journal_bytes", {(): room})
 
 
 def standby_page() -> bytes:
@@ -351,17 +254,16 @@ def standby_page() -> bytes:
     return generate_latest(registry)
 
 
-def _gauge(name: str, values: Mapping[Any, float]) -> Metric:
-    described = _BY_NAME[name]
-    family = GaugeMetricFamily(name, _plain(described.what), labels=described.labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
+def _by_label(metric: Described, tallies: Mapping[str, int]) -> dict[str, int]:
+    found = {name.removeprefix(metric.tally): n for name, n in tallies.items() if name.startswith(metric.tally)}
+    shown = {label: count for label, count in found.items() if metric.others or label in metric.known}
+    return {**dict.fromkeys(metric.known, 0), **shown}
 
 
-def _counter(name: str, values: Mapping[Any, float]) -> Metric:
+def _family(name: str, values: Mapping[Any, float]) -> Metric:
     described = _BY_NAME[name]
-    family = CounterMetricFamily(name, _plain(described.what), labels=described.labels)
+    make = GaugeMetricFamily if described.kind == "gauge" else CounterMetricFamily
+    family = make(name, _plain(described.what), labels=described.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family

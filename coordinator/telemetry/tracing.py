@@ -64,8 +64,6 @@ class Traces(Observer):
 
     Parameters
     ----------
-    fleet : str
-    exporter : SpanExporter
     wall : callable
         Wall clock, seconds since the epoch.
     """
@@ -94,12 +92,7 @@ class Traces(Observer):
                 about["dropped"] = sorted(about["dropped"])
                 self._span(f"round {summary.phase} {summary.number}", run, summary.seconds, about, is_root=False)
             case Ended(run, outcome, reason) if state is not None:
-                about = {
-                    "scheme": state.spec.scheme,
-                    "outcome": outcome,
-                    "reason": reason,
-                    "rounds": len(state.rounds),
-                }
+                about = {"scheme": state.spec.scheme, "outcome": outcome, "reason": reason, "rounds": len(state.rounds)}
                 self._span(f"run {run}", run, now - state.started_at, about, is_root=True)
 
     def flush(self) -> bool:

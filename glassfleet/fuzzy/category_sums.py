@@ -1,6 +1,8 @@
-"""The question about categories that comes first where inputs are text and the target is a number: rows and targets.
+"""The question about categories that comes first where inputs are text and the target is a number.
 
-From the answers' sums each category gets its level, see :mod:`glassfleet.fuzzy.levels`.
+A category's level follows its coefficient in a linear model of all inputs, numbers and texts together, and not the mean
+of its rows: the finest diamonds are the smallest ones, and cheaper in the mean. From summed products the model is that
+of the pooled rows. Where there are more than :data:`MOST_TOGETHER` categories, levels follow the means.
 """
 
 from __future__ import annotations
@@ -11,43 +13,134 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
+from glassfleet.data.domain import Domain, Indicator
 from glassfleet.errors import ContributionError
-from glassfleet.fuzzy.levels import Levels, by_input, find_levels, plain_levels, sums_by_category
-from glassfleet.numerics.statistics import to_grid
+from glassfleet.fuzzy.levels import PRIOR, Levels, by_input, find_levels, levels_by, plain_levels, sums_by_category
+from glassfleet.numerics.statistics import are_semidefinite, pack_symmetric, to_grid, unpack_symmetric
+from glassfleet.numerics.symmetric import dot, solve
 
+Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+MOST_TOGETHER: Final = 256
+"""Most categories, of all inputs of text, that are fitted together: their sums grow with the square."""
+
+PULL: Final = 0.1
+"""Pull of the slopes of inputs that are numbers towards zero, in rows: they may be collinear."""
+
 _GRID_BITS: Final = 20
-"""Targets, in [0, 1], are rounded to multiples of 2^-20."""
+_UNIT: Final = 0.5**_GRID_BITS
+"""Inputs and targets, in [0, 1], and their products are rounded to multiples of 2^-20."""
 
 
 def category_shapes(domain: Domain) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of the sums: rows and target of each category of each input of text."""
-    return {"categories": (sum(len(variable.categories) for variable in domain.features), 2)}
+    """Return names and shapes of the sums.
+
+    ``categories``: of each category of each input of text its rows and their target; where all are fitted together
+    also their inputs that are numbers, and their rows of each category. ``numbers``, where they are: the products of
+    all pairs of ``[1, numbers, target]``, packed.
+    """
+    categories, numbers = _categories(domain), len(_numbers(domain))
+    if categories > MOST_TOGETHER:
+        return {"categories": (categories, 2)}
+    return {
+        "categories": (categories, 2 + numbers + categories),
+        "numbers": ((numbers + 2) * (numbers + 3) // 2,),
+    }
 
 
-def category_sums(domain: Domain, X: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, Ints]:
-    """Count rows, and sum their scaled target `y`, by category; `X` holds positions among the domain's categories."""
-    terms = np.column_stack([np.ones(len(y)), to_grid(y, _GRID_BITS)]).astype(np.int64)
-    return {"categories": sums_by_category(domain, X, terms)}
+def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
+    """Return the sums, see :func:`category_shapes`.
+
+    Parameters
+    ----------
+    domain : Domain
+    X : ndarray of float64, shape (n, F)
+        Inputs in their own units; positions among the domain's categories for text.
+    y : ndarray of float64, shape (n,)
+        Scaled targets.
+    """
+    terms = [np.ones(len(y)), to_grid(y, _GRID_BITS)]
+    if _categories(domain) > MOST_TOGETHER:
+        return {"categories": sums_by_category(domain, X, np.column_stack(terms).astype(np.int64))}
+    numbers = domain.scale_inputs(X)[:, _numbers(domain)]
+    texts = [X[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features) if own.categories]
+    columns = np.column_stack([*terms, to_grid(numbers, _GRID_BITS), *texts]).astype(np.int64)
+    line = np.vstack([np.ones(len(y)), numbers.T, y])
+    # Whole numbers, whose sums are below 2^53: exact in any order.
+    products = np.array([to_grid(line * one, _GRID_BITS).sum(axis=1) for one in line])
+    return {
+        "categories": sums_by_category(domain, X, columns),
+        "numbers": pack_symmetric(products.astype(np.int64)),
+    }
 
 
-def check_category_sums(domain: Domain, sums: Ints, rows: int) -> None:
-    """Raise :class:`ContributionError` unless `sums`, shape (categories, 2), can be those of so many rows."""
-    if sums.size and int(sums.min()) < 0:
+def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> None:
+    """Raise :class:`ContributionError` unless `sums`, of the right shapes, can be those of so many rows."""
+    categories = sums["categories"]
+    counts, most = categories[:, :1], categories[:, :1] << _GRID_BITS
+    if categories.size and int(categories.min()) < 0:
         raise ContributionError("a category has a negative sum")
-    for variable, part in by_input(domain, sums):
+    for variable, part in by_input(domain, categories):
         if int(part[:, 0].astype(object).sum()) > rows:
             raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
-    if (sums[:, 1] > sums[:, 0] << _GRID_BITS).any():
+    if (categories[:, 1:2] > most).any():
         raise ContributionError("a category's target is too high")
+    if "numbers" not in sums:
+        return
+    numbers = len(_numbers(domain))
+    together = categories[:, 2 + numbers :]
+    if (categories[:, 2 : 2 + numbers] > most).any():
+        raise ContributionError("a category's inputs are too high")
+    if (together > counts).any() or (together != together.T).any() or (np.diagonal(together) != counts[:, 0]).any():
+        raise ContributionError("rows of two categories do not fit those of one")
+    products = unpack_symmetric(sums["numbers"], numbers + 2)
+    if int(products[0, 0]) != rows << _GRID_BITS or (products < 0).any() or (products > products[0]).any():
+        raise ContributionError("products of inputs do not fit their sums")
+    matrix = _products(domain, sums)
+    if not are_semidefinite(matrix[None], np.array([len(matrix) * rows * _UNIT])):
+        raise ContributionError("no rows have these products of inputs")
 
 
 def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
     """Return the levels of each input's categories from the fleet's sums."""
-    found = (
-        find_levels(part[:, 0], part[:, 1:], 0.5**_GRID_BITS) if len(part) else ()
-        for _, part in by_input(domain, sums["categories"])
-    )
-    return tuple(own or plain for own, plain in zip(found, plain_levels(domain), strict=True))
+    effects = _effects(domain, sums) if "numbers" in sums else None
+    found, start = [], 0
+    for (_, part), plain in zip(by_input(domain, sums["categories"]), plain_levels(domain), strict=True):
+        counts, end = part[:, 0], start + len(part)
+        if not len(part):
+            found.append(plain)
+        elif effects is None:
+            found.append(find_levels(counts, part[:, 1:], _UNIT))
+        else:
+            own, weights = effects[start:end], counts.astype(np.float64)
+            found.append(levels_by(counts, own - dot(own, weights) / max(float(weights.sum()), 1.0)))
+        start = end
+    return tuple(found)
+
+
+def _categories(domain: Domain) -> int:
+    return sum(len(variable.categories) for variable in domain.features)
+
+
+def _numbers(domain: Domain) -> list[int]:
+    """Return the positions of the inputs that are numbers, and of the indicators of empty cells."""
+    return [i for i, own in enumerate(domain.inputs) if isinstance(own, Indicator) or not own.categories]
+
+
+def _products(domain: Domain, sums: Mapping[str, Ints]) -> Array:
+    """Return the products of all pairs of ``[1, numbers, categories]``, in rows."""
+    first = 1 + len(_numbers(domain))
+    numbers = unpack_symmetric(sums["numbers"], first + 1)[:first, :first].astype(np.float64) * _UNIT
+    categories = sums["categories"].astype(np.float64)
+    beside = np.column_stack([categories[:, 0], categories[:, 2 : 1 + first] * _UNIT])
+    return np.block([[numbers, beside.T], [beside, categories[:, 1 + first :]]])
+
+
+def _effects(domain: Domain, sums: Mapping[str, Ints]) -> Array:
+    """Return the coefficient of each category in a linear model of all inputs, in the scaled target."""
+    matrix, first = _products(domain, sums), 1 + len(_numbers(domain))
+    matrix[np.diag_indices(len(matrix))] += np.repeat([0.0, PULL, PRIOR], [1, first - 1, len(matrix) - first])
+    target = unpack_symmetric(sums["numbers"], first + 1)[:first, first]
+    right = np.concatenate([target, sums["categories"][:, 1]]).astype(np.float64) * _UNIT
+    return solve(matrix, right[:, None])[first:, 0]

@@ -1,4 +1,4 @@
-"""Categories as numbers: a category's level in [0, 1] follows the mean of what is learned, from summed counts.
+"""Categories as numbers: a category's level in [0, 1] follows what it adds to what is learned, from summed counts.
 
 At most :data:`MOST` levels are told apart, and they are the knots of the input's partition: then every category is
 in one set alone, a cut is crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input.
@@ -48,14 +48,30 @@ def find_levels(counts: Ints, sums: Ints, unit: float) -> tuple[float, ...]:
     Notes
     -----
     Means are smoothed, ``(sum + 10 mean) / (n + 10)``. Of several targets (classes) the first principal direction of
-    the means, weighted by rows, is taken. More categories than :data:`MOST` are put, in the order of their means, into
-    groups of about equal numbers of rows.
+    the means, weighted by rows, is taken.
     """
     rows = counts.astype(np.float64)
     total = max(float(rows.sum()), 1.0)
     mean = sums.sum(axis=0).astype(np.float64) * unit / total
     apart = (sums.astype(np.float64) * unit + PRIOR * mean) / (rows + PRIOR)[:, None] - mean
-    value = _along(apart, rows)
+    return levels_by(counts, _along(apart, rows))
+
+
+def levels_by(counts: Ints, value: Array) -> tuple[float, ...]:
+    """Return the levels of an input's categories by their values, the one for unknown ones first.
+
+    Parameters
+    ----------
+    counts : ndarray of int64, shape (c,)
+        Rows of each category.
+    value : ndarray of float64, shape (c,)
+        Unknown categories have the value 0.
+
+    Notes
+    -----
+    More categories than :data:`MOST` are put, in the order of their values, into groups of about equal numbers of rows.
+    """
+    rows = counts.astype(np.float64)
     order = np.argsort(value, kind="stable")
     group = np.zeros(len(order), dtype=np.intp)
     if len(order) <= MOST:

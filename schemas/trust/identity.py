@@ -140,7 +140,6 @@ class Token:
 
     Attributes
     ----------
-    agent : str
     fingerprint : str
         Of the CA's certificate: with it the vehicle knows the right server before it has anything else.
     secret : str

@@ -167,7 +167,6 @@ class BlobStore:
 
     Parameters
     ----------
-    topics : Topics
     max_bytes : int
         Largest request or model, packed and unpacked.
     max_open : int

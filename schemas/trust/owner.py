@@ -14,13 +14,7 @@ URN = "urn:glassfleet:"
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom a certificate names.
-
-    Attributes
-    ----------
-    role : "agent", "coordinator", "operator" or "broker"
-    id : str
-    """
+    """Whom a certificate names."""
 
     role: Role
     id: str

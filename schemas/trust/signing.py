@@ -81,7 +81,6 @@ class Trust:
 
     Attributes
     ----------
-    cas : tuple of x509.Certificate
     listed : dict of bytes to frozenset of int
         Serial numbers that each CA (DER) has revoked, also of those that are not trusted now.
     revoked : frozenset of int
@@ -106,7 +105,6 @@ class Signer:
 
     Attributes
     ----------
-    owner : Owner
     certificate : bytes
         DER.
     issuer : bytes
@@ -250,7 +248,6 @@ class Verifier:
 
         Parameters
         ----------
-        certificate : bytes
         at : float or None
             When it must not have expired, seconds since the epoch; None: it must be valid now. It may have begun after
             `at`: what was made under a former CA is signed again under the next one.
@@ -307,7 +304,6 @@ class Verifier:
         ----------
         topic : str
             Where it arrived.
-        payload : bytes
         writers : sequence of Owner
             Who may write there; the id ``*`` stands for any id of that role.
 

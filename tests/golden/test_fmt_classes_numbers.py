@@ -55,5 +55,5 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
     assert SCHEME.from_document(former).to_document() == former
 
 
-DIGEST = "d8cba5d0ab25e05102ed8c3925b614294fcbcd4ea80fa8b9e10fa8efe6cdb030"
-FORMER = "913ea3bd4774061ceef14303ab14971011c8e66077297d55d0f8acd1452868e6"
+DIGEST = "1448fb614760d7168685d5ba1d3049637a1ce9ad797f42f509753a26926574c4"
+FORMER = "97ade488885c19ac2d0480232d15858acfc518f5518d373a4357c97aa90fe7d9"

@@ -28,7 +28,6 @@ class Asset:
 
     Attributes
     ----------
-    content : bytes
     kind : str
         Media type.
     digest : str
@@ -81,10 +80,8 @@ def read_templates(
 
     Parameters
     ----------
-    filters : mapping of str to callable
     values : mapping of str to Any
         What every template may use.
-    folder : Path
     """
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.html"))}
     made = Environment(

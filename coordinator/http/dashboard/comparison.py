@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator.core import Coordinator
+from coordinator.fleet.outliers import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel
@@ -119,8 +119,7 @@ def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) 
         return None
     told = coordinator.fleet.evaluations_of(after.name)
     first, second = (_of(told, each.version, each.record.digest) for each in (before, after))
-    # One that reports another metric does not decide for all.
-    metric = next((name for name, _ in Counter(each["metric"] for each in second.values()).most_common(1)), "")
+    metric, second = in_one_metric(second)
     scores = []
     for agent, each in second.items():
         other = first.get(agent)
@@ -131,8 +130,7 @@ def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) 
             score = other["federated"]
         else:
             continue
-        if each["metric"] == metric:
-            scores.append((agent, float(score), float(each["federated"])))
+        scores.append((agent, float(score), float(each["federated"])))
     return Comparison.of(metric, scores)
 
 
@@ -158,11 +156,8 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
 
     Parameters
     ----------
-    coordinator : Coordinator
-    name : str
     known : sequence of StoredModel
         All versions, oldest first, without their records.
-    metric : str
     """
     told = coordinator.fleet.evaluations_of(name)
     points = []

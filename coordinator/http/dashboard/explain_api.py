@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
@@ -32,6 +32,9 @@ def _bounded(row: Any) -> Any:
     return row
 
 
+Row = Annotated[dict[str, Any] | list[Any], BeforeValidator(_bounded)]
+
+
 class Question(BaseModel):
     """A row to explain.
 
@@ -45,13 +48,8 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    row: dict[str, Any] | list[Any]
+    row: Row
     version: Annotated[Whole, Field(ge=1)] | None = None
-
-    @field_validator("row", mode="before")
-    @classmethod
-    def _bounded(cls, row: Any) -> Any:
-        return _bounded(row)
 
 
 class Compared(Question):
@@ -63,12 +61,9 @@ class Compared(Question):
         Another row; None: the typical row of the model's record.
     """
 
-    reference: dict[str, Any] | list[Any] | None = None
-
-    @field_validator("reference", mode="before")
-    @classmethod
-    def _bounded_too(cls, row: Any) -> Any:
-        return None if row is None else _bounded(row)
+    reference: Annotated[
+        dict[str, Any] | list[Any] | None, BeforeValidator(lambda row: None if row is None else _bounded(row))
+    ] = None
 
 
 class Otherwise(Question):

@@ -30,7 +30,6 @@ class GrowthNode:
         The vehicles are asked about it now: it may still grow.
     key : str
         Its place, which stays while the tree grows.
-    children : list of GrowthNode
     stands_for : int
         Nodes that share this box.
     by : str
@@ -160,7 +159,6 @@ def growing(root: GrowthNode, rest: str = "") -> Svg:
 
     Parameters
     ----------
-    root : GrowthNode
     rest : str
         What is not in it, in words; empty: nothing.
     """

@@ -119,18 +119,10 @@ class LoadedModel:
 
 
 class Library:
-    """Models by name and version; for several threads.
+    """Models by name and version; for several threads."""
 
-    Parameters
-    ----------
-    registry : Registry
-    kept : int
-        So many models stay in memory.
-    """
-
-    def __init__(self, registry: Registry, kept: int = MODELS) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._kept = kept
         self._models: OrderedDict[tuple[str, int, str], LoadedModel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -165,6 +157,6 @@ class Library:
         loaded = LoadedModel(record, model)
         with self._lock:
             self._models[key] = loaded
-            while len(self._models) > self._kept:
+            while len(self._models) > MODELS:
                 self._models.popitem(last=False)
         return loaded

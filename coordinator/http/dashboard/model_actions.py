@@ -35,10 +35,8 @@ class Action:
 
     Attributes
     ----------
-    title, button : str
     does : callable
         Does it on the coordinator's thread: the model's name, the version, the form.
-    needs_reason : bool
     """
 
     title: str

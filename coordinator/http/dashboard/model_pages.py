@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,13 +20,13 @@ from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.journal.port import StoredModel
-from glassfleet.data.cells import is_empty
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import (
     ConditionView,
     Difference,
     Partition,
     RowExplanation,
+    as_row,
     counterfactual,
     difference,
     explain_row,
@@ -36,7 +36,7 @@ from glassfleet.explain.summary import FeatureUse
 from glassfleet.export.formats import FORMATS, export, holding
 from glassfleet.export.svg.branches import Branch, opened
 from glassfleet.export.svg.structures import StructureTree, uses
-from glassfleet.export.svg.text import number
+from glassfleet.export.svg.text import cut, number
 from glassfleet.export.svg.trees import RuleTree
 from glassfleet.rules import Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
@@ -281,7 +281,7 @@ def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
         values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
-        values["wrong"] = str(fault)
+        values["wrong"] = cut(str(fault), 400)
         return values
     if told.nature == "structures":  # every row gets the same answer
         return values
@@ -296,15 +296,27 @@ def _row(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     """Return the row that was typed, or pasted; what is missing is taken from an example that suits the model."""
     domain = loaded.model.domain
     if query.get("row", "").strip():
-        return _read(domain, query["row"][:ROW_CHARS])
-    row: dict[str, Any] = {}
-    for index, (variable, value) in enumerate(zip(domain.features, loaded.example, strict=True)):
-        text = query.get(f"x{index}")
-        if text is None:
-            row[variable.name] = variable.categories[round(value)] if variable.categories else value
-        else:
-            row[variable.name] = text if variable.categories else _float(variable, text)
-    return row
+        given = _read(domain, query["row"][:ROW_CHARS])
+    else:
+        typed = {name: query[f"x{index}"] for index, name in enumerate(domain.names) if f"x{index}" in query}
+        given = _shown(domain, loaded.example) | typed
+    cells = {each.name: _cell(each, given[each.name]) for each in domain.features if each.name in given}
+    return _shown(domain, as_row(domain, cells))
+
+
+def _shown(domain: Domain, row: Iterable[float]) -> dict[str, Any]:
+    """Return a row as a form has it: categories by their texts, an empty cell as no text."""
+    return {
+        each.name: each.categories[round(value)] if each.categories else "" if math.isnan(value) else value
+        for each, value in zip(domain.features, map(float, row), strict=True)
+    }
+
+
+def _cell(variable: Variable, value: Any) -> Any:
+    if variable.categories:
+        return str(value)
+    # A minus sign as our pages write it may come back from there.
+    return value.replace("−", "-") if isinstance(value, str) else value
 
 
 def _read(domain: Domain, text: str) -> dict[str, Any]:
@@ -312,41 +324,15 @@ def _read(domain: Domain, text: str) -> dict[str, Any]:
     said = text.strip()
     if said.startswith("{"):
         try:
-            value = json.loads(said)
+            return dict(json.loads(said))
         except ValueError as fault:
             raise DataError(f"this is not a JSON object: {fault}") from fault
-        if not isinstance(value, dict):
-            raise DataError("this is not a JSON object")
-        row = value
-    else:
-        lines = [line for line in csv.reader(io.StringIO(said)) if line]
-        header = list(domain.names) if len(lines) == 1 else [name.strip() for name in lines[0]]
-        cells = lines[-1] if len(lines) == 1 else lines[1]
-        if len(header) != len(cells):
-            raise DataError(f"there are {len(cells)} values for {len(header)} columns: {', '.join(header)[:200]}")
-        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
-    missing = [name for name in domain.names if name not in row]
-    if missing:
-        raise DataError(f"the row has no {missing[0]!r}; the model needs: {', '.join(domain.names)}")
-    return {
-        variable.name: str(row[variable.name]) if variable.categories else _float(variable, row[variable.name])
-        for variable in domain.features
-    }
-
-
-def _float(variable: Variable, value: Any) -> float | None:
-    """Return a number; None where the cell is empty and may be."""
-    name = variable.name
-    if variable.missing is not None and is_empty(value):
-        return None
-    try:
-        # A minus sign as our pages write it may come back from there.
-        number = float(value.replace("−", "-") if isinstance(value, str) else value)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} must be a number, got {str(value)[:40]!r}") from None
-    if not math.isfinite(number):
-        raise DataError(f"{name} must be finite, got {value}")
-    return number
+    lines = [line for line in csv.reader(io.StringIO(said)) if line]
+    header = list(domain.names) if len(lines) == 1 else [name.strip() for name in lines[0]]
+    cells = lines[-1] if len(lines) == 1 else lines[1]
+    if len(header) != len(cells):
+        raise DataError(f"there are {len(cells)} values for {len(header)} columns: {', '.join(header)[:200]}")
+    return dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
 def _parts(told: RowExplanation) -> list[tuple[str, float]]:

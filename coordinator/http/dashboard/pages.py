@@ -45,7 +45,6 @@ class Dashboard:
 
     Parameters
     ----------
-    service : Service
     token : str
         The API token: who knows it may sign in.
     hub : Hub or None

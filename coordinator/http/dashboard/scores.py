@@ -8,7 +8,6 @@ such a reference itself, what vehicles send as the score of the published model 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import far_out
+from coordinator.fleet.outliers import far_out, in_one_metric
 from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
@@ -66,7 +65,6 @@ class Confusion:
         The classes that the model can say.
     lines : list of Confused
         What rows are: the classes that some are, last those of labels that the model does not know.
-    rows : int
     precise : list of (float or None)
         Of the rows that are said to be of a class, the share that are; None: none is.
     """
@@ -137,14 +135,11 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         summed = record.parameters.get("scores", {}).get("confusion")
         confused = None if summed is None else Confusion.of(loaded.model.domain.classes, summed)
         return Scores("", [], alone(record), about=about, confusion=confused)
-    found = coordinator.fleet.evaluations(record.name, record.version)
-    own = {agent: each for agent, each in found.items() if each["digest"] == record.digest}
-    metrics = Counter(each["metric"] for each in own.values())
+    own = coordinator.fleet.evaluations(record.name, record.version, record.digest)
     central, source, about = known_centrally(coordinator, loaded, own)
-    if not metrics:
+    metric, own = in_one_metric(own)
+    if not metric:
         return Scores("", [], source=source, about=about)
-    metric = metrics.most_common(1)[0][0]
-    own = {agent: each for agent, each in own.items() if each["metric"] == metric}
     compared = Comparison.of(metric, ((agent, each["local"], each["federated"]) for agent, each in own.items()))
     pairs = [] if compared is None else compared.lines
     classes = loaded.model.domain.classes
@@ -231,8 +226,6 @@ def with_central(
 
     Parameters
     ----------
-    coordinator : Coordinator
-    library : Library
     found : mapping of str to mapping
         As `Fleet.evaluations` returns it.
     """
@@ -280,7 +273,6 @@ def known_centrally(
 
     Parameters
     ----------
-    coordinator : Coordinator
     loaded : LoadedModel
         The model version.
     own : mapping of str to mapping

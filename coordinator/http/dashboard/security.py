@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
@@ -44,19 +43,11 @@ class Sessions:
         The API token.
     seconds : int
         How long they stay signed in.
-    clock : callable
-        Monotonic seconds.
     """
 
-    def __init__(
-        self,
-        token: str,
-        seconds: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, token: str, seconds: int) -> None:
         self._token = token
         self._seconds = seconds
-        self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def sign_in(self, token: str) -> str | None:
@@ -64,7 +55,7 @@ class Sessions:
         if not is_token(token.strip(), self._token):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._sessions[cookie] = Session(secrets.token_urlsafe(32), self._clock() + self._seconds)
+        self._sessions[cookie] = Session(secrets.token_urlsafe(32), time.monotonic() + self._seconds)
         while len(self._sessions) > OPERATORS:
             self._sessions.popitem(last=False)
         return cookie
@@ -76,7 +67,7 @@ class Sessions:
     def of(self, request: Request) -> Session | None:
         """Return the session of a request; None for readers."""
         session = self._sessions.get(request.cookies.get(COOKIE, ""))
-        return session if session is not None and session.ends > self._clock() else None
+        return session if session is not None and session.ends > time.monotonic() else None
 
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of an operator's form.

@@ -36,7 +36,6 @@ class Page(Generic[T]):
 
     Attributes
     ----------
-    items : list
     number, last : int
         Which page this is, and how many there are; from 1.
     total : int

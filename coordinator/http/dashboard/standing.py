@@ -38,7 +38,6 @@ class Standing:
 
     Attributes
     ----------
-    name : str
     reference_to : str
         The name that vehicles compare this one with, when it is a central reference: nobody forecasts with it, and
         there is nothing to decide. Empty: the fleet has learned it.

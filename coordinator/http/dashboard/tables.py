@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
+from coordinator.fleet.outliers import in_one_metric
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.show import Page
@@ -53,19 +53,16 @@ class Line:
         `name` is the model's; `state` how the run ended, or stands; empty what is not known.
     version : int
         0: none yet.
-    score : Score or None
     rules : int or None
         Of a model of rules.
     parameters : str
         Those of the scheme that are not its defaults.
-    rounds, cohort : int or None
     started : str
         ISO 8601; empty: not known.
     took : float or None
         Seconds; None while it goes on.
     versions : int
         How many the name has; of models.
-    is_damaged : bool
     """
 
     run: str
@@ -166,15 +163,14 @@ def _rules(size: Mapping[str, Any]) -> int | None:
 
 def means(coordinator: Coordinator) -> Scores:
     """Return the means of what vehicles measured, in the metric of most of them."""
-    told: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
-    for known in coordinator.fleet.known().values():
+    told: dict[tuple[str, int, str], dict[str, dict[str, Any]]] = {}
+    for agent, known in coordinator.fleet.known().items():
         for (name, version), each in known.evaluations.items():
-            told.setdefault((name, version, each["digest"]), []).append(each)
+            told.setdefault((name, version, each["digest"]), {})[agent] = each
     found = {}
     for key, scores in told.items():
-        metric = Counter(each["metric"] for each in scores).most_common(1)[0][0]
-        same = [each for each in scores if each["metric"] == metric]
-        together, alone = (sum(each[what] for each in same) / len(same) for what in ("federated", "local"))
+        metric, same = in_one_metric(scores)
+        together, alone = (sum(each[what] for each in same.values()) / len(same) for what in ("federated", "local"))
         found[key] = Score(metric, together, alone)
     return found
 
@@ -223,7 +219,6 @@ def chosen(lines: Iterable[Line], *, text: str = "", state: str = "", sort: str 
 
     Parameters
     ----------
-    lines : iterable of Line
     text : str
         Words that stand in ids, names, targets, schemes, parameters and reasons.
     state : str

@@ -58,7 +58,6 @@ class Vehicle:
 
     Attributes
     ----------
-    agent, status, software : str
     since, seen : float
         When its status became so, and when it was heard last, seconds since the epoch.
     rows : int or None
@@ -88,11 +87,8 @@ class Told:
 
     Attributes
     ----------
-    run : str
-    asked : frozenset of str
     missed : Mapping of str to (str, str)
         How those stand that were lost, dropped or late, and why.
-    rows : Mapping of str to int
     about : Mapping
         ``spec`` and ``false_answers`` of its document.
     """
@@ -149,10 +145,8 @@ class Look:
 
     Attributes
     ----------
-    known : Mapping of str to KnownAgent
     rows : Mapping of str to int
         As `Vehicle.rows`.
-    held : Mapping of str to list of Held
     needs : Mapping of str to list of Need
         Of those that need somebody.
     """
@@ -219,7 +213,6 @@ class Look:
 
         Parameters
         ----------
-        text : str
         status : str
             ``up``, ``down``, ``needs`` (those that need somebody); empty: all.
         sort : str

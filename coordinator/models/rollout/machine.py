@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from coordinator.models.rollout import events
 from coordinator.models.rollout.table import TABLE, Phase
 from coordinator.specification.rollout import BEATS
+from glassfleet.scores import relative
 from schemas.trial import place, threshold
 
 
@@ -38,7 +39,6 @@ class Stage:
 
     Attributes
     ----------
-    share : float
     below : int
         Threshold of the vehicles' places.
     asked : tuple of str
@@ -63,8 +63,6 @@ class Rollout:
 
     Attributes
     ----------
-    start : Started
-    phase : str
     stages : tuple of Stage
         Opened ones; the last is the current one, unless the phase is ``opening``.
     reports : dict
@@ -124,7 +122,6 @@ class Tally:
 
     Attributes
     ----------
-    reports : int
     mean : float
         How much larger the candidate's error is, relative to the champion's, each in [-1, 1]: the mean over the
         vehicles, of a gate the median.
@@ -215,15 +212,7 @@ def tally(state: Rollout) -> Tally:
 
 
 def _relative(report: events.Reported, other: float) -> float:
-    """How much worse the candidate is than another model, relative to that one's score; in [-1, 1]."""
-    loss = report.candidate - other
-    if report.metric == "f1":
-        loss = -loss
-    if not loss:
-        return 0.0
-    if not other:
-        return math.copysign(1.0, loss)
-    return max(-1.0, min(1.0, loss / abs(other)))
+    return relative(report.candidate, other, higher_is_better=report.metric == "f1")
 
 
 def _is_asked(state: Rollout, agent: str) -> bool:

@@ -36,12 +36,10 @@ class Rollouts:
 
     Parameters
     ----------
-    registry : Registry
     show : callable
         Publishes what a name stands for, after it stood for other versions, which it takes.
     agents : callable
         Who is up and could learn.
-    metrics : Counter
     now : callable
         The coordinator's own time, seconds.
     """

@@ -35,7 +35,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         if sums[name].shape != shape:
             raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
     if question.kind == "levels":
-        check_category_sums(question.domain, sums["categories"], rows)
+        check_category_sums(question.domain, sums, rows)
     elif question.kind == "scan":
         _between(sums["histogram"], 0, rows, "a histogram counts more rows than there are")
         _between(sums["rows"], 0, rows, "more rows train than there are")

@@ -101,7 +101,7 @@ def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) 
 
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Count all rows, and sum their target, by category."""
+    """Sum the target and the other inputs of all rows by category."""
     return category_sums(question.domain, rows.X, rows.y)
 
 

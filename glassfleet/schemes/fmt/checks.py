@@ -29,7 +29,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
     if question.kind == "levels":
-        check_category_sums(question.domain, sums["categories"], rows)
+        check_category_sums(question.domain, sums, rows)
     elif question.kind == "scan":
         _at_most(sums["training"], rows, "more rows train than there are")
         _at_most(sums["histogram"], rows, "a histogram counts more rows than there are")

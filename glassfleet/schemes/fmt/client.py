@@ -161,7 +161,7 @@ def _node_sums(question: Question, rows: TrainingRows, node: int, position: Arra
 
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Count all rows, and sum their target, by category."""
+    """Sum the target and the other inputs of all rows by category."""
     return category_sums(question.domain, rows.X, rows.y)
 
 

@@ -19,8 +19,18 @@ RIDGE: Final = 0.3
 SIZE_RIDGE: Final = 0.1
 """The same when numbers of rules and slopes are compared."""
 
-PULL: Final = 0.03
-"""The same of the scores, in rows. Scores of ten are usual, and a stronger pull punishes them."""
+FIRST_PULL: Final = 0.03
+"""The same of the scores' slopes until the rows tell a better one, in rows, for columns with a variance of one."""
+
+LEAST_PULL: Final = 0.001
+MOST_PULL: Final = 1000.0
+"""Between these is the pull that the rows tell."""
+
+LEAST_SPREAD: Final = 1e-6
+"""Least variance of a column that a pull is scaled by."""
+
+INTERCEPT_PULL: Final = 0.03
+"""The pull of intercepts, in rows. Scores of ten are usual, and a stronger pull punishes them."""
 
 STEPS: Final = 8
 """Newton rounds at most; fewer where no coefficient moves any more."""

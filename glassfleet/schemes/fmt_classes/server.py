@@ -25,7 +25,7 @@ from glassfleet.schemes.fmt.server import SLOPES
 from glassfleet.schemes.fmt_classes.checks import check_sums
 from glassfleet.schemes.fmt_classes.messages import NAME, Question, check_domain, read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
-from glassfleet.schemes.fmt_classes.newton import stepped
+from glassfleet.schemes.fmt_classes.newton import Pull, first_pull, stepped
 from glassfleet.schemes.fmt_classes.params import SIZE_RIDGE, STEPS, STILL, Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
 from glassfleet.untrusted import check_head, usage_errors
@@ -164,14 +164,16 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
 
 def _stepped(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
     """Take a Newton step in every node; go on, or build the model."""
-    coefficients, moved = stepped(question, memory["used"] != 0, sums)
-    question, steps = replace(question, coefficients=coefficients), int(memory["steps"]) + 1
+    steps = int(memory["steps"])
+    pull = Pull(float(memory["pull"]), tuple(memory["spread"])) if steps else first_pull(question, sums)
+    coefficients, moved, following = stepped(question, memory["used"] != 0, sums, pull, first=steps == 0)
+    question, steps = replace(question, coefficients=coefficients), steps + 1
     if moved >= STILL and steps < STEPS:
-        return ask(question, {**memory, "steps": steps})
+        return ask(question, {**memory, "steps": steps, "pull": following.rows, "spread": list(following.spread)})
     model, class_shares = _model(question, rows, sums)
     held = int(memory["held_out"])
     summary: dict[str, Value] = {"sums_digest": memory["sums_digest"], "rows": rows, "held_out": held}
-    summary |= {"newton_rounds": steps, "class_shares": class_shares}
+    summary |= {"newton_rounds": steps, "pull": pull.rows, "class_shares": class_shares}
     if held:
         summary["held_out_brier"] = memory["brier"].tolist()
     return Done(model, {**summary, **model.complexity()})

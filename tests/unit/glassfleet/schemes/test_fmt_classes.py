@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.levels import find_levels, with_levels
-from glassfleet.local import central, federated
+from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
 from glassfleet.scheme import Done, Next, Task
 from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
@@ -111,12 +111,28 @@ def test_cut_of_a_text_names_its_cities_as_a_group(learned: FuzzyClassTree) -> N
 
 def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None:
     data, _ = rows(2000)
-    model: Any = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data).model
+    outcome = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data)
+    model: Any = outcome.model
     z = np.vstack([np.ones(2000), model.inputs.bent(model.inputs.scaled(data.X))])
     line = model.rule_numbers.coefficients[0, 0]
     residual = (data.y == "yes") - 1.0 / (1.0 + np.exp(-(line @ z)))
-    # The gradient of the likelihood is the pull, 0.03 rows times the coefficients.
-    assert (z @ residual)[line != 0.0] == pytest.approx(0.03 * line[line != 0.0], abs=0.05)
+    # The gradient of the likelihood is the pull.
+    pull = pulls(z, outcome) * line
+    assert (z @ residual)[line != 0.0] == pytest.approx(pull[line != 0.0], abs=0.05)
+    # Which is what the rows speak for: as many rows as slopes are determined, over the slopes' squares.
+    curvature = (z * np.abs(residual) * (1.0 - np.abs(residual))) @ z.T
+    used = np.flatnonzero(line)
+    inverse = np.linalg.inv(curvature[np.ix_(used, used)] + np.diag(pulls(z, outcome)[used]))
+    determined = (1.0 - pulls(z, outcome)[used] * np.diagonal(inverse))[1:].sum()
+    lengths = (z.var(axis=1) * line * line)[1:].sum()
+    assert outcome.summary["pull"] == pytest.approx(determined / lengths, rel=0.1)
+
+
+def pulls(z: NDArray[np.float64], outcome: Outcome) -> NDArray[np.float64]:
+    """Return the pull of each coefficient, in rows."""
+    strength = cast("float", outcome.summary["pull"]) * z.var(axis=1)
+    strength[0] = 0.03
+    return strength
 
 
 def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None:
@@ -127,13 +143,14 @@ def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None
     features = tuple(Variable(name=name, low=0.0, high=1.0) for name in ("u", "v"))
     domain = Domain(features=features, label="class", classes=("a", "b", "c"))
     parameters = EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0})
-    model: Any = central(SCHEME, parameters, domain, Dataset(("u", "v"), "class", X, y)).model
+    outcome = central(SCHEME, parameters, domain, Dataset(("u", "v"), "class", X, y))
+    model: Any = outcome.model
     z = np.vstack([np.ones(3000), model.inputs.bent(X.T)])
     lines = model.rule_numbers.coefficients[0]
     e = np.exp(lines @ z)
     for number, name in enumerate(domain.classes):
         used, gradient = lines[number] != 0.0, z @ ((y == name) - e[number] / e.sum(axis=0))
-        assert gradient[used] == pytest.approx(0.03 * lines[number][used], abs=0.1)
+        assert gradient[used] == pytest.approx((pulls(z, outcome) * lines[number])[used], abs=0.1)
 
 
 def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone() -> None:

@@ -11,7 +11,8 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.local import central
+from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
+from glassfleet.local import central, federated
 from glassfleet.scheme import Next
 from glassfleet.schemes.bmt.bins import between_levels, find_edges, ramps
 from schemas.errors import DocumentError, UsageError
@@ -79,6 +80,8 @@ def test_private_run_is_refused_when_an_input_is_text() -> None:
         (0, 2 << 20, "more rows have a category"),
         (1, 2 << 20, "a category's target is too high"),
         (1, -(2 << 20), "negative"),
+        (2, 2 << 20, "a category's inputs are too high"),
+        (4, 1, "rows of two categories"),
     ],
 )
 def test_server_refuses_categories_that_no_rows_can_have(scheme: Any, column: int, by: int, reason: str) -> None:
@@ -90,6 +93,57 @@ def test_server_refuses_categories_that_no_rows_can_have(scheme: Any, column: in
     answer.sums["categories"][1, column] += by
     with pytest.raises(ContributionError, match=reason):
         scheme.server.check(begin.task, answer)
+
+
+@pytest.mark.parametrize(
+    ("place", "to", "reason"),
+    [(0, 3 << 20, "products of inputs"), (4, 3 << 20, "products of inputs"), (3, 0, "no rows have these")],
+)
+def test_server_refuses_products_that_no_rows_can_have(scheme: Any, place: int, to: int, reason: str) -> None:
+    begin = scheme.server.start(scheme.Parameters(min_rows=1), HOUSES, 0)
+    data = Dataset(("area", "city"), "price", np.array([[150.0, 1.0], [160.0, 4.0]]), np.array([150.0, 180.0]))
+    answer = scheme.client.contribute(begin.task, data, np.random.default_rng(0))
+    answer.sums["numbers"][place] = to
+    with pytest.raises(ContributionError, match=reason):
+        scheme.server.check(begin.task, answer)
+
+
+def test_levels_are_the_coefficients_of_a_linear_model_of_all_inputs() -> None:
+    rng, n = np.random.default_rng(3), 400
+    cut, clarity = rng.integers(0, 3, n), rng.integers(0, 4, n)
+    weight = np.clip(0.8 - 0.2 * clarity + rng.normal(0, 0.1, n), 0.0, 1.0)  # the clearest stones are the smallest
+    y = np.clip(0.6 * weight + 0.08 * clarity + 0.05 * cut, 0.0, 1.0)
+    assert np.corrcoef(clarity, y)[0, 1] < -0.3
+    texts = [
+        Variable(name=name, low=0.0, high=k - 1.0, categories=tuple("abcd"[:k])) for name, k in (("c", 3), ("q", 4))
+    ]
+    domain = Domain(
+        features=(Variable(name="weight", low=0.0, high=1.0), *texts), target=Variable(name="price", low=0.0, high=1.0)
+    )
+    levels = levels_of(domain, category_sums(domain, np.column_stack([weight, cut, clarity]), y))
+    columns = [np.ones(n), weight, *(cut == k for k in range(3)), *(clarity == k for k in range(4))]
+    z = np.column_stack(columns).astype(float)
+    effects = np.linalg.solve(z.T @ z + np.diag([0.0, 0.1, *[10.0] * 7]), z.T @ y)
+    for line, own in ((levels[1], effects[2:5]), (levels[2], effects[5:])):
+        assert line[1:] == pytest.approx((own - own.min()) / np.ptp(own), abs=1e-5)
+    assert levels[2][1:] == tuple(sorted(levels[2][1:]))
+
+
+def test_levels_follow_the_means_when_there_are_many_categories(scheme: Any) -> None:
+    shops = tuple(f"shop {number:03}" for number in range(MOST_TOGETHER + 1))
+    features = (HOUSES.features[0], Variable(name="shop", low=0.0, high=len(shops) - 1.0, categories=shops))
+    domain = HOUSES.model_copy(update={"features": features})
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.uniform(30.0, 200.0, 3000), rng.integers(0, len(shops), 3000)])
+    y = 5.0 * X[:, 0] + np.where(X[:, 1] < 100, 300.0, 0.0)
+    parts = {f"v{i}": Dataset(("area", "shop"), "price", X[i::3], y[i::3]) for i in range(3)}
+    exact = scheme.Parameters(min_rows=1)
+    fleet = federated(scheme, exact, domain, parts).model
+    assert (
+        fleet.to_document()
+        == central(scheme, exact, domain, Dataset(("area", "shop"), "price", X, y)).model.to_document()
+    )
+    assert np.sqrt(np.mean((fleet.predict(X) - y) ** 2)) < 60.0
 
 
 @pytest.mark.parametrize("bins", [32, 64])
