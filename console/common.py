@@ -138,16 +138,16 @@ def ca_dir_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def fleet_option(function: F, words: str = "Fleet id.") -> F:
+    """Add ``--fleet NAME``."""
+    return click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help=words)(
+        function
+    )
+
+
 def broker_options(function: F) -> F:
     """Add ``--broker URL``, ``--fleet NAME`` and ``--state-dir DIR``."""
-    function = state_dir_option(function)
-    function = click.option(
-        "--fleet",
-        envvar="GLASSFLEET_FLEET",
-        default=DEFAULT_FLEET,
-        show_default=True,
-        help="Fleet id: prefix of all topics.",
-    )(function)
+    function = fleet_option(state_dir_option(function), "Fleet id: prefix of all topics.")
     return click.option(
         "--broker",
         envvar="GLASSFLEET_BROKER",

@@ -176,6 +176,7 @@ class Agent:
             answerer,
             self.outbox,
             publisher,
+            private=self._private,
             told=self._told,
             clock=clock,
             tell=self._step,
@@ -198,8 +199,7 @@ class Agent:
             )
             if config.evaluate and config.private != "only" and source.test.rows
             else None,
-            publish=self._scores.scored,
-            cannot=self._scores.cannot,
+            scores=self._scores,
             why_not=_why_not(config),
             was_private=self._told.was_private,
             log=self.log,

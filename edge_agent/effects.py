@@ -28,7 +28,7 @@ from edge_agent.session.events import (
     Send,
 )
 from edge_agent.session.outbox import Outbox
-from edge_agent.session.private import PRIVATE
+from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot
 from edge_agent.session.told import Told, numbers_in
 from edge_agent.sources import Source
@@ -61,6 +61,7 @@ class Effects:
     answerer : Answerer
     outbox : Outbox
     publisher : Publisher
+    private : PrivateRuns
     told : Told
         Takes note of each answer, for the vehicle's owner.
     clock : callable
@@ -86,6 +87,7 @@ class Effects:
         outbox: Outbox,
         publisher: Publisher,
         *,
+        private: PrivateRuns,
         told: Told,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
@@ -98,6 +100,7 @@ class Effects:
         self._answerer = answerer
         self._outbox = outbox
         self._publisher = publisher
+        self._private = private
         self._told = told
         self._clock = clock
         self._tell = tell
@@ -190,13 +193,13 @@ class Effects:
         began = self._clock()
 
         def compute() -> ContributionBody | None:
-            self._answerer.choose(run, job.request)
+            self._private.choose(run, job.request)
             try:
                 rows = self._source.current().train
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)
-            self._answerer.check(run, job.request, snapshot, rows)
+            self._private.check(run, job.request, snapshot, rows)
             if self._answerer.is_light(task, snapshot):
                 return self._answerer.compute(run, job.request, snapshot)
             if self._long is not None or not Work.has_room("answer"):
@@ -238,7 +241,7 @@ class Effects:
         except TaskError as fault:
             if is_private:
                 self._log.warning("not-answered", run=run, round=job.round, reason=str(fault))
-                self._answerer.leave(run)
+                self._private.leave(run)
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else str(fault)))
             return
         except StorageError:
@@ -248,11 +251,11 @@ class Effects:
             why = "see the vehicle's log" if isinstance(fault, WorkerError) else type(fault).__name__
             self._log.exception("answer-failed", run=run, round=job.round, scheme=task.scheme)
             if is_private:
-                self._answerer.leave(run)
+                self._private.leave(run)
             self._tell(ComputeFailed(run, digest, "cannot-answer" if is_private else f"internal fault: {why}"))
             return
         self._counts["answers"] += 1
-        if task.scheme == PRIVATE and not self._answerer.is_signed:
+        if task.scheme == PRIVATE and not self._private.is_signed:
             note = (
                 "nobody signs in this fleet: whoever controls the broker can swap keys, and read this vehicle's numbers"
             )
@@ -268,7 +271,7 @@ class Effects:
             seconds=round(self._clock() - began, 4),
         )
         numbers = numbers_in(body.contribution)
-        self._told.note(run, task.scheme, numbers, *self._answerer.protection(run, job.request))
+        self._told.note(run, task.scheme, numbers, *self._private.protection(run, job.request))
         for lost in self._outbox.put(run, digest, payload):
             about = {"run": run, "round": job.round, "task": digest[:8]}
             self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)

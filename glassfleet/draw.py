@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.mixing import bits_of, mixed_in
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
-
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-_MIX: Final = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
 
 
 def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
@@ -81,27 +79,15 @@ def drawn_for(task: Task, data: Dataset) -> Dataset:
 
 
 def _hashes(data: Dataset) -> NDArray[np.uint64]:
-    """Return a hash of each row, shape (n,): its values, mixed in one by one (SplitMix64, Steele et al. 2014)."""
+    """Return a hash of each row, shape (n,): its values, mixed in one by one."""
     mixed = np.zeros(data.rows, dtype=np.uint64)
     for index, name in enumerate(data.features):
         column, own = data.X[:, index], data.categories.get(name)
-        mixed = _mix(mixed, _bits(column) if own is None else _of_texts(own)[column.astype(np.intp)])
+        mixed = mixed_in(mixed, bits_of(column) if own is None else _of_texts(own)[column.astype(np.intp)])
     if data.y.dtype.kind == "f":
-        return _mix(mixed, _bits(data.y))
+        return mixed_in(mixed, bits_of(data.y))
     texts, places = np.unique(data.y.astype(np.str_), return_inverse=True)
-    return _mix(mixed, _of_texts(texts)[places.reshape(-1)])
-
-
-def _mix(mixed: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    mixed = (mixed ^ values) + _STEP
-    for shift, factor in _MIX:
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
-    return mixed ^ (mixed >> np.uint64(31))
-
-
-def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    # Minus zero equals zero; its bits do not.
-    return (values.astype(np.float64) + 0.0).view(np.uint64)
+    return mixed_in(mixed, _of_texts(texts)[places.reshape(-1)])
 
 
 def _of_texts(texts: Sequence[str] | NDArray[Any]) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
 from glassfleet.reference import recorded
-from glassfleet.scheme import SUPPORT, Contribution, Done, Model, Next, Scheme, Task, alone_parameters
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Scheme, Task, alone_parameters
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
 
@@ -213,6 +213,3 @@ def _noise(seed: int, agent: str, digest: str) -> np.random.Generator:
     """Return the generator for an agent's privacy noise: repeatable here, where there are no secrets."""
     text = f"{seed}/{agent}/{digest}"
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))
-
-
-__all__ = ["Model", "Outcome", "Present", "central", "central_of", "counted_rows", "drawn", "federated", "learn_local"]

@@ -64,8 +64,4 @@ def in_terms_of(model: Model, domain: Domain) -> Model:
 
 def _numbers(domain: Domain) -> Domain:
     """Return the domain without its words."""
-    features = tuple(variable.model_copy(update={"unit": "", "terms": ()}) for variable in domain.features)
-    target = domain.target
-    if target is not None:
-        target = target.model_copy(update={"unit": "", "terms": ()})
-    return domain.model_copy(update={"features": features, "target": target})
+    return domain.reworded(lambda variable: variable.model_copy(update={"unit": "", "terms": ()}))

@@ -48,6 +48,11 @@ class Condition:
     limits: str = ""
     about_cell: bool = False
 
+    @property
+    def text(self) -> str:
+        """Feature and term: ``speed is Low``."""
+        return f"{self.feature} is {self.term}"
+
 
 @dataclass(frozen=True)
 class Slope:
@@ -293,13 +298,22 @@ class Rule:
         """The consequent in words and numbers."""
         return str(self.consequent)
 
+    @property
+    def antecedent(self) -> str:
+        """What the rule asks, in words: all its conditions, or ``always``."""
+        return " AND ".join(part.text for part in self.conditions) or "always"
+
     def __str__(self) -> str:
         if self.otherwise:
             return f"OTHERWISE {self.output}"
         if not self.measured:
             return self.output
-        words = " AND ".join(f"{part.feature} is {part.term}" for part in self.conditions)
-        return f"IF {words or 'always'} THEN {self.output}"
+        return f"IF {self.antecedent} THEN {self.output}"
+
+
+def most_used(rule: Rule) -> tuple[float, int]:
+    """Sort the most used rules (support) first, structures by their fitness; ties by index."""
+    return -(rule.support if rule.fitness is None else rule.fitness), rule.index
 
 
 def no_rule_fires(index: int) -> str:

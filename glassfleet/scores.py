@@ -225,7 +225,7 @@ def scored(
         sums["counts"] = counted((y - forecasts["candidate"]) / width_of(domain), line, lines)
         if not worse_by:  # not masked
             sums["counts"] = without_few(sums["counts"])
-    for name in (each for each in OTHERS if each in figures and f"worse/{each}" in sums):
+    for name in (each for each in OTHERS if {"candidate", each} <= figures.keys() and f"worse/{each}" in sums):
         try:
             limit = float(worse_by[name])  # type: ignore[index]  # of a peer: whatever it is
         except (TypeError, ValueError, LookupError) as fault:
@@ -309,6 +309,3 @@ def _figure(errors: NDArray[np.int64], rows: int, domain: Domain) -> float:
     if domain.target is not None:
         return math.sqrt(int(errors[0]) / (rows * _GRID)) * width_of(domain)
     return macro_f1(errors.diagonal(), errors.sum(axis=0), errors.sum(axis=1))
-
-
-__all__ = ["KIND", "MODELS", "OTHERS", "SCORES", "Asked", "Scoring", "relative", "same_target", "scored"]

@@ -6,7 +6,6 @@ import datetime as dt
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
@@ -190,8 +189,3 @@ def _dated(check: str, what: str, ends: dt.datetime, fix: str) -> Finding:
         words = f"{hours:.0f} hours" if hours < 48 else f"{left.days} days"
         return warning(check, f"{what} expires in {words}", fix)
     return fine(check, f"{what} is good until {ends:%Y-%m-%d}")
-
-
-def probe(link: Link, name: str) -> Link:
-    """Return a link under a name of its own that leaves nothing behind."""
-    return replace(link, client_id=name, session_expiry=0, will=None)

@@ -213,13 +213,13 @@ def rules(options: RulesOptions) -> None:
     Examples:
       glassfleet model rules qoe --top 5
     """
-    from console.model.words import by_support, rule_lines, wrapped
+    from console.model.words import rule_lines, wrapped
     from glassfleet.explain import RuleView, summary
     from glassfleet.nature import nature, readable_rules
-    from glassfleet.rules import measures_note
+    from glassfleet.rules import measures_note, most_used
 
     learned = spoken(load(options)[1], options.words)
-    chosen = by_support(readable_rules(learned), options.top)
+    chosen = sorted(readable_rules(learned), key=most_used)[: options.top]
     if nature(learned) != "rules":
         for note in summary(learned, top=0).notes:
             click.echo(note, err=True)

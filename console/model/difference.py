@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.model.words import wrapped
-from glassfleet.explain.difference import Difference, antecedent, in_digits, name_of, rule_changes
+from glassfleet.explain.difference import Difference, in_digits, name_of, rule_changes
 from glassfleet.rules import Rule
 
 
@@ -40,7 +40,7 @@ def _texts(found: Difference) -> Iterator[str]:
 def _head(rule: Rule) -> str:
     if not rule.measured:  # a structure, or what a network says
         return rule.output
-    return "OTHERWISE" if rule.otherwise else f"IF {antecedent(rule)}"
+    return "OTHERWISE" if rule.otherwise else f"IF {rule.antecedent}"
 
 
 def _fitted(text: str) -> list[str]:

@@ -64,10 +64,11 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
     from glassfleet.export import read_model  # numpy comes with it
 
     try:
-        data = path.read_bytes()
+        return read_model(path.read_bytes(), str(path))
     except OSError as fault:
         raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
-    return read_model(data, str(path))
+    except DocumentError as fault:
+        raise DocumentError(str(fault) if str(path) in str(fault) else f"{path}: {fault}") from fault
 
 
 def spoken(learned: Model, words: Path | None) -> Model:
@@ -90,11 +91,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
         from console.model.signatures import Seals
 
-        try:
-            record, learned = read_model_file(options.file)
-        except DocumentError as fault:
-            named = "" if str(options.file) in str(fault) else f"{options.file}: "
-            raise DocumentError(f"{named}{fault}") from fault
+        record, learned = read_model_file(options.file)
         seals = Seals.at_hand()
         if record is not None:
             seals.judge(record)
@@ -103,7 +100,7 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
         return record, learned, ""
     if options.name is None:
         raise UsageError("which model? Give its NAME (see: glassfleet model list), or --file RECORD")
-    name, version = _version_of(options.name, options.version)
+    name, version = versioned(options.name, options.version)
     url = broker_url(options.broker, options.state_dir)
     registry = read_registry(url, options.fleet)
     record = registry.record(name, version)
@@ -111,13 +108,19 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     return record, learned, registry.standing(name, record.version)
 
 
-def _version_of(text: str, version: int | None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``."""
+def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
+
+    Raises
+    ------
+    UsageError
+        What follows the @ is no number, or another one than `version`.
+    """
     name, mark, number = text.partition("@")
     if not mark:
         return text, version
     if not (number.isdecimal() and number.isascii()):
-        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3, or NAME with --version 3")
+        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
     if version not in {None, int(number)}:
         raise UsageError(f"{text} and --version {version} are two versions: give one of them")
     return name, int(number)

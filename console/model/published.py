@@ -6,7 +6,6 @@ import queue
 import secrets
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,16 +28,6 @@ QUIET = 0.7
 
 PATIENCE = 10.0
 """Seconds after which reading is given up."""
-
-
-def read_record(path: Path) -> ModelRecord:
-    """Read a model record from a file; raises DocumentError or VerificationError."""
-    try:
-        return ModelRecord.load(path.read_bytes())
-    except OSError as fault:
-        raise DocumentError(f"cannot read {path}: {fault.strerror}") from fault
-    except DocumentError as fault:
-        raise DocumentError(f"{path}: {fault}") from fault
 
 
 class Listener:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, print_json
+from console.model.named import versioned
 from console.run.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
 
@@ -36,10 +37,12 @@ def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) 
     """
     from schemas.documents import document_digest
 
-    name, _, text = name.partition("@")
-    if text and not text.isdigit():
-        raise UsageError(f"{text!r} is no version: write NAME@VERSION, e.g. qoe@3")
-    version = int(text) if text else int(api.get(f"/api/models/{name}/history")["current"]["version"])
+    name, version = versioned(name)
+    if version is None:
+        current = api.get(f"/api/models/{name}/history")["current"]
+        if current is None:
+            raise NotFoundError(f"no version of model {name!r} is current: write {name}@VERSION")
+        version = int(current["version"])
     rows = {each["version"]: each["digest"] for each in api.get(f"/api/models/{name}")}
     if version not in rows:
         raise NotFoundError(f"model {name!r} has no version {version}; it has {', '.join(map(str, sorted(rows)))}")

@@ -10,10 +10,11 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, config_option, json_option, print_json, security_options, tell
+from console.model.named import read_model_file, versioned
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
-from schemas.errors import UsageError
+from schemas.errors import DocumentError
 from schemas.trial import ALL
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
       glassfleet model diff qoe@3 qoe
     """
     from console.model.difference import difference_lines  # numpy comes with it
-    from console.model.published import read_record, read_registry
+    from console.model.published import read_registry
     from console.model.signatures import Seals
     from glassfleet import catalogue
     from glassfleet.explain import difference
@@ -84,14 +85,13 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 
     def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:
         if path is not None:
-            record = read_record(path)
-            Seals.at_hand().judge(record)
-        else:
-            assert registry is not None
-            name, _, version = text.partition("@")
-            if version and not version.isdigit():
-                raise UsageError(f"{text!r}: write NAME@VERSION, e.g. qoe@3, or the path of a file")
-            record = registry.record(name, int(version) if version else None)
+            found, learned = read_model_file(path)
+            if found is None:
+                raise DocumentError(f"{path} holds a model without a record: there is no version to compare")
+            Seals.at_hand().judge(found)
+            return found, learned
+        assert registry is not None
+        record = registry.record(*versioned(text))
         return record, catalogue.model_of(record)
 
     result = difference(load(old, paths[0]), load(new, paths[1]))

@@ -6,7 +6,6 @@ import math
 import shlex
 import shutil
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,12 +30,6 @@ STRONGEST = 6
 """So many terms of a consequent are told where words are to be few."""
 
 
-def by_support(rules: Sequence[Rule], top: int | None = None) -> list[Rule]:
-    """Return the rules, the most used first (support; ties by index); structures, the fittest first."""
-    ranked = sorted(rules, key=lambda rule: (-(rule.support if rule.fitness is None else rule.fitness), rule.index))
-    return ranked if top is None else ranked[:top]
-
-
 def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
     """Return a rule as lines: condition by condition, then what follows; a structure as its text.
 
@@ -51,9 +44,7 @@ def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> li
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
     if domain is not None and len(words) > LONG:
-        lines = wrapped(
-            f"IF {' AND '.join(f'{part.feature} is {part.term}' for part in rule.conditions)}", f"{indent}  "
-        )
+        lines = wrapped(f"IF {rule.antecedent}", f"{indent}  ")
     return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
 
 
@@ -76,8 +67,7 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     if explanation.runners_up:
         lines.append("runners-up:")
         for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
-            words = " AND ".join(f"{part.feature} is {part.term}" for part in other.rule.conditions) or "always"
-            words = OTHERWISE if other.rule.otherwise else f"IF {words}"
+            words = OTHERWISE if other.rule.otherwise else f"IF {other.rule.antecedent}"
             # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
             then = "" if not isinstance(explanation.prediction, str) else " THEN " + other.rule.output
             lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): {words}{then}", "  ")
@@ -96,13 +86,11 @@ def _because(explanation: Explanation, keep: int | None) -> list[str]:
         lines = [f"because of rule {rule.index} ({_strength(explanation.fired)}):"]
     degrees = list(zip(rule.conditions, explanation.fired.memberships, strict=False))
     if keep is not None and len(degrees) > LONG:
-        joined = " AND ".join(f"{part.feature} is {part.term} ({degree:.2f})" for part, degree in degrees)
+        joined = " AND ".join(f"{part.text} ({degree:.2f})" for part, degree in degrees)
         lines += wrapped(f"IF {joined}", "  ")
     else:
         for number, (part, degree) in enumerate(degrees):
-            lines.append(
-                f"  {'IF ' if number == 0 else 'AND'} {part.feature} is {part.term}  (to the degree {degree:.2f})"
-            )
+            lines.append(f"  {'IF ' if number == 0 else 'AND'} {part.text}  (to the degree {degree:.2f})")
     return [*lines, *wrapped(f"THEN {output}", "  ")]
 
 
@@ -172,7 +160,7 @@ def reworded(domain: Domain, given: Any, where: str) -> Domain:
     if "features" in given:
         result = [*given["features"], *([given["target"]] if given.get("target") else [])]
         given = {part.get("name"): part for part in result if isinstance(part, dict)}
-    known = {variable.name for variable in (*domain.features, *((domain.target,) if domain.target else ()))}
+    known = {variable.name for variable in domain.variables}
     unknown = sorted(str(name) for name in set(given) - known)
     if unknown:
         raise UsageError(f"{where}: the model has no variable {unknown[0]!r}; it has: {', '.join(sorted(known))}")
@@ -187,8 +175,7 @@ def reworded(domain: Domain, given: Any, where: str) -> Domain:
         except ValidationError as fault:
             raise UsageError(f"{where}: {variable.name}: {fault.errors(include_url=False)[0]['msg']}") from fault
 
-    target = None if domain.target is None else spoken(domain.target)
-    return domain.model_copy(update={"features": tuple(map(spoken, domain.features)), "target": target})
+    return domain.reworded(spoken)
 
 
 def _strength(item: Activation) -> str:
@@ -225,8 +212,8 @@ def wrapped(text: str, indent: str) -> list[str]:
 
 def _condition(part: Condition) -> str:
     if part.crisp or part.in_numbers:  # "at most 0.03 s" has said its numbers already
-        return f"{part.feature} is {part.term}"
-    return f"{part.feature} is {part.term} ({_where(part)})"
+        return part.text
+    return f"{part.text} ({_where(part)})"
 
 
 def _where(part: Condition) -> str:

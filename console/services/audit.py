@@ -272,8 +272,7 @@ def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> Non
 
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
-    from pydantic import ValidationError
-
+    from console.run.runspec import checked_parameters
     from coordinator.runs.defaults import discover as search
     from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
@@ -282,15 +281,11 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     from glassfleet.audit.report import protection_of, truth
     from glassfleet.audit.transcript import Opened
     from glassfleet.data.dataset import pool
-    from glassfleet.data.parameters import parameter_fault
     from glassfleet.discovery import discover
     from glassfleet.local import federated
 
     scheme = catalogue.load(str(options.scheme))
-    try:
-        parameters = scheme.Parameters.model_validate(parse_parameters(options.pairs))
-    except ValidationError as fault:
-        raise UsageError(parameter_fault(scheme.name, scheme.Parameters, fault, "--param: ")) from fault
+    parameters = checked_parameters(scheme, parse_parameters(options.pairs))
     fleet = _fleet(options, scheme)
     rows = {agent: each.train for agent, each in fleet.items()}
     one = next(iter(rows.values()))

@@ -44,10 +44,11 @@ def tap(  # noqa: PLR0917 - click passes options by name
       glassfleet tap --kind receipt --kind contribution
     """
     from console.model.published import Listener  # numpy and the MQTT library come with it
+    from console.model.signatures import Seals
     from schemas.topics import Topics
 
     topics = Topics(fleet)
-    verifier = _verifier()
+    verifier = Seals.at_hand().verifier
     end = None if seconds is None else time.monotonic() + seconds
     seen = 0
     with Listener(broker_url(broker, state_dir), f"{topics.prefix}#") as listener:
@@ -125,14 +126,6 @@ def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
         return str(verifier.open(topic, payload, writers(address)))
     except WireError as fault:
         return f"REFUSED {fault}"
-
-
-def _verifier() -> Any:
-    """Return what the identity of the running command can verify; None when there is none."""
-    from broker.credentials import FolderCredentials
-
-    folder = click.get_current_context().meta.get("glassfleet.identity")
-    return None if folder is None else FolderCredentials(folder).verifier
 
 
 def summary(value: Any, depth: int = 0) -> Any:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker
-from console.common import json_option, state_dir_option, tell
+from console.common import fleet_option, json_option, state_dir_option, tell
 from console.progress import progress
 from console.sections import SectionedGroup, sections_of
 from console.settings import fill_in, settings_options
 from edge_agent.config import AgentConfig, load_config
 from schemas.errors import DataError, UsageError
-from schemas.topics import DEFAULT_FLEET, check_id
+from schemas.topics import check_id
 
 
 @click.group(cls=SectionedGroup, sections=sections_of(AgentConfig), invoke_without_command=True)
@@ -60,10 +60,7 @@ def _options(function: Any) -> Any:
         "--identity", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
         help="Identity folder. Default: in STATE_DIR, where the agent finds it.",
     )(function)  # fmt: skip
-    function = state_dir_option(function)
-    function = click.option(
-        "--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id."
-    )(function)
+    function = fleet_option(state_dir_option(function))
     return click.option("--id", "name", required=True, metavar="ID", help="The vehicle's id.")(function)
 
 

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from console.common import json_option, print_json, state_dir_option
+from console.common import fleet_option, json_file, json_option, print_json, state_dir_option
 from console.sections import Sectioned, sections_of
 from console.settings import fill_in, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
 from schemas.text import show_hidden
-from schemas.topics import DEFAULT_FLEET
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,10 +32,7 @@ SHOWN = 10
 
 def log_options(function: F) -> F:
     """Add what names a vehicle's log: ``--log DIR``, or ``--id`` and where state is kept."""
-    function = state_dir_option(function)
-    function = click.option(
-        "--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id."
-    )(function)
+    function = fleet_option(state_dir_option(function))
     function = click.option("--id", "agent", metavar="ID", help="The vehicle. Default: the only one with a log here.")(
         function
     )
@@ -73,13 +69,15 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
     fill_in(flags, config_file, "forecast")
     config = ForecastConfig.load(config_file, **flags)
     from edge_agent.forecast.serve import run as serve  # a wrong flag is told without loading numpy
+    from glassfleet.data.windows import WindowPlan
 
-    if config.window != Path(OWN):
-        plan = config.window_plan()
-    else:
+    plan = None
+    if config.window == Path(OWN):
         from glassfleet.data import presets
 
         plan = presets.window(OWN)
+    elif config.window is not None:
+        plan = WindowPlan.from_document(json_file(config.window, "window"))
     _tell_if_strange(config)
     serve(config, plan, None if not printed else _say_json if as_json else _say)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from console.common import json_option, print_json, state_dir_option
+from console.common import fleet_option, json_option, print_json, state_dir_option
 from console.tables import printable
 from schemas.errors import NotFoundError
-from schemas.topics import DEFAULT_FLEET, check_id
+from schemas.topics import check_id
 
 
 @click.command()
 @click.option("--id", "agent", metavar="ID", help="The vehicle. Default: the only one with a ledger here.")
-@click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id.")
+@fleet_option
 @state_dir_option
 @json_option
 def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:

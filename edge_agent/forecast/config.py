@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -10,8 +9,6 @@ from pydantic import Field, model_validator
 
 from edge_agent.config import SHARED
 from edge_agent.forecast.log import DEFAULT_MAX_BYTES
-from glassfleet.data.windows import WindowPlan
-from schemas.errors import UsageError
 from schemas.settings import Id, Settings
 
 
@@ -116,14 +113,3 @@ class ForecastConfig(Settings):
     def log_directory(self) -> Path:
         """Where the log is."""
         return self.log or self.directory / "forecasts"
-
-    def window_plan(self) -> WindowPlan | None:
-        """Read the declaration of windows; raises UsageError."""
-        if self.window is None:
-            return None
-        try:
-            return WindowPlan.from_document(json.loads(self.window.read_text(encoding="utf-8")))
-        except OSError as fault:
-            raise UsageError(f"--window: cannot read {self.window}: {fault.strerror}") from fault
-        except ValueError as fault:
-            raise UsageError(f"--window: {self.window} is not valid JSON: {fault}") from fault

@@ -8,7 +8,7 @@ or a prediction takes longer than a moment, all of it is done in a process of it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -27,7 +27,18 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
 from glassfleet.numerics.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
-from glassfleet.scheme import Cost, Done, Next, Scheme, Task, alone_parameters, cost_of, personal_model
+from glassfleet.scheme import (
+    Cost,
+    Done,
+    Model,
+    Next,
+    Scheme,
+    Task,
+    alone_parameters,
+    cost_of,
+    is_personal,
+    personal_model,
+)
 from glassfleet.scores import without_few
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
@@ -191,7 +202,7 @@ class Evaluator:
         yield None
         domain = scheme.from_document(record.document).domain
         train = remember(self._train, domain.memory)
-        test = remember(self._test, domain.memory).select(domain.names)
+        test = remember(self._test, domain.memory)
         score = root_mean_square if domain.target is not None else mean_f1
         if local is None:
             if hasattr(scheme, "alone"):
@@ -202,7 +213,7 @@ class Evaluator:
 
             for model in learn_in_steps(scheme, record.document["parameters"], domain, train, check):
                 if model is not None:
-                    local = score(test.y, predict_in_blocks(model, encode_inputs(test, domain)))
+                    local = score(test.y, predict_in_blocks(model, inputs_of(model, test)))
                     self._keep(key, local)
                 yield None
         assert local is not None
@@ -224,16 +235,25 @@ class Evaluator:
 
     def _predictions(self, record: ModelRecord) -> NDArray[Any]:
         """Predict the test rows as this vehicle would with a model, or with what it makes of it with its own rows."""
-        scheme = catalogue.load(record.scheme)
-        rows = self._test.rows + (self._train.rows if hasattr(scheme, "personalise") else 0)
+        is_own = is_personal(catalogue.load(record.scheme))
+        rows = self._test.rows + (self._train.rows if is_own else 0)
         self._check(Cost(_CELL_SECONDS * rows * len(canonical_json(record.document)), 0.0))
-        model = scheme.from_document(record.document)
-        domain = model.domain
-        if domain.target_name != self._test.target:
-            raise ValueError(f"the model's target is {domain.target_name!r}, here it is {self._test.target!r}")
-        train = remember(self._train, domain.memory)
-        test = remember(self._test, domain.memory).select(domain.names)
-        return predict_in_blocks(personal_model(scheme, model, train), encode_inputs(test, domain))
+        model = usable(record.document, self._train, self._test)
+        return predict_in_blocks(model, inputs_of(model, remember(self._test, model.domain.memory)))
+
+
+def usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
+    """Return what a vehicle with these rows predicts with; raises one of `CANNOT_SCORE`, or TaskError, if it cannot."""
+    scheme = catalogue.load(str(document["scheme"]))
+    model = scheme.from_document(document)
+    if model.domain.target_name != test.target:
+        raise ValueError(f"the model's target is {model.domain.target_name!r}, here it is {test.target!r}")
+    return personal_model(scheme, model, remember(train, model.domain.memory))
+
+
+def inputs_of(model: Model, rows: Dataset) -> NDArray[np.float64]:
+    """Return a model's inputs, shape (n, F), from rows that have its lagged features."""
+    return encode_inputs(rows.select(model.domain.names), model.domain)
 
 
 def learn_in_steps(

@@ -23,6 +23,7 @@ from broker.port import Transport
 from edge_agent.compute.worker import LOOK
 from edge_agent.models.evaluation import CANNOT_SCORE, Evaluator, Scores, in_words
 from edge_agent.models.fetch import Fetcher
+from edge_agent.models.scoring import ScoreTeller
 from edge_agent.storage import make_directory, replacing
 from schemas.errors import StorageError, WireError
 from schemas.messages import ModelPointer, Trial
@@ -68,10 +69,8 @@ class ModelFollower:
         Why there is no evaluator.
     was_private : callable
         Takes a run; whether this vehicle itself knows that it was a private one.
-    publish : callable
-        Takes the record and its scores.
-    cannot : callable
-        Takes the pointer of a candidate that we are asked to try and cannot score, and why.
+    scores : ScoreTeller
+        Publishes them, and why a candidate that we are asked to try cannot be scored.
     log : structlog logger
     agent : str
         Our id, which decides which candidates we try.
@@ -94,8 +93,7 @@ class ModelFollower:
         *,
         directory: Path,
         evaluator: Evaluator | None,
-        publish: Callable[[ModelRecord, Scores], None],
-        cannot: Callable[[ModelPointer, str], None],
+        scores: ScoreTeller,
         why_not: str,
         was_private: Callable[[str], bool],
         log: Any,
@@ -108,8 +106,7 @@ class ModelFollower:
         self._fetcher = fetcher
         self._directory = directory
         self._evaluator = evaluator
-        self._publish = publish
-        self._cannot = cannot
+        self._scores = scores
         self._why_not = why_not
         self._was_private = was_private
         self._log = log
@@ -173,7 +170,7 @@ class ModelFollower:
             self.withdraw(name)
             return
         if self._evaluator is None:
-            self._cannot(pointer, self._why_not)
+            self._scores.cannot(pointer, self._why_not)
             return
         reported = self._reported.get(name)
         if reported is not None and (reported[0].digest, reported[1].champion_digest) == (
@@ -181,7 +178,7 @@ class ModelFollower:
             trial.champion,
         ):
             # The coordinator may have lost what we said; it counts each agent once.
-            self._publish(*reported)
+            self._scores.scored(*reported)
             return
         if any(_compared(known) == _compared(pointer) for known in self._trials(name)):
             return
@@ -230,7 +227,7 @@ class ModelFollower:
             self._log.warning("model-not-scored", model=job.record.name, reason=why)
             tried = self._tried.get(job.record.name)
             if job.is_trial and tried is not None:
-                self._cannot(tried[0], why[:200])
+                self._scores.cannot(tried[0], why[:200])
             scores, self._work = None, None
             self._queue.pop(0)
             return bool(self._queue)
@@ -238,10 +235,10 @@ class ModelFollower:
             self._work = None
             self._queue.pop(0)
             if not job.is_trial:
-                self._publish(job.record, scores)
+                self._scores.scored(job.record, scores)
             elif job.record.name in self._tried:
                 self._reported[job.record.name] = (job.record, scores)
-                self._publish(job.record, scores)
+                self._scores.scored(job.record, scores)
         return bool(self._queue) and self.next_due(0.0) is None
 
     def next_due(self, now: float) -> float | None:
@@ -299,7 +296,7 @@ class ModelFollower:
             return
         job = _Job(ModelRecord.from_bytes(tried[1]), champion, is_trial=True)
         if any(self._is_private(each) for each in (job.record, champion) if each is not None):
-            self._cannot(tried[0], "of a private run: this vehicle tells no scores of its own")
+            self._scores.cannot(tried[0], "of a private run: this vehicle tells no scores of its own")
             return
         if job not in self._queue:
             self._queue.append(job)

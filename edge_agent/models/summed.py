@@ -9,14 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_agent.models.evaluation import CANNOT_SCORE, constant, learn_in_steps, predict_in_blocks
+from edge_agent.models.evaluation import (
+    CANNOT_SCORE,
+    constant,
+    inputs_of,
+    learn_in_steps,
+    predict_in_blocks,
+    usable,
+)
 from glassfleet import catalogue
-from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import TellsRule
-from glassfleet.scheme import Contribution, Model, Scheme, Task, personal_model
+from glassfleet.scheme import Contribution, Scheme, Task
 from glassfleet.scores import compared, scored
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
@@ -40,44 +47,40 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
     document, champion = task.body["model"], task.body.get("champion")
     forecasts: dict[str, NDArray[Any]] = {}
     deciding = None
-    if test.rows and train.rows:
+    own, rows = train, test
+    with suppress(*_CANNOT):  # lagged features may leave out the first rows of a drive
+        memory = Domain.from_document(document["domain"]).memory
+        own, rows = remember(train, memory), remember(test, memory)
+    if rows.rows and own.rows:
         with suppress(*_CANNOT):
-            model = _usable(document, train, test)
-            inputs = _inputs(model, test)
+            model = usable(document, train, test)
+            inputs = inputs_of(model, rows)
             forecasts["candidate"] = predict_in_blocks(model, inputs)
             if isinstance(model, TellsRule):
                 deciding = model.deciding(inputs)
         if champion is not None:
             with suppress(*_CANNOT):
-                forecasts["champion"] = _apply(_usable(champion, train, test), test)
+                forecasts["champion"] = _of_champion(champion, train, test, rows)
         if "constant" in compared(task):
-            forecasts["constant"] = constant(train.y, test.rows)
+            forecasts["constant"] = constant(own.y, rows.rows)
         if "local" in compared(task):
             with suppress(*_CANNOT):
-                forecasts["local"] = _local(document, train, test)
-    labels = test.y if test.rows else np.empty(0)
+                forecasts["local"] = _local(document, own, rows)
+    labels = rows.y if rows.rows else np.empty(0)
     return scored(task, labels, forecasts, deciding)
 
 
-def _usable(document: Mapping[str, Any], train: Dataset, test: Dataset) -> Model:
-    scheme: Scheme = catalogue.load(str(document["scheme"]))
-    model = scheme.from_document(document)
-    if model.domain.target_name != test.target:
-        raise ValueError(f"the model's target is {model.domain.target_name!r}, here it is {test.target!r}")
-    return personal_model(scheme, model, remember(train, model.domain.memory))
+def _of_champion(document: Mapping[str, Any], train: Dataset, test: Dataset, rows: Dataset) -> NDArray[Any]:
+    """Return the current model's forecasts of `rows`; raises ValueError where its lagged features leave other rows."""
+    model = usable(document, train, test)
+    same = remember(test, model.domain.memory)
+    if not np.array_equal(same.y, rows.y):
+        raise ValueError("the current model has lagged features of other rows")
+    return predict_in_blocks(model, inputs_of(model, same))
 
 
 def _local(document: Mapping[str, Any], train: Dataset, test: Dataset) -> NDArray[Any]:
     scheme: Scheme = catalogue.load(str(document["scheme"]))
     domain = scheme.from_document(document).domain
-    rows = remember(train, domain.memory)
-    (model,) = [step for step in learn_in_steps(scheme, document["parameters"], domain, rows) if step is not None]
-    return _apply(model, test)
-
-
-def _apply(model: Model, test: Dataset) -> NDArray[Any]:
-    return predict_in_blocks(model, _inputs(model, test))
-
-
-def _inputs(model: Model, test: Dataset) -> NDArray[np.float64]:
-    return encode_inputs(remember(test, model.domain.memory).select(model.domain.names), model.domain)
+    (model,) = [step for step in learn_in_steps(scheme, document["parameters"], domain, train) if step is not None]
+    return predict_in_blocks(model, inputs_of(model, test))

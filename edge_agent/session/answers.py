@@ -87,27 +87,6 @@ class Answerer:
         self._private.end(run)
         self._snapshots.drop(run)
 
-    def choose(self, run: str, request: Request) -> None:
-        """Raise PrivacyError where this vehicle does not answer a kind of request."""
-        self._private.choose(run, request)
-
-    def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
-        """Raise PrivacyError or TaskError where this vehicle does not answer a request, whatever its rows are."""
-        self._private.check(run, request, snapshot, present)
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether the keys of the other vehicles of a private run are verified."""
-        return self._private.is_signed
-
-    def leave(self, run: str) -> None:
-        """Answer nothing more in a private run."""
-        self._private.leave(run)
-
-    def protection(self, run: str, request: Request) -> tuple[dict[str, int] | None, tuple[str, ...]]:
-        """Return what protects an answer, None: nothing; and over whom it is summed."""
-        return self._private.protection(run, request)
-
     def is_light(self, task: Task, snapshot: Snapshot) -> bool:
         """Whether the answer takes a moment, so that `compute` gives it; else `start` does.
 

@@ -198,15 +198,9 @@ class Outbox:
 
     @contextmanager
     def _transaction(self, what: str) -> Iterator[None]:
-        with self._explained(what):
+        with self._explained(what), self._database:  # which commits at its end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+            yield
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

@@ -106,7 +106,7 @@ def fit(
     inputs = [column.name for column in findings.columns if column.role == "input"]
     table = read_table(source, missing=inputs if missing else ())
     remembered = () if domain.memory is None else domain.memory.columns
-    for variable in (*domain.features, *([domain.target] if domain.target else [])):
+    for variable in domain.variables:
         if variable.name not in remembered:
             findings.faults += _within(table, variable)
     if domain.target is None:

@@ -162,19 +162,13 @@ class WindowStore:
                 faults.append(fault)
             else:
                 rows.append((now, json.dumps([sample[name] for name in self.columns])))
-        with self._explained():
+        with self._explained(), self._db:  # which commits at its end, or rolls back
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", rows)
-                self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
-                self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
-                if self._max_seconds:
-                    self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # SQLite itself has undone it when the disk is full
-                    self._db.execute("ROLLBACK")
-                raise
+            self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
+            self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
+            if self._max_seconds:
+                self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
         return faults
 
     def read(self) -> tuple[tuple[str, ...], list[list[Any]]]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from glassfleet.data.dataset import Dataset
+from glassfleet.intervals import width_of
 from glassfleet.scheme import Model
 
 MET = 1e-6
@@ -58,5 +59,5 @@ def _errors(model: Model, data: Dataset) -> NDArray[np.float64]:
     target = model.domain.target
     if target is None:
         return np.not_equal(forecast.astype(np.str_), data.y.astype(np.str_)).astype(np.float64)
-    errors: NDArray[np.float64] = np.abs(forecast - data.y) / (target.high - target.low)
+    errors: NDArray[np.float64] = np.abs(forecast - data.y) / width_of(model.domain)
     return errors

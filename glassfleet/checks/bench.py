@@ -39,6 +39,22 @@ def require(condition: bool, expected: str) -> None:
         raise ConformanceError(f"expected that {expected}")
 
 
+def raises_only(expected: type[Exception], what: str, act: Callable[[], object]) -> bool:
+    """Return whether `act` raises `expected`; all else that it raises becomes a ConformanceError that says `what`."""
+    try:
+        act()
+    except expected:
+        return True
+    except Exception as fault:
+        raise ConformanceError(f"{what} raised {told(fault)} instead of {expected.__name__}") from fault
+    return False
+
+
+def must_refuse(expected: type[Exception], what: str, act: Callable[[], object]) -> None:
+    """Raise ConformanceError unless `act` raises `expected`."""
+    require(raises_only(expected, what, act), f"{what} raises {expected.__name__}")
+
+
 @dataclass(frozen=True)
 class Run:
     """A run: its rounds, each with the answers, and what it came to."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, get_args
 
 import numpy as np
 
-from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, fresh, require, told
+from glassfleet.checks.bench import Bench, answer, digest_of, fresh, must_refuse, raises_only, require
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
@@ -81,31 +81,26 @@ def check_refuses_tasks(bench: Bench) -> None:
     unlike = Dataset(data.features, data.target, data.X, y if bench.domain.classes else y.astype(np.str_))
     wrong = {"that lacks a column": lacking, "with another target": other, "with a target of another kind": unlike}
     for step, _ in bench.steps(bench.parameters):
-        for what, rows in wrong.items():
-            _must_refuse(bench, step.task, rows, f"a vehicle {what}")
-        foreign = Task("no-such-scheme", step.task.kind, step.task.body)
-        _must_refuse(bench, foreign, data, "a task of another scheme")
-        _must_refuse(bench, Task(step.task.scheme, "no-such-kind", step.task.body), data, "a task of an unknown kind")
-        for key in step.task.body:
+        scheme, kind, body = step.task.scheme, step.task.kind, step.task.body
+        refused = [(f"a vehicle {what}", step.task, rows) for what, rows in wrong.items()]
+        refused.append(("a task of another scheme", Task("no-such-scheme", kind, body), data))
+        refused.append(("a task of an unknown kind", Task(scheme, "no-such-kind", body), data))
+        for what, task, rows in refused:
+            must_refuse(TaskError, what, partial(answer, bench.scheme, task, "a", fresh(rows)))
+        for key in body:
             for odd in _ODD_TASK_VALUES:
-                task = Task(step.task.scheme, step.task.kind, {**step.task.body, key: odd})
-                with _only_task_errors(f"{key}={odd!r}"):
-                    answer(bench.scheme, task, "a", fresh(data))
-                with _only_task_errors(f"{key}={odd!r}, asked what it costs,"):
-                    cost_of(bench.scheme, task, data.rows)
+                task = Task(scheme, kind, {**body, key: odd})
+                what = f"a task with {key}={odd!r}"
+                raises_only(TaskError, what, partial(answer, bench.scheme, task, "a", fresh(data)))
+                raises_only(TaskError, f"{what}, asked what it costs,", partial(cost_of, bench.scheme, task, data.rows))
 
 
 def check_refuses_domains(bench: Bench) -> None:
     """Check that a run is refused with UsageError where the target is of a kind that the scheme does not learn."""
     for purpose in {*get_args(Purpose)} - bench.scheme.purpose:
         other = Bench.of(bench.scheme, bench.parameters, purpose).domain
-        try:
-            bench.scheme.server.start(bench.parameters, other, 0)
-        except UsageError:
-            continue
-        except Exception as fault:
-            raise ConformanceError(f"a domain for {purpose} raised {told(fault)} instead of UsageError") from fault
-        raise ConformanceError(f"a domain for {purpose} raises UsageError")
+        start = partial(bench.scheme.server.start, bench.parameters, other, 0)
+        must_refuse(UsageError, f"a domain for {purpose}", start)
 
 
 def check_cost(bench: Bench) -> None:
@@ -140,18 +135,8 @@ def check_private(bench: Bench) -> None:
         require(one == all_of_them, f"the sum of a group stands for its members' answers to {task.kind!r}")
         for key in task.body:
             for odd in _ODD_TASK_VALUES:
-                with _only_task_errors(f"{key}={odd!r}, asked for its layout,"):
-                    layout_of(scheme, Task(task.scheme, task.kind, {**task.body, key: odd}))
-
-
-@contextmanager
-def _only_task_errors(what: str) -> Iterator[None]:
-    try:
-        yield
-    except TaskError:
-        return
-    except Exception as fault:
-        raise ConformanceError(f"a task with {what} raised {told(fault)} instead of TaskError") from fault
+                ask = partial(layout_of, scheme, Task(task.scheme, task.kind, {**task.body, key: odd}))
+                raises_only(TaskError, f"a task with {key}={odd!r}, asked for its layout,", ask)
 
 
 def check_refuses_contributions(bench: Bench) -> None:
@@ -161,13 +146,8 @@ def check_refuses_contributions(bench: Bench) -> None:
             bench.scheme.server.check(step.task, given)
         best = max(contributions, key=lambda contribution: contribution.rows)
         for what, wrong in _impossible(best):
-            try:
-                bench.scheme.server.check(step.task, wrong)
-            except ContributionError:
-                continue
-            except Exception as fault:
-                raise ConformanceError(f"{step.task.kind!r} with {what} raised {told(fault)}") from fault
-            raise ConformanceError(f"{step.task.kind!r} with {what} is refused by check()")
+            check = partial(bench.scheme.server.check, step.task, wrong)
+            must_refuse(ContributionError, f"check() of {step.task.kind!r} with {what}", check)
 
 
 def _impossible(given: Contribution) -> Iterator[tuple[str, Contribution]]:
@@ -196,13 +176,3 @@ def _impossible(given: Contribution) -> Iterator[tuple[str, Contribution]]:
         ):
             if part.size or wrong.shape != part.shape:  # where nothing is asked, no number can be wrong
                 yield f"{name!r} {what}", variant(sums={**given.sums, name: wrong})
-
-
-def _must_refuse(bench: Bench, task: Task, data: Dataset, what: str) -> None:
-    try:
-        answer(bench.scheme, task, "a", fresh(data))
-    except TaskError:
-        return
-    except Exception as fault:
-        raise ConformanceError(f"{what} raised {told(fault)} instead of TaskError") from fault
-    raise ConformanceError(f"{what} raises TaskError")

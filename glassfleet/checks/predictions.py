@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from glassfleet.checks.bench import Bench, ConformanceError, require
+from glassfleet.checks.bench import Bench, must_refuse, require
 from glassfleet.scheme import Model
 
 
@@ -27,9 +28,5 @@ def check_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
         ("without a second dimension", X[0]),
         ("that are not finite", np.where(X.max() == X, np.nan, X)),
     ):
-        try:
-            model.predict(wrong)
-        except ValueError:
-            continue
-        raise ConformanceError(f"rows {what} raise ValueError")
+        must_refuse(ValueError, f"predict() of rows {what}", partial(model.predict, wrong))
     return predicted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -143,6 +143,11 @@ class Domain(BaseModel):
         return tuple(variable.name for variable in self.features)
 
     @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The features, and the numeric target if there is one."""
+        return self.features if self.target is None else (*self.features, self.target)
+
+    @property
     def gaps(self) -> list[int]:
         """Positions of the features that may have empty cells."""
         return [index for index, variable in enumerate(self.features) if variable.missing is not None]
@@ -182,10 +187,15 @@ class Domain(BaseModel):
 
     def variable(self, name: str) -> Variable:
         """Return an input, or the numeric target, by name; raises KeyError when there is none."""
-        for variable in (*self.features, *([self.target] if self.target is not None else [])):
+        for variable in self.variables:
             if variable.name == name:
                 return variable
         raise KeyError(f"no variable {name!r} in this domain")
+
+    def reworded(self, change: Callable[[Variable], Variable]) -> Domain:
+        """Return the domain with each of its variables changed."""
+        target = None if self.target is None else change(self.target)
+        return self.model_copy(update={"features": tuple(map(change, self.features)), "target": target})
 
     def check_rows(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return rows of features as rows of inputs (:meth:`completed`), in float64.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,11 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, quantile_variables
 from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.estimators.learned import LearnedEstimator
+from glassfleet.estimators.learned import LearnedEstimator, value_errors
 from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
-from schemas.errors import GlassfleetError
-
-if TYPE_CHECKING:
-    pass
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -99,10 +95,8 @@ class SchemeEstimator(LearnedEstimator):
         self.target_name_ = _name_of(y)
         data = self._dataset(X, y, reset=True)
         domain = self.domain or self._own_domain(data)
-        try:
+        with value_errors():
             outcome = self._central(parameters, domain, data)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
         return self._keep(domain, outcome)
 
     def fit_federated(self, parties: Sequence[tuple[Any, Any]]) -> Self:
@@ -127,11 +121,9 @@ class SchemeEstimator(LearnedEstimator):
         self.target_name_ = _name_of(parties[0][1])
         parts = self._datasets(parties)
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
-        try:
+        with value_errors():
             domain = self.domain or discover(self._discovery(parts[0]), parts)
             outcome = federated(self._scheme(), parameters, domain, fleet, self._seed())
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
         return self._keep(domain, outcome, parts)
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
@@ -204,10 +196,8 @@ class SchemeEstimator(LearnedEstimator):
         check_is_fitted(self)
         X, categories = self._coded(X)
         rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
-        try:
+        with value_errors():
             return encode_inputs(self._named(rows, np.zeros(len(rows)), categories), self.domain_)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
 
     def _named(
         self, rows: NDArray[np.float64], target: NDArray[Any], categories: Mapping[str, tuple[str, ...]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +44,15 @@ class Picture(str):
 
     def _repr_svg_(self) -> str:
         return str(self)
+
+
+@contextmanager
+def value_errors() -> Iterator[None]:
+    """Turn our errors into the ValueError that users of scikit-learn expect."""
+    try:
+        yield
+    except GlassfleetError as fault:
+        raise ValueError(str(fault)) from fault
 
 
 class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -98,11 +108,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             It is not one row, has an empty cell, or the goal is none of these.
         """
         row = self._row(x)
-        try:
+        with value_errors():
             sought = None if goal is None else Goal.parse(str(goal), self.domain_)
             return counterfactual(self.model_, row, sought)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
 
     def plot_tree(self) -> Picture:
         """Draw the tree, or the rules where they are a list.
@@ -186,7 +194,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """
         data = Path(path).read_bytes()
         learner = cls()
-        try:
+        with value_errors():
             record, model = read_model(data, str(path))
             if model.scheme != cls._scheme_name:
                 raise ValueError(
@@ -194,8 +202,6 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 )
             whole = json.loads(data) if data.lstrip()[:1] == b"{" else {}
             learner._take(model, whole if record is None else {**whole, **record.parameters})
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
         return learner
 
     def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
@@ -223,10 +229,8 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{told}'
 
     def _picture(self, what: str, row: Any = None) -> Picture:
-        try:
+        with value_errors():
             return Picture(picture(self.model_, what, row=row, reference=self.reference_).decode("utf-8"))
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
 
     def _row(self, x: Any) -> NDArray[np.float64]:
         """Return the numbers of one row, shape (F,)."""
@@ -238,10 +242,8 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             x = x.iloc[0]
         if hasattr(x, "to_dict") and x.ndim == 1 and hasattr(self, "feature_names_in_"):
             x = x.to_dict()
-        try:
+        with value_errors():
             return as_row(self.domain_, x)
-        except GlassfleetError as fault:
-            raise ValueError(str(fault)) from fault
 
     def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
         """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""

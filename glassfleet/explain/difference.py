@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from glassfleet.nature import Nature, nature, readable_rules
 from glassfleet.reword import in_terms_of
-from glassfleet.rules import Rule
+from glassfleet.rules import Rule, most_used
 from glassfleet.scheme import Model
 from schemas.record import ModelRecord
 
@@ -99,7 +99,7 @@ class Difference:
     @property
     def moved(self) -> list[Pair]:
         """All rules of one antecedent in which something differs, by their antecedents."""
-        return sorted(self.changed + self.restated, key=lambda pair: antecedent(pair[1]))
+        return sorted(self.changed + self.restated, key=lambda pair: pair[1].antecedent)
 
     @property
     def joined(self) -> list[str]:
@@ -139,10 +139,10 @@ class Difference:
             },
             "cohort": {"joined": self.joined, "left": self.left},
             "rules": {
-                "added": [{"if": antecedent(rule), **figures(rule)} for rule in self.added],
-                "gone": [{"if": antecedent(rule), **figures(rule)} for rule in self.gone],
+                "added": [{"if": rule.antecedent, **figures(rule)} for rule in self.added],
+                "gone": [{"if": rule.antecedent, **figures(rule)} for rule in self.gone],
                 "changed": [
-                    {"if": antecedent(now), "changes": {name: [*pair] for name, pair in rule_changes(was, now).items()}}
+                    {"if": now.antecedent, "changes": {name: [*pair] for name, pair in rule_changes(was, now).items()}}
                     for was, now in self.moved
                 ],
                 "same": self.kept,
@@ -160,9 +160,9 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
         old=a,
         new=b,
         natures=(nature(before), nature(after)),
-        added=tuple(sorted(added, key=_most_used)),
-        gone=tuple(sorted(gone, key=_most_used)),
-        changed=tuple(sorted(filter(_moved, pairs), key=lambda pair: _most_used(pair[1]))),
+        added=tuple(sorted(added, key=most_used)),
+        gone=tuple(sorted(gone, key=most_used)),
+        changed=tuple(sorted(filter(_moved, pairs), key=lambda pair: most_used(pair[1]))),
         restated=tuple(pair for pair in pairs if not _moved(pair) and figures(pair[0]) != figures(pair[1])),
         kept=sum(figures(was) == figures(now) for was, now in pairs),
         size={name: (sizes[0].get(name), sizes[1].get(name)) for name in dict.fromkeys([*sizes[0], *sizes[1]])},
@@ -182,11 +182,6 @@ def _training(record: ModelRecord) -> dict[str, Any]:
 def name_of(record: ModelRecord) -> str:
     """Return a model's name, version and the first digits of its digest."""
     return f"{record.name} v{record.version} ({record.digest[:12]})"
-
-
-def antecedent(rule: Rule) -> str:
-    """Return what a rule asks, in words."""
-    return " AND ".join(f"{part.feature} is {part.term}" for part in rule.conditions) or "always"
 
 
 def figures(rule: Rule) -> dict[str, Any]:
@@ -249,10 +244,6 @@ def _by_antecedent(model: Model) -> dict[Hashable, list[Rule]]:
 def _moved(pair: Pair) -> bool:
     # The words of a structure hold its number and its fitness, which are not what it is.
     return pair[0].output != pair[1].output and pair[0].fitness is None
-
-
-def _most_used(rule: Rule) -> tuple[float, int]:
-    return -(rule.support if rule.fitness is None else rule.fitness), rule.index
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.nature import nature
+from glassfleet.rules import most_used
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain
@@ -37,7 +38,7 @@ def example_row(model: Model) -> Floats:
     if kind != "rules":
         return middle if kind == "structures" else row_at(domain, 0.75)
     rules = [rule for rule in model.rules() if not rule.otherwise]
-    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index))
+    ranked = sorted(rules, key=most_used)
     spare = None
     for rule in ranked[:_TRIED]:
         for row in _rows(domain, rule, ranked, middle):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
-from glassfleet.rules import measures_note
+from glassfleet.rules import measures_note, most_used
 from schemas.documents import document_digest
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def summary(model: Model, *, top: int | None = None) -> ModelSummary:
     """
     own = model.domain
     kind, rules = nature(model), list(readable_rules(model))
-    ranked = sorted(rules, key=lambda rule: (-rule.support, rule.index)) if kind == "rules" else rules
+    ranked = sorted(rules, key=most_used) if kind == "rules" else rules
     return ModelSummary(
         scheme=model.scheme,
         nature=kind,

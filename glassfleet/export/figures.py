@@ -23,6 +23,7 @@ from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
 from glassfleet.nature import nature
+from glassfleet.rules import most_used
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _rules(model: Model) -> Svg:
     if kind == "structures":
         raise UsageError("these are tree structures, not rules; draw one as a tree")
     rules = tuple(model.rules())
-    shown = sorted(rules, key=lambda rule: (-rule.support, rule.index))[:MOST_LEAVES]
+    shown = sorted(rules, key=most_used)[:MOST_LEAVES]
     columns = [use.feature for use in summary(model, top=0).features if use.rules]
     terms = {part.feature: [item.term for item in part.sets] for part in partitions(model)}
     labels = [each.label for each in rule_summaries(rules)]

@@ -78,6 +78,3 @@ def apart(members: Collection[str], held: Held, company: int, order: Sequence[st
         why = f"{COMPANY}: an earlier run over the same rows had {names}, too, and nobody leaves alone"
         reasons |= dict.fromkeys(with_them, why)
         left -= set(with_them)
-
-
-__all__ = ["COMPANY", "WAITS", "Apart", "Held", "apart"]

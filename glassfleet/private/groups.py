@@ -388,24 +388,3 @@ def _read(cls: Callable[..., T], value: object) -> T:
         return cls(**value)
     except (ValueError, TypeError) as fault:
         raise WireError("malformed", f"{what}: {fault}"[:200]) from fault
-
-
-__all__: Sequence[str] = (
-    "LEAST_COMPANY",
-    "LEAST_FLOOR",
-    "LEAST_GROUP",
-    "MOST_QUESTIONS",
-    "SUPPORT_ROWS",
-    "Announcement",
-    "Edition",
-    "Roster",
-    "Shrunk",
-    "Terms",
-    "cut_groups",
-    "drawn_order",
-    "least_members",
-    "missing",
-    "next_edition",
-    "parameters_digest",
-    "round_digest",
-)

@@ -92,6 +92,3 @@ def judged(edition: Edition, answers: Mapping[str, NDArray[np.int64]]) -> Judged
     unfit = {agent: sum(agent in pair for pair in apart) for agent in there}
     false = {agent for agent, count in unfit.items() if 2 * count >= len(edition.members)}
     return Judged(tuple(sorted(false)), tuple(pair for pair in apart if not false & set(pair)))
-
-
-__all__ = ["FALSE", "HEAD", "KIND", "PAIRS", "Judged", "judged", "task_of"]

@@ -15,6 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.mixing import mixed_in
+
 Ints = NDArray[np.int64]
 
 SIZES = tuple(3 << power for power in (9, 11, 13, 15, 17))
@@ -91,11 +93,8 @@ def _places(keys: Ints, cells: int) -> tuple[Ints, Ints]:
 
 
 def _mixed(keys: Ints, salt: int) -> NDArray[np.uint64]:
-    """Return a hash of each key (the finaliser of SplitMix64, limb by limb); spread is all that is asked of it."""
+    """Return a hash of each key (limb by limb); spread is all that is asked of it."""
     state = np.full(len(keys), salt, dtype=np.uint64)
     for limb in keys.T:
-        state = (state ^ limb.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
+        state = mixed_in(state, limb.astype(np.uint64))
     return state

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from console.model.words import by_support, explanation_lines, rule_lines, wrapped
+from console.model.words import explanation_lines, rule_lines, wrapped
 from glassfleet.data.dataset import Dataset
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reference import explained, reference_of
-from glassfleet.rules import measures_note
+from glassfleet.rules import measures_note, most_used
 from glassfleet.scheme import Model
 from lab.demo.conduct import Result
 from lab.demo.options import DemoOptions
@@ -119,7 +119,7 @@ def _what_it_says(model: Model, top: int) -> list[str]:
             lines += wrapped(str(rule), "  ")
         return lines
     lines = [_how_many(len(rules), top, "most used", "rule")]
-    for rule in by_support(rules, top):
+    for rule in sorted(rules, key=most_used)[:top]:
         lines += rule_lines(rule, "  ", model.domain)
     return [*lines, *wrapped(measures_note(rules), "  ")]
 

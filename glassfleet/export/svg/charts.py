@@ -60,6 +60,13 @@ def both(wide: Svg, narrow: Svg) -> Svg:
     return Svg(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>')
 
 
+def _around(values: Sequence[float], share: float) -> tuple[float, float]:
+    """Return limits with room beside the values: so much of their range at each end."""
+    low, high = min(values), max(values)
+    room = share * ((high - low) or 1.0)
+    return low - room, high + room
+
+
 def _name(form: Form, top: float, name: str) -> str:
     shown = cut(name, form.longest)
     whole = "" if shown == name else f"<title>{escape(name)}</title>"
@@ -93,10 +100,7 @@ def waterfall(  # noqa: PLR0917
     for name, share in parts:
         steps.append((name, here, here + share))
         here += share
-    values = [base, total, *(end for _, _, end in steps)]
-    low, high = min(values), max(values)
-    pad = 0.06 * ((high - low) or 1.0)
-    low, high = low - pad, high + pad
+    low, high = _around([base, total, *(end for _, _, end in steps)], 0.06)
 
     def at(raw: float) -> float:
         return form.left + form.wide * (raw - low) / (high - low)
@@ -162,10 +166,7 @@ def _scores(
     names: tuple[str, str],
     axis: str,
 ) -> Svg:
-    values = [value for _, *told in rows for value in told if value is not None]
-    low, high = min(values), max(values)
-    pad = 0.06 * ((high - low) or 1.0)
-    low, high = low - pad, high + pad
+    low, high = _around([value for _, *told in rows for value in told if value is not None], 0.06)
     wide = form.wide + 40
 
     def at(raw: float) -> float:
@@ -224,10 +225,7 @@ def _versions(  # noqa: PLR0917
     width: int, points: Sequence[Scored], metric: str, here: int, unit: str, names: tuple[str, str]
 ) -> Svg:
     left, right, top, bottom = 58, width - 22, 12, 132
-    values = [value for point in points for value in point[1:3]]
-    low, high = min(values), max(values)
-    pad = 0.12 * ((high - low) or 1.0)
-    low, high = low - pad, high + pad
+    low, high = _around([value for point in points for value in point[1:3]], 0.12)
 
     def at(position: int) -> float:
         return left + (right - left) * position / max(len(points) - 1, 1)

@@ -284,7 +284,7 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
 
     monkeypatch.setattr(Publisher, "_cut", swapped)
     for agent in simulation.agents.values():
-        agent._effects._answerer._private._verifier = simulation.ca.verifier()  # as the agent's program gives it
+        agent._effects._private._verifier = simulation.ca.verifier()  # as the agent's program gives it
     simulation.start_run(spec())
     document = simulation.run_until_ended("r1", within=100)
     assert document["outcome"] == "failed", "each time that the group is founded again another key is swapped"
@@ -298,7 +298,7 @@ def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(s
     simulation = fleet(state_dir, ca=ca)
     revoked = ca.crl(simulation._issued["v12"])
     for name, agent in simulation.agents.items():
-        verifier = agent._effects._answerer._private._verifier = ca.verifier()
+        verifier = agent._effects._private._verifier = ca.verifier()
         if name not in NAMES[:unaware]:
             verifier.update_crl(revoked)
     simulation.start_run(spec())
@@ -308,7 +308,7 @@ def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(s
     assert document["restarts"] == 1
     assert reasons(document)["v12"] == "bad-member: most of its group refuse its announcement"
     for agent in simulation.agents.values():  # it has another certificate
-        agent._effects._answerer._private._verifier = ca.verifier()
+        agent._effects._private._verifier = ca.verifier()
     simulation.start_run(spec("r2"))
     document = check(simulation, "r2")
     assert document["outcome"] == "finished"

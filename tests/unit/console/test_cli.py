@@ -263,7 +263,7 @@ def test_model_explain_is_refused_when_row_or_column_is_not_there(
 @pytest.mark.parametrize(
     ("words", "fault"),
     [
-        (["qoe@latest"], "write NAME@VERSION, e.g. qoe@3, or NAME with --version 3"),
+        (["qoe@latest"], "write NAME@VERSION, e.g. qoe@3"),
         (["qoe@"], "write NAME@VERSION"),
         (["qoe@3", "--version", "4"], "qoe@3 and --version 4 are two versions"),
     ],

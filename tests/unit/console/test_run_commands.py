@@ -195,8 +195,11 @@ def test_operator_who_cannot_be_asked_says_yes_or_nothing_is_signed(call: Call, 
     assert code == 2
     assert "then say --yes" in err
     assert not is_believed(cloud.stored(), ca)
-    code, out, _ = call("m", "--yes", "--json")
+    code, out, err = call("m", "--yes", "--json")
     assert (code, out) == (2, "")
+    assert err.count("\n") == 1, err
+    for version in ("²", "latest"):
+        assert "write NAME@VERSION" in call(f"m@{version}", "--yes")[2]
     code, out, err = call("m@3", "--yes")
     assert code == 2
     assert "version 3 is not signed" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -214,3 +215,11 @@ def test_model_that_memorised_its_rows_tells_them_from_others() -> None:
     forgot = model_alone(Memorised(others.select(())), members, members)  # type: ignore[arg-type]
     assert forgot.auc == pytest.approx(0.5)
     assert model_alone(Memorised(members), members, data_of(rows(0))).auc is None  # type: ignore[arg-type]
+
+
+def test_model_of_a_constant_gives_every_target_back_and_tells_no_row_from_another() -> None:
+    constant = Memorised(data_of(rows(0)))
+    constant.domain = DOMAIN.model_copy(update={"target": Variable(name="y", low=0.5, high=0.5)})
+    members, others = (replace(data_of(rows(9, seed=seed)), y=np.full(9, 0.5)) for seed in (0, 1))
+    found = model_alone(constant, members, others)  # type: ignore[arg-type]
+    assert (found.auc, found.met, found.met_others) == (0.5, 1.0, 1.0)
