@@ -42,7 +42,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 83_100, "lab": 13_900, "tests": 44_400}
+MOST_LINES = {"product": 82_600, "lab": 13_750, "tests": 44_200}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 

@@ -18,6 +18,7 @@ from glassfleet.audit.report import OPENED, audit, matches
 from glassfleet.audit.transcript import Opened, View, differences, views
 from glassfleet.audit.trees import leaf_means
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
 from glassfleet.scheme import private_parameters
 from glassfleet.schemes.tsk.messages import Question
