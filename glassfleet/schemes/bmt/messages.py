@@ -43,7 +43,7 @@ class Question:
     Attributes
     ----------
     kind : {"levels", "scan", "bins", "ramps"}
-        Rows, target and inputs of each category of an input of text; histograms and the root's sums over all inputs; the
+        Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
     parameters : Parameters
         The run's parameters.

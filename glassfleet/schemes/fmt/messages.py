@@ -49,7 +49,7 @@ class Question(GrowthQuestion):
     Attributes
     ----------
     kind : {"levels", "scan", "grow", "sizes", "leaves", "support"}
-        Rows, target and inputs of each category of an input of text; histograms and the root's sums over all inputs; sums
+        Rows, target and inputs of each category; histograms and the root's sums over all inputs; sums
         of all cuts of some nodes; held-out errors of all sizes; sums of the final leaves over all rows; on how many
         rows these would rest, of some nodes.
     parameters : Parameters
