@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain, Indicator
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.levels import PRIOR, Levels, by_input, find_levels, levels_by, plain_levels, sums_by_category
-from glassfleet.numerics.statistics import are_semidefinite, pack_symmetric, to_grid, unpack_symmetric
+from glassfleet.numerics.statistics import are_semidefinite, blocks, pair_products, to_grid, unpack_symmetric
 from glassfleet.numerics.symmetric import dot, solve
 
 Array = NDArray[np.float64]
@@ -31,6 +31,9 @@ PULL: Final = 0.1
 _GRID_BITS: Final = 20
 _UNIT: Final = 0.5**_GRID_BITS
 """Inputs and targets, in [0, 1], and their products are rounded to multiples of 2^-20."""
+
+_BLOCK_ROWS: Final = 1 << 12
+"""Rows that are summed at once: of each there is a number for every category."""
 
 
 def category_shapes(domain: Domain) -> dict[str, tuple[int, ...]]:
@@ -60,19 +63,20 @@ def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
     y : ndarray of float64, shape (n,)
         Scaled targets.
     """
-    terms = [np.ones(len(y)), to_grid(y, _GRID_BITS)]
-    if _categories(domain) > MOST_TOGETHER:
-        return {"categories": sums_by_category(domain, X, np.column_stack(terms).astype(np.int64))}
-    numbers = domain.scale_inputs(X)[:, _numbers(domain)]
-    texts = [X[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features) if own.categories]
-    columns = np.column_stack([*terms, to_grid(numbers, _GRID_BITS), *texts]).astype(np.int64)
-    line = np.vstack([np.ones(len(y)), numbers.T, y])
-    # Whole numbers, whose sums are below 2^53: exact in any order.
-    products = np.array([to_grid(line * one, _GRID_BITS).sum(axis=1) for one in line])
-    return {
-        "categories": sums_by_category(domain, X, columns),
-        "numbers": pack_symmetric(products.astype(np.int64)),
-    }
+    shapes = category_shapes(domain)
+    total = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
+    for block in blocks(len(y), _BLOCK_ROWS):
+        rows, target = X[block], y[block]
+        terms = [np.ones(len(target)), to_grid(target, _GRID_BITS)]
+        if "numbers" in total:
+            numbers = domain.scale_inputs(rows)[:, _numbers(domain)]
+            texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
+            terms += [to_grid(numbers, _GRID_BITS), *texts]
+            products = pair_products(np.vstack([np.ones(len(target)), numbers.T, target]), _GRID_BITS)
+            # Whole numbers, whose sums are below 2^53: exact in any order.
+            total["numbers"] += products.sum(axis=1).astype(np.int64)
+        total["categories"] += sums_by_category(domain, rows, np.column_stack(terms).astype(np.int64))
+    return total
 
 
 def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> None:
@@ -104,18 +108,19 @@ def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> 
 
 def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
     """Return the levels of each input's categories from the fleet's sums."""
-    effects = _effects(domain, sums) if "numbers" in sums else None
-    found, start = [], 0
-    for (_, part), plain in zip(by_input(domain, sums["categories"]), plain_levels(domain), strict=True):
-        counts, end = part[:, 0], start + len(part)
+    categories = sums["categories"]
+    effects = _effects(domain, sums) if "numbers" in sums else np.zeros(len(categories))
+    lines = zip(by_input(domain, categories), by_input(domain, effects), plain_levels(domain), strict=True)
+    found = []
+    for (_, part), (_, own), plain in lines:
+        counts = part[:, 0]
         if not len(part):
             found.append(plain)
-        elif effects is None:
-            found.append(find_levels(counts, part[:, 1:], _UNIT))
-        else:
-            own, weights = effects[start:end], counts.astype(np.float64)
+        elif "numbers" in sums:
+            weights = counts.astype(np.float64)
             found.append(levels_by(counts, own - dot(own, weights) / max(float(weights.sum()), 1.0)))
-        start = end
+        else:
+            found.append(find_levels(counts, part[:, 1:], _UNIT))
     return tuple(found)
 
 

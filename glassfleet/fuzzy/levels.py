@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain, Indicator, Variable
+from glassfleet.numerics.statistics import Number
 from glassfleet.rules import Condition
 
 Array = NDArray[np.float64]
@@ -160,8 +161,8 @@ def sums_by_category(domain: Domain, X: Array, terms: Ints) -> Ints:
     return np.concatenate(found)
 
 
-def by_input(domain: Domain, sums: Ints) -> Iterator[tuple[Variable, Ints]]:
-    """Yield each input and its lines of what :func:`sums_by_category` returns: none where it is no feature of text."""
+def by_input(domain: Domain, sums: NDArray[Number]) -> Iterator[tuple[Variable, NDArray[Number]]]:
+    """Yield each input and its lines of what there is of all categories: none where it is no feature of text."""
     start = 0
     for variable in domain.inputs:
         end = start + (0 if isinstance(variable, Indicator) else len(variable.categories))

@@ -69,6 +69,31 @@ def to_grid(terms: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     return scaled
 
 
+def pair_products(columns: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    """Return the products of all pairs of columns, packed, as integer-valued float64 in units of 2^-bits.
+
+    Parameters
+    ----------
+    columns : ndarray of float64, shape (k, n)
+        In [0, 1].
+    bits : int
+
+    Returns
+    -------
+    ndarray of float64, shape (k (k + 1) / 2, n)
+        Each product rounded once.
+    """
+    k, n = columns.shape
+    scaled = columns * float(1 << bits)
+    products = np.empty((k * (k + 1) // 2, n))
+    start = 0
+    for i in range(k):
+        np.multiply(columns[i], scaled[i:], out=products[start : start + k - i])
+        start += k - i
+    np.rint(products, out=products)
+    return products
+
+
 def sum_by_cell(cells: NDArray[np.intp], terms: NDArray[np.float64], n_cells: int, *, bits: int) -> NDArray[np.int64]:
     """Sum integer-valued terms by cell, exactly.
 

@@ -11,7 +11,7 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.linear_rules import outputs_of
-from glassfleet.numerics.statistics import blocks, to_grid
+from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.bmt.bins import GROUP, bins_of, histogram
 from glassfleet.schemes.bmt.messages import Question, read_task
@@ -65,15 +65,8 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
     k = len(columns)
     total = np.zeros((len(weights), k * (k + 1) // 2 if pairs else k), dtype=np.int64)
     for block in blocks(columns.shape[1], BLOCK_ROWS):
-        part = columns[:, block] * _GRID
-        if pairs:
-            terms, start = np.empty((total.shape[1], part.shape[1])), 0
-            for i in range(k):
-                np.multiply(columns[i, block], part[i:], out=terms[start : start + k - i])
-                start += k - i
-        else:
-            terms = part
-        np.rint(terms, out=terms)
+        part = columns[:, block]
+        terms = pair_products(part, GRID_BITS) if pairs else np.rint(part * _GRID)
         # All are integers, and a block's sums are below 2^53: exact, whatever the library's order.
         total += (np.rint(weights[:, block] * _GRID) @ terms.T).astype(np.int64)
     return total

@@ -12,7 +12,7 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.linear_rules import outputs_of
-from glassfleet.numerics.statistics import blocks, to_grid
+from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
@@ -70,14 +70,7 @@ def _products(rows: TrainingRows, columns: Sequence[int], chosen: NDArray[np.int
     for place, feature in enumerate(columns):
         line[place + 1] = rows.inputs[feature][chosen]
     line[-1] = target
-    products = np.empty((k * (k + 1) // 2, len(target)))
-    line_grid = line * GRID
-    start = 0
-    for i in range(k):
-        np.multiply(line[i], line_grid[i:], out=products[start : start + k - i])
-        start += k - i
-    np.rint(products, out=products)
-    return products
+    return pair_products(line, GRID_BITS)
 
 
 def _add_products(total: Ints, weights: Array, products: Array) -> None:
