@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,7 @@ def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]
     draft.move("checked")
     draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *found.false))
     cause, why = str(level.state["cause"]), str(level.state["why"])
-    lost = {agent: dropped.get(agent, "deadline") for agent in edition.members if agent not in members}
+    lost = _lost(edition.members, members, dropped)
     lost |= dict.fromkeys(found.false, f"{pairs.FALSE}: its masks fit nobody's")
     if not lost:
         unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in found.unclear[:3])
@@ -161,7 +161,7 @@ def _limit(draft: Draft, most: int, guard: Mapping[str, Any]) -> None:
 def _count_fixed(draft: Draft, server: Server, members: tuple[str, ...], dropped: dict[str, str]) -> None:
     """Count a round of a fixed cohort; who did not answer is lost, and the run is evaluated without it."""
     state = draft.state
-    lost = {agent: dropped.get(agent, "deadline") for agent in state.cohort if agent not in members}
+    lost = _lost(state.cohort, members, dropped)
     if lost:
         _go_on_without(draft, lost)
     else:
@@ -220,7 +220,7 @@ def _count_present(draft: Draft, server: Server, members: tuple[str, ...], dropp
     The sums of a round need all members of a group, so a group that lost some is asked once more without them.
     """
     state = draft.state
-    lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
+    lost = _lost(state.waited_for, members, dropped)
     if lost:
         _ask_those_left(draft, lost)
         return
@@ -242,7 +242,7 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     In a private run the smaller groups are asked once; whoever is lost then costs the scores, not the model.
     """
     state = draft.state
-    lost = {agent: dropped.get(agent, "deadline") for agent in state.waited_for if agent not in members}
+    lost = _lost(state.waited_for, members, dropped)
     if not lost or not state.editions:
         growth = learning.advance(server, state.levels, members, state.store, draft.collecting(state))
         assert growth.done is not None
@@ -257,6 +257,12 @@ def _count_scores(draft: Draft, server: Server, members: tuple[str, ...], droppe
     regrouping.shrink_groups(draft, lost, state.levels[-1:])
     if not draft.state.is_ended:
         regrouping.ask_smaller(draft)
+
+
+def _lost(asked: Iterable[str], members: Iterable[str], dropped: Mapping[str, str]) -> dict[str, str]:
+    """Return who was asked and did not answer, and why."""
+    answered = set(members)
+    return {agent: dropped.get(agent, "deadline") for agent in asked if agent not in answered}
 
 
 def _forget(draft: Draft, levels: Sequence[Level]) -> None:
