@@ -315,7 +315,7 @@ class Judge:
             self._say(
                 "error",
                 f"the target holds text, e.g. {present[0][:LONGEST_CELL]!r}",
-                "Name a column of numbers with --target, or learn classes: --labels with a classifier such as frbc",
+                "Name a column of numbers with --target, or learn classes: --labels with a scheme such as fmt_classes",
                 odd,
             )
         elif column.role == "input" and not self._categories:
