@@ -357,6 +357,20 @@ def test_features_of_a_model_that_knows_empty_cells_take_them_and_others_do_not(
         features.push({"a": 1.0, "b": None})
 
 
+def test_features_take_a_category_that_no_vehicle_told_as_one_that_is_unknown():
+    data = rows().select(("a", "b"))
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
+    place = domain.features[0].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("Natal", "Recife")})
+    features = LiveFeatures()
+    features.serve(domain.model_copy(update={"features": (place, domain.features[1])}))
+    assert [features.push({"a": text, "b": 1.0}) for text in ("Recife", "Oz")] == [
+        {"a": 1.0, "b": 1.0},
+        {"a": 0.5, "b": 1.0},
+    ]
+    with pytest.raises(ValueError, match="'a' is 7, and the model takes a text"):
+        features.push({"a": 7, "b": 1.0})
+
+
 def test_target_known_meanwhile_is_remembered_from_its_field() -> None:
     memory = Memory(inputs=(Recall(input="target", lag=2),), horizon=2, start="drop")
     data = rows().select(("a",))
