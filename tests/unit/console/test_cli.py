@@ -18,7 +18,6 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import explain_row
-from glassfleet.export import export
 from glassfleet.reference import recorded, reference_of
 from schemas.envelope import Envelope
 from schemas.errors import VerificationError
@@ -27,7 +26,6 @@ from schemas.record import ModelRecord
 from schemas.topics import Topics
 from tests.support.agent_bench import record_of
 from tests.support.processes import ROOT, every_command, python
-from tests.support.sample_models import model
 
 
 @pytest.fixture(autouse=True)
@@ -250,17 +248,6 @@ def test_model_explain_compares_with_the_records_typical_row_or_with_another_row
     file.write_bytes(record.model_copy(update={"parameters": changed}).to_bytes())
     assert run(words) == VerificationError.exit_code
     assert "the typical row in the model's record was changed" in capsys.readouterr().err
-
-
-def test_model_explain_takes_a_file_with_a_category_that_no_vehicle_told(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "m.json").write_bytes(export(model("dp_tree-text"), "json"))
-    (tmp_path / "d.csv").write_text("day,dist,fare,gate\nMon,1,zone 1,0\nMonday,1,zone 1,0\n")
-    command = ["--file", str(tmp_path / "m.json"), "--data", str(tmp_path / "d.csv")]
-    assert run(["model", "predict", *command]) == 0
-    assert run(["model", "explain", *command, "--row", "2", "--json"]) == 0
-    assert "an unknown category" in capsys.readouterr().out
 
 
 def test_model_explain_is_refused_when_row_or_column_is_not_there(

@@ -268,7 +268,7 @@ class TestTables:
 
     def test_text_that_is_numbers_or_nothing_in_one_table_is_still_text(self) -> None:
         _, table, price = self.learner()
-        codes = table["city"].map({"Campinas": "13010", "Natal": "59010", "Recife": "50010", "Santos": "11010"})
+        codes = table["city"].map({"Campinas": "1", "Natal": "2", "Recife": "0", "Santos": "11"})
         tree = FuzzyModelTree().fit(table.assign(city=codes), price == "dear")
         assert (tree.predict(table.assign(city=codes.astype(int))) == tree.predict(table.assign(city=codes))).all()
         for nothing in (None, np.nan):
