@@ -221,7 +221,7 @@ class Judge:
     def _missing(self, texts: list[str], missing: list[int]) -> None:
         if len(missing) == len(texts):
             taken = self._may_be_empty or (self._takes_texts and all(texts))
-            self._say("warning" if taken else "error", "no cell has a value", "Remove the column")
+            self._say("warning" if taken else "error", "no cell has a value", "Remove it, unless others have values")
             return
         text = self._takes_texts or self._column.kind == "text"
         marked = [row for row in missing if texts[row]] if text and not self._may_be_empty else []
