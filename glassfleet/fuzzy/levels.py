@@ -238,9 +238,12 @@ def group_words(variable: Variable, line: Sequence[float], low: float, high: flo
     'one of Campinas, Santos'
     >>> group_words(house, (0.5, 0.0, 1.0, 0.0), 0.5, 1.0)
     'none of Campinas, Santos'
+    >>> group_words(Variable(name="gem", low=0, high=1, categories=("fair, green", "red")), (0.0, 1.0, 0.0), 1.0, 1.0)
+    '"fair, green"'
     """
     inside = [low <= level <= high for level in line]
-    told = [name for name, there in zip(variable.categories, inside[1:], strict=True) if there != inside[0]]
+    names = [f'"{name}"' if "," in name else name for name in variable.categories]
+    told = [name for name, there in zip(names, inside[1:], strict=True) if there != inside[0]]
     if inside[0]:  # categories that the run does not know are in it: those are told that are not
         return f"none of {', '.join(told)}" if told else "anything"
     return told[0] if len(told) == 1 else f"one of {', '.join(told)}"
