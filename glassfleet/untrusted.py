@@ -270,10 +270,12 @@ def select_columns(data: Dataset, domain: Domain) -> Dataset:
         found = data.select(domain.names)
     except KeyError as fault:
         raise TaskError(f"there is no column {fault} here") from fault
-    for index in np.flatnonzero(np.isnan(found.X).any(axis=0)).tolist():
-        if domain.features[index].missing is None:
+    empty = np.isnan(found.X)
+    for index in np.flatnonzero(empty.any(axis=0)).tolist():
+        variable = domain.features[index]
+        if variable.missing is None and not (variable.categories and empty[:, index].all()):
             raise TaskError(
-                f"column {domain.names[index]!r} has empty cells here, and the run knows none: fill them, or use a "
+                f"column {variable.name!r} has empty cells here, and the run knows none: fill them, or use a "
                 "scheme that takes them and limits that are found, or a domain that says what they are taken for"
             )
     return found

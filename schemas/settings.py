@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from schemas import limits
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
+from schemas.validation import NO_ID
 
 Id = Annotated[str, Field(pattern=f"^{limits.ID_PATTERN}$")]
 
@@ -196,8 +197,7 @@ class Settings(BaseModel):
         if first["type"] == "missing":
             return f"{key} is missing: give {flag}, set {variable}, or write it in the --config file"
         if first["type"] == "string_pattern_mismatch":
-            what = "is not a valid id: use 1 to 64 letters, digits, '.', '_' or '-', a letter or digit first"
-            return f"{key} {what} ({flag}, {variable} or --config)"
+            return f"{key} is {NO_ID} ({flag}, {variable} or --config)"
         return f"{key}: {text} ({flag}, {variable} or --config)"
 
 

@@ -66,6 +66,8 @@ def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
     """Return the inputs with texts as positions among the domain's categories."""
     import numpy as np
 
+    from glassfleet.data.categories import code_of
+
     if not any(variable.categories and variable.name in table.text for variable in domain.features):
         return table.matrix(domain.names)
     X = np.empty((table.rows, len(domain.features)))
@@ -73,11 +75,7 @@ def _encoded(table: Table, domain: Domain) -> NDArray[np.float64]:
         if not (variable.categories and variable.name in table.text):
             X[:, index] = table.matrix([variable.name])[:, 0]
             continue
-        codes = {text: float(code) for code, text in enumerate(variable.categories)}
         texts = [str(cell) for cell in table.column(variable.name)]
-        unknown = next((text for text in texts if text not in codes), None)
-        if unknown is not None:
-            known = ", ".join(variable.categories[:10])
-            raise DataError(f"{table.path}: {variable.name} has the category {unknown!r}; the model knows: {known}")
+        codes = {text: code_of(text, variable.categories) for text in set(texts)}
         X[:, index] = [codes[text] for text in texts]
     return X

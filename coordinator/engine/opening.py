@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from pydantic import ValidationError
+
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
 from coordinator.engine.effects import OpenRound, envelope_of
 from coordinator.engine.learning import SchemeFaultError
 from coordinator.engine.packing import packed
 from coordinator.engine.state import Round
+from schemas.validation import first_fault
 
 
 def begin(draft: Draft, cause: str) -> None:
@@ -34,7 +37,9 @@ def begin(draft: Draft, cause: str) -> None:
         level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most, draft.collecting(state))
     except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
-    except Exception as fault:  # noqa: BLE001  discovery refuses columns without bounds: a named end, not a crash
+    except ValidationError as fault:  # discovery's: bounds of a column that nobody has
+        draft.move("scheme-error", first_fault(fault)[:400])
+    except Exception as fault:  # noqa: BLE001  a named end, not a crash
         draft.move("scheme-error", f"{type(fault).__name__}: {fault}"[:400])
     else:
         draft.update(levels=(*before, replace(level, number=len(before) + level.number)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.categories import code_of
 from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Recollection
@@ -60,7 +61,8 @@ class LiveFeatures:
         KeyError
             The sample lacks a field.
         ValueError, TypeError
-            A value is no finite number or no category of the model, or comes out of order. The sample is not taken.
+            A value is no finite number, no text where the model takes one, or comes out of order. The sample is not
+            taken.
         """
         row = dict(sample) if self._window is None else self._window.push(sample)
         if row is None:
@@ -93,9 +95,9 @@ class LiveFeatures:
             if variable is not None and variable.may_be_empty and is_empty(value):
                 value = MISSING if variable.categories else np.nan
             if variable is not None and variable.categories:
-                if value not in variable.categories:
-                    raise ValueError(f"{name!r} is {str(value)[:40]!r}, which is no category of the model")
-                value = variable.categories.index(value)
+                if not isinstance(value, str):
+                    raise ValueError(f"{name!r} is {str(value)[:40]}, and the model takes a text")
+                value = code_of(value, variable.categories)
             numbers[name] = as_number(value)
         return numbers
 

@@ -221,7 +221,7 @@ class Judge:
     def _missing(self, texts: list[str], missing: list[int]) -> None:
         if len(missing) == len(texts):
             taken = self._may_be_empty or (self._takes_texts and all(texts))
-            self._say("warning" if taken else "error", "no cell has a value", "Remove the column")
+            self._say("warning" if taken else "error", "no cell has a value", "Remove it, unless others have values")
             return
         text = self._takes_texts or self._column.kind == "text"
         marked = [row for row in missing if texts[row]] if text and not self._may_be_empty else []
@@ -315,7 +315,7 @@ class Judge:
             self._say(
                 "error",
                 f"the target holds text, e.g. {present[0][:LONGEST_CELL]!r}",
-                "Name a column of numbers with --target, or learn classes: --labels with a classifier such as frbc",
+                "Name a column of numbers with --target, or learn classes: --labels with a scheme such as fmt_classes",
                 odd,
             )
         elif column.role == "input" and not self._categories:

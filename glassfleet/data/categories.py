@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.cells import MISSING
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
@@ -91,9 +92,6 @@ def union_of_categories(answers: Sequence[Mapping[str, Any]]) -> dict[str, list[
 def encode_inputs(data: Dataset, domain: Domain) -> NDArray[np.float64]:
     """Return the inputs of `data`, whose columns are those of `domain`, with categories as the domain's codes.
 
-    A category that the domain does not have stands half a step before the next one in lexicographic order, so that it
-    is on the same side of any split as its neighbours.
-
     Raises
     ------
     TaskError
@@ -101,25 +99,32 @@ def encode_inputs(data: Dataset, domain: Domain) -> NDArray[np.float64]:
     """
     X = data.X
     for index, variable in enumerate(domain.features):
-        own = data.categories.get(variable.name)
+        own, column = data.categories.get(variable.name), data.X[:, index]
+        if own is None and variable.categories and np.isnan(column).all():  # no cell says that the column is of text
+            own, column = (MISSING,), np.zeros(data.rows)
         if (own is None) == (not variable.categories):
             if own is None or own == variable.categories:
                 continue
         elif own is not None:
             raise TaskError(f"column {variable.name!r} holds categories here, numbers in the run")
-        elif data.rows and not _are_codes(X[:, index], len(variable.categories)):
+        elif data.rows and not _are_codes(column, len(variable.categories)):
             raise TaskError(f"column {variable.name!r} holds numbers here, categories in the run")
         else:
             continue  # codes of the agreed categories already
         if X is data.X:
             X = X.copy()
         if own:
-            codes = np.array([_code(text, variable.categories) for text in own])
-            X[:, index] = codes[data.X[:, index].astype(np.intp)]
+            codes = np.array([code_of(text, variable.categories) for text in own])
+            X[:, index] = codes[column.astype(np.intp)]
     return X
 
 
-def _code(text: str, categories: tuple[str, ...]) -> float:
+def code_of(text: str, categories: Sequence[str]) -> float:
+    """Return the position of a category among those of a domain.
+
+    One that the domain does not have stands half a step before the next one in lexicographic order, so that it is on
+    the same side of any split as its neighbours.
+    """
     at = int(np.searchsorted(np.array(categories, dtype=np.str_), text))
     return float(at) if at < len(categories) and categories[at] == text else at - 0.5
 

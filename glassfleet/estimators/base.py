@@ -6,7 +6,7 @@ the scheme's parameters by their own names; those that it does not take have the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -30,6 +30,7 @@ from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
+from schemas.limits import MAX_CATEGORIES
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -167,13 +168,20 @@ class SchemeEstimator(LearnedEstimator):
         """What scikit-learn's validation is told of the cells that may be there."""
         return "allow-nan" if self._takes_missing else True
 
-    def _coded(self, X: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
-        """Return a data frame with its texts as positions among them, and the texts by column; other rows as given."""
+    def _coded(self, X: Any, learned: Collection[str] = ()) -> tuple[Any, dict[str, tuple[str, ...]]]:
+        """Return a data frame with its texts as positions among them, and the texts by column; other rows as given.
+
+        Columns `learned` are texts, though only whole numbers may be here.
+        """
         categories: dict[str, tuple[str, ...]] = {}
         if not hasattr(X, "select_dtypes"):
             return X, categories
-        for name, column in X.select_dtypes(exclude=["number", "bool", "datetime", "timedelta"]).items():
-            if not column.map(lambda cell: isinstance(cell, str)).any():
+        for name, column in X.items():
+            if column.dtype.kind in "mM":
+                raise ValueError(f"column {name!r} holds times: make numbers of it, e.g. the hour, or leave it out")
+            if column.dtype.kind in "bfc" or (column.dtype.kind in "iu" and name not in learned):
+                continue
+            if name not in learned and not any(isinstance(cell, str) for cell in column):
                 continue
             truth = None if self._takes_text else truth_of(cell for cell in column if isinstance(cell, str))
             if truth is not None:
@@ -186,7 +194,7 @@ class SchemeEstimator(LearnedEstimator):
             if column.isna().any():
                 if not self._takes_missing:
                     raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
-                column = column.where(column.notna(), MISSING)  # noqa: PLW2901
+                column = column.astype(object).where(column.notna(), MISSING)  # noqa: PLW2901
             texts, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)
             X, categories[name] = X.assign(**{name: codes}), tuple(texts.tolist())
         return X, categories
@@ -194,7 +202,7 @@ class SchemeEstimator(LearnedEstimator):
     def _rows(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, shape (n, F), with categories as the domain numbers them."""
         check_is_fitted(self)
-        X, categories = self._coded(X)
+        X, categories = self._coded(X, [each.name for each in self.domain_.features if each.categories])
         rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
         with value_errors():
             return encode_inputs(self._named(rows, np.zeros(len(rows)), categories), self.domain_)
@@ -217,6 +225,9 @@ class SchemeEstimator(LearnedEstimator):
 
     def _features(self, data: Dataset) -> tuple[Variable, ...]:
         """Return exact quantiles of one party's own rows; all categories."""
+        for name, texts in data.categories.items():
+            if len(texts) > MAX_CATEGORIES:
+                raise ValueError(f"column {name!r} has {len(texts)} different texts, at most {MAX_CATEGORIES} can be")
         return quantile_variables(data.features, data.X, self.input_quantiles, data.categories)
 
     def _scheme(self) -> Scheme:

@@ -23,8 +23,6 @@ class FedGATree(SchemeEstimator):
     tree of its own. The estimator speaks for one party at a time: for the first after ``fit_federated``, for others
     through :meth:`speak_for`, for a newcomer through :meth:`personalise`.
 
-    Columns hold numbers here; columns of text are for vehicles and the command line.
-
     Parameters
     ----------
     population : int or None, default None

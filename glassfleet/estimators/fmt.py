@@ -95,8 +95,8 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
         Most fuzzy sets per input.
     max_rules : int, default 20
         Most rules.
-    max_slopes : int, default 12
-        Most inputs and bends in a rule's score; held-out rows decide whether fewer are enough.
+    max_slopes : int, default 32
+        Most inputs and bends in a score of a rule.
     max_hinges : int, default 6
         Most bends of the lines that scores are made of; 0: scores are straight in each input.
     max_regressors : int, default 32
@@ -120,7 +120,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     n_sets: int = 11
     max_rules: int = 20
-    max_slopes: int = 12
+    max_slopes: int = 32
     max_hinges: int = 6
     max_regressors: int = 32
     max_split_features: int = 8

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from glassfleet.data.categories import code_of
 from glassfleet.data.domain import Domain
 from glassfleet.explain import (
     Counterfactual,
@@ -155,10 +156,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         check_is_fitted(self)
         domain = self.domain_
         stay = starting_row(self.model_, self.reference_) if row is None else Reference(self._row(row), "the row given")
-        try:
-            told = effect(self.model_, stay.row, feature if isinstance(feature, str) else domain.names[feature])
-        except (GlassfleetError, IndexError) as fault:
-            raise ValueError(str(fault)) from fault
+        with value_errors():
+            names: dict[str | int, str] = dict(enumerate(domain.names))
+            told = effect(self.model_, stay.row, names.get(feature, str(feature)))
         svg = effect_curve(told, Scale.of([told], domain.classes), domain.classes, domain.target_unit)
         title = f"{domain.target_name} as {told.feature.name} goes over its range"
         return Picture(file_of(svg, title, f"the others are those of {stay.words}"))
@@ -166,12 +166,14 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def to_c(self, prefix: str = "model") -> str:
         """Return the model as a C99 header; its names begin with `prefix`."""
         check_is_fitted(self)
-        return to_c(self.model_, prefix)
+        with value_errors():
+            return to_c(self.model_, prefix)
 
     def to_fml(self) -> str:
         """Return the model as FML (IEEE 1855)."""
         check_is_fitted(self)
-        return to_fml(self.model_)
+        with value_errors():
+            return to_fml(self.model_)
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model show --file``."""
@@ -242,6 +244,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             x = x.iloc[0]
         if hasattr(x, "to_dict") and x.ndim == 1 and hasattr(self, "feature_names_in_"):
             x = x.to_dict()
+            for each in self.domain_.features:  # a row of a table is taken as `predict` takes it, whatever its texts
+                if each.categories and isinstance(x.get(each.name), str):
+                    x[each.name] = code_of(x[each.name], each.categories)
         with value_errors():
             return as_row(self.domain_, x)
 

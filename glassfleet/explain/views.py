@@ -162,7 +162,7 @@ def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:
 
 
 def _number(variable: Variable, value: Any) -> float:
-    if variable.may_be_empty and is_empty(value):
+    if value not in variable.categories and variable.may_be_empty and is_empty(value):
         if not variable.categories:
             return np.nan
         value = MISSING

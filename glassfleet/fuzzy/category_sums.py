@@ -1,8 +1,10 @@
-"""The question about categories that comes first where inputs are text and the target is a number.
+"""The question about categories that comes first where inputs are text.
 
 A category's level follows its coefficient in a linear model of all inputs, numbers and texts together, and not the mean
 of its rows: the finest diamonds are the smallest ones, and cheaper in the mean. From summed products the model is that
 of the pooled rows. Where there are more than :data:`MOST_TOGETHER` categories, levels follow the means.
+
+What is learned is the target, or, of classes, the indicator of each but the first.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ _BLOCK_ROWS: Final = 1 << 12
 def category_shapes(domain: Domain) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums.
 
-    ``categories``: of each category of each input of text its rows and their target; where all are fitted together
+    ``categories``: of each category of each input of text its rows and their targets; where all are fitted together
     also their inputs that are numbers, and their rows of each category. ``numbers``, where they are: the products of
-    all pairs of ``[1, numbers, target]``, packed.
+    all pairs of ``[1, numbers, targets]``, packed.
     """
-    categories, numbers = _categories(domain), len(_numbers(domain))
+    categories, numbers, targets = _categories(domain), len(_numbers(domain)), _targets(domain)
     if categories > MOST_TOGETHER:
-        return {"categories": (categories, 2)}
+        return {"categories": (categories, 1 + targets)}
     return {
-        "categories": (categories, 2 + numbers + categories),
-        "numbers": ((numbers + 2) * (numbers + 3) // 2,),
+        "categories": (categories, 1 + targets + numbers + categories),
+        "numbers": ((numbers + targets + 1) * (numbers + targets + 2) // 2,),
     }
 
 
@@ -61,18 +63,20 @@ def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
     X : ndarray of float64, shape (n, F)
         Inputs in their own units; positions among the domain's categories for text.
     y : ndarray of float64, shape (n,)
-        Scaled targets.
+        Scaled targets, or positions among the domain's classes.
     """
     shapes = category_shapes(domain)
     total = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
     for block in blocks(len(y), _BLOCK_ROWS):
-        rows, target = X[block], y[block]
-        terms = [np.ones(len(target)), to_grid(target, _GRID_BITS)]
+        rows, one = X[block], np.ones((1, len(y[block])))
+        numbered = np.arange(1, len(domain.classes))[:, None]
+        targets = y[block][None] if domain.target else (y[block] == numbered).astype(np.float64)
+        terms = [one.T, to_grid(targets, _GRID_BITS).T]
         if "numbers" in total:
             numbers = domain.scale_inputs(rows)[:, _numbers(domain)]
             texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
             terms += [to_grid(numbers, _GRID_BITS), *texts]
-            products = pair_products(np.vstack([np.ones(len(target)), numbers.T, target]), _GRID_BITS)
+            products = pair_products(np.concatenate([one, numbers.T, targets]), _GRID_BITS)
             # Whole numbers, whose sums are below 2^53: exact in any order.
             total["numbers"] += products.sum(axis=1).astype(np.int64)
         total["categories"] += sums_by_category(domain, rows, np.column_stack(terms).astype(np.int64))
@@ -83,22 +87,23 @@ def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> 
     """Raise :class:`ContributionError` unless `sums`, of the right shapes, can be those of so many rows."""
     categories = sums["categories"]
     counts, most = categories[:, :1], categories[:, :1] << _GRID_BITS
+    first = 1 + _targets(domain)  # of the inputs' columns
     if categories.size and int(categories.min()) < 0:
         raise ContributionError("a category has a negative sum")
     for variable, part in by_input(domain, categories):
         if int(part[:, 0].astype(object).sum()) > rows:
             raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
-    if (categories[:, 1:2] > most).any():
+    if (categories[:, 1:first].astype(object).sum(axis=1) > most[:, 0]).any():
         raise ContributionError("a category's target is too high")
     if "numbers" not in sums:
         return
     numbers = len(_numbers(domain))
-    together = categories[:, 2 + numbers :]
-    if (categories[:, 2 : 2 + numbers] > most).any():
+    together = categories[:, first + numbers :]
+    if (categories[:, first : first + numbers] > most).any():
         raise ContributionError("a category's inputs are too high")
     if (together > counts).any() or (together != together.T).any() or (np.diagonal(together) != counts[:, 0]).any():
         raise ContributionError("rows of two categories do not fit those of one")
-    products = unpack_symmetric(sums["numbers"], numbers + 2)
+    products = unpack_symmetric(sums["numbers"], numbers + first)
     if int(products[0, 0]) != rows << _GRID_BITS or (products < 0).any() or (products > products[0]).any():
         raise ContributionError("products of inputs do not fit their sums")
     matrix = _products(domain, sums)
@@ -109,23 +114,31 @@ def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> 
 def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
     """Return the levels of each input's categories from the fleet's sums."""
     categories = sums["categories"]
-    effects = _effects(domain, sums) if "numbers" in sums else np.zeros(len(categories))
-    lines = zip(by_input(domain, categories), by_input(domain, effects), plain_levels(domain), strict=True)
+    together = "numbers" in sums
+    adds = _effects(domain, sums) if together else categories[:, 1 : 1 + _targets(domain)]
+    if len(domain.classes) > 2:
+        whole = np.zeros((len(adds), 1)) if together else categories[:, :1] << _GRID_BITS
+        adds = np.concatenate([whole - adds.sum(axis=1, keepdims=True), adds], axis=1)
+    lines = zip(by_input(domain, categories[:, 0]), by_input(domain, adds), plain_levels(domain), strict=True)
     found = []
-    for (_, part), (_, own), plain in lines:
-        counts = part[:, 0]
-        if not len(part):
+    for (_, counts), (_, own), plain in lines:
+        if not len(counts):
             found.append(plain)
-        elif "numbers" in sums:
-            weights = counts.astype(np.float64)
-            found.append(levels_by(counts, own - dot(own, weights) / max(float(weights.sum()), 1.0)))
+        elif together:
+            rows = counts.astype(np.float64)
+            mean = np.array([dot(target, rows) for target in own.T]) / max(float(rows.sum()), 1.0)
+            found.append(levels_by(counts, own - mean))
         else:
-            found.append(find_levels(counts, part[:, 1:], _UNIT))
+            found.append(find_levels(counts, own, _UNIT))
     return tuple(found)
 
 
 def _categories(domain: Domain) -> int:
     return sum(len(variable.categories) for variable in domain.features)
+
+
+def _targets(domain: Domain) -> int:
+    return 1 if domain.target else len(domain.classes) - 1
 
 
 def _numbers(domain: Domain) -> list[int]:
@@ -135,17 +148,17 @@ def _numbers(domain: Domain) -> list[int]:
 
 def _products(domain: Domain, sums: Mapping[str, Ints]) -> Array:
     """Return the products of all pairs of ``[1, numbers, categories]``, in rows."""
-    first = 1 + len(_numbers(domain))
-    numbers = unpack_symmetric(sums["numbers"], first + 1)[:first, :first].astype(np.float64) * _UNIT
-    categories = sums["categories"].astype(np.float64)
-    beside = np.column_stack([categories[:, 0], categories[:, 2 : 1 + first] * _UNIT])
-    return np.block([[numbers, beside.T], [beside, categories[:, 1 + first :]]])
+    k, targets = 1 + len(_numbers(domain)), _targets(domain)
+    numbers = unpack_symmetric(sums["numbers"], k + targets)[:k, :k].astype(np.float64) * _UNIT
+    counts, _, inputs, both = np.split(sums["categories"].astype(np.float64), [1, 1 + targets, k + targets], axis=1)
+    beside = np.concatenate([counts, inputs * _UNIT], axis=1)
+    return np.block([[numbers, beside.T], [beside, both]])
 
 
 def _effects(domain: Domain, sums: Mapping[str, Ints]) -> Array:
-    """Return the coefficient of each category in a linear model of all inputs, in the scaled target."""
-    matrix, first = _products(domain, sums), 1 + len(_numbers(domain))
-    matrix[np.diag_indices(len(matrix))] += np.repeat([0.0, PULL, PRIOR], [1, first - 1, len(matrix) - first])
-    target = unpack_symmetric(sums["numbers"], first + 1)[:first, first]
-    right = np.concatenate([target, sums["categories"][:, 1]]).astype(np.float64) * _UNIT
-    return solve(matrix, right[:, None])[first:, 0]
+    """Return the coefficients of each category in linear models of all inputs, in scaled targets, shape (.., T)."""
+    matrix, k, targets = _products(domain, sums), 1 + len(_numbers(domain)), _targets(domain)
+    matrix[np.diag_indices(len(matrix))] += np.repeat([0.0, PULL, PRIOR], [1, k - 1, len(matrix) - k])
+    beside = unpack_symmetric(sums["numbers"], k + targets)[:k, k:]
+    right = np.concatenate([beside, sums["categories"][:, 1 : 1 + targets]]).astype(np.float64) * _UNIT
+    return solve(matrix, right)[k:]

@@ -48,31 +48,32 @@ def find_levels(counts: Ints, sums: Ints, unit: float) -> tuple[float, ...]:
 
     Notes
     -----
-    Means are smoothed, ``(sum + 10 mean) / (n + 10)``. Of several targets (classes) the first principal direction of
-    the means, weighted by rows, is taken.
+    Means are smoothed, ``(sum + 10 mean) / (n + 10)``.
     """
     rows = counts.astype(np.float64)
     total = max(float(rows.sum()), 1.0)
     mean = sums.sum(axis=0).astype(np.float64) * unit / total
     apart = (sums.astype(np.float64) * unit + PRIOR * mean) / (rows + PRIOR)[:, None] - mean
-    return levels_by(counts, _along(apart, rows))
+    return levels_by(counts, apart)
 
 
-def levels_by(counts: Ints, value: Array) -> tuple[float, ...]:
+def levels_by(counts: Ints, apart: Array) -> tuple[float, ...]:
     """Return the levels of an input's categories by their values, the one for unknown ones first.
 
     Parameters
     ----------
     counts : ndarray of int64, shape (c,)
         Rows of each category.
-    value : ndarray of float64, shape (c,)
-        Unknown categories have the value 0.
+    apart : ndarray of float64, shape (c, T)
+        What each category adds to each of T targets; unknown ones add 0.
 
     Notes
     -----
-    More categories than :data:`MOST` are put, in the order of their values, into groups of about equal numbers of rows.
+    Of several targets (classes) the first principal direction, weighted by rows, is taken. More categories than
+    :data:`MOST` are put, in the order of their values, into groups of about equal numbers of rows.
     """
     rows = counts.astype(np.float64)
+    value = _along(apart, rows)
     order = np.argsort(value, kind="stable")
     group = np.zeros(len(order), dtype=np.intp)
     if len(order) <= MOST:
@@ -237,9 +238,12 @@ def group_words(variable: Variable, line: Sequence[float], low: float, high: flo
     'one of Campinas, Santos'
     >>> group_words(house, (0.5, 0.0, 1.0, 0.0), 0.5, 1.0)
     'none of Campinas, Santos'
+    >>> group_words(Variable(name="gem", low=0, high=1, categories=("fair, green", "red")), (0.0, 1.0, 0.0), 1.0, 1.0)
+    '"fair, green"'
     """
     inside = [low <= level <= high for level in line]
-    told = [name for name, there in zip(variable.categories, inside[1:], strict=True) if there != inside[0]]
+    names = [f'"{name}"' if "," in name else name for name in variable.categories]
+    told = [name for name, there in zip(names, inside[1:], strict=True) if there != inside[0]]
     if inside[0]:  # categories that the run does not know are in it: those are told that are not
         return f"none of {', '.join(told)}" if told else "anything"
     return told[0] if len(told) == 1 else f"one of {', '.join(told)}"

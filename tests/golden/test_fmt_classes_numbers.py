@@ -31,8 +31,8 @@ def test_classifier_has_the_stated_accuracy_with_at_most_twenty_rules(glassfleet
         f1 = f1_score(data.y[test], tree.predict(data.X[test]), average="macro")
         scores.append((f1, log_loss(data.y[test], tree.predict_proba(data.X[test]))))
     macro_f1, loss = np.mean(scores, axis=0)
-    assert macro_f1 == pytest.approx(0.8529, abs=5e-4)  # of frbc with 1789 rules: 0.778
-    assert loss == pytest.approx(0.3152, abs=5e-4)
+    assert macro_f1 == pytest.approx(0.8526, abs=5e-4)  # of frbc with 1789 rules: 0.778
+    assert loss == pytest.approx(0.3163, abs=5e-4)
 
 
 def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
@@ -55,5 +55,5 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
     assert SCHEME.from_document(former).to_document() == former
 
 
-DIGEST = "1448fb614760d7168685d5ba1d3049637a1ce9ad797f42f509753a26926574c4"
-FORMER = "97ade488885c19ac2d0480232d15858acfc518f5518d373a4357c97aa90fe7d9"
+DIGEST = "820568c53b70449da8aa0a27aacc3e69579b69f33b40eec393f88970432b3085"
+FORMER = "ab5fccfe5c6c0853376d959ad4db41d81ff7a909d3e4e0879c55854cb93b9b92"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.fuzzy.hinges import bends_contradict
-from glassfleet.fuzzy.levels import by_input
 from glassfleet.numerics.statistics import triangle, unpack_symmetric
 from glassfleet.scheme import Contribution
 from glassfleet.schemes.fmt.checks import check_cuts, check_gram
@@ -28,9 +28,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
     if question.kind == "levels":
-        for variable, part in by_input(question.domain, sums["counts"]):
-            if int(part.astype(object).sum()) > rows:
-                raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
+        check_category_sums(question.domain, sums, rows)
     elif question.kind == "scan":
         at_most(sums["training"], rows, "more rows train than there are")
         at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
@@ -53,8 +51,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     if question.kind == "levels":
-        categories = sum(len(variable.categories) for variable in question.domain.features)
-        return {"counts": (categories, question.n_classes)}
+        return category_shapes(question.domain)
     if question.kind == "scan":
         return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "hinges":

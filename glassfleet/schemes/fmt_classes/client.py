@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.hinges import with_hinges
-from glassfleet.fuzzy.levels import sums_by_category
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, to_grid
@@ -83,9 +83,8 @@ class _Products:
 
 
 def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Count classes by category, over all rows."""
-    is_class = (rows.y[:, None] == np.arange(question.n_classes)).astype(np.int64)
-    return {"counts": sums_by_category(question.domain, rows.X, is_class)}
+    """Sum over all rows: classes, inputs and categories by category, and products of inputs."""
+    return category_sums(question.domain, rows.X, rows.y)
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:

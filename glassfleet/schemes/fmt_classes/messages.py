@@ -53,7 +53,7 @@ class Question(GrowthQuestion):
     Attributes
     ----------
     kind : {"levels", "scan", "hinges", "grow", "sizes", "newton"}
-        Classes of each category of each input of text; histograms and the root's sums over all inputs; the root's sums
+        Sums of each category of each input of text; histograms and the root's sums over all inputs; the root's sums
         over the regressors and all hinges that there could be; sums of all cuts of some nodes; held-out errors of all
         sizes; sums of a Newton round of all nodes of the final tree.
     parameters : Parameters

@@ -17,7 +17,7 @@ RIDGE: Final = 0.3
 """Pull of a side's coefficients towards its parent's while splits are compared, in rows."""
 
 SIZE_RIDGE: Final = 0.1
-"""The same when numbers of rules and slopes are compared."""
+"""The same when numbers of rules are compared."""
 
 FIRST_PULL: Final = 0.03
 """The same of the scores' slopes until the rows tell a better one, in rows, for columns with a variance of one."""
@@ -52,7 +52,7 @@ class Parameters(BaseModel):
     max_rules : int
         Most rules (leaves).
     max_slopes : int
-        Most inputs and bends in a score; 0: constants. The held-out rows decide whether 8, 6, 4 or 2 are enough.
+        Most inputs and bends in a score; 0: constants. What rows cannot tell is pulled towards the rule above.
     max_hinges : int
         Most bends of the lines that scores are made of, over all inputs; 0: scores are straight in each.
     max_regressors : int
@@ -60,10 +60,10 @@ class Parameters(BaseModel):
     max_split_features : int
         After the root, only this many inputs, those with the highest gain at the root, are split on.
     holdout : float
-        Share of the rows, chosen by a hash of the row, that decide on the number of rules and slopes. 0: `max_rules`
-        rules are kept.
+        Share of the rows, chosen by a hash of the row, that decide on the number of rules. 0: `max_rules` rules
+        are kept.
     size_tolerance : float
-        The simplest tree is taken whose held-out squared error (Brier) is within this fraction of the best one's.
+        The smallest tree is taken whose held-out squared error (Brier) is within this fraction of the best one's.
     min_rows : int
         A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many of one
         class, and of more rows than there are columns. 1: from its own rows.
@@ -73,7 +73,7 @@ class Parameters(BaseModel):
 
     n_sets: int = Field(default=11, ge=2, le=31)
     max_rules: int = Field(default=20, ge=1, le=256)
-    max_slopes: int = Field(default=12, ge=0, le=MAX_REGRESSORS)
+    max_slopes: int = Field(default=32, ge=0, le=MAX_REGRESSORS)
     max_hinges: int = Field(default=6, ge=0, le=MAX_HINGES)
     max_regressors: int = Field(default=32, ge=1, le=MAX_REGRESSORS)
     max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)

@@ -10,18 +10,18 @@ import numpy as np
 
 from glassfleet.aggregate import Sums, ask, taken_up
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.category_sums import levels_of
 from glassfleet.fuzzy.hinges import candidates, choose
-from glassfleet.fuzzy.levels import by_input, find_levels, has_categories, plain_levels, with_levels
+from glassfleet.fuzzy.levels import has_categories, plain_levels, with_levels
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
 from glassfleet.schemes.fmt.grow import UNIT
-from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
+from glassfleet.schemes.fmt.growth import best_first, planted, split, taken_in
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_ROWS
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.progress import progress_of
-from glassfleet.schemes.fmt.server import SLOPES
 from glassfleet.schemes.fmt_classes.checks import check_sums
 from glassfleet.schemes.fmt_classes.messages import NAME, Question, check_domain, read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
@@ -37,7 +37,7 @@ class FmtClassesServer:
     """Turns summed answers into the next question, or into the model."""
 
     def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for the classes of the categories; where there are none, for histograms and the root's sums."""
+        """Ask for the sums of the categories; where there are none, for histograms and the root's sums."""
         with usage_errors():
             check_domain(domain)
         if has_categories(domain):
@@ -59,7 +59,7 @@ class FmtClassesServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
         if question.kind == "levels":
-            return _leveled(question, memory, sums)
+            return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
         if question.kind == "scan":
             return _scanned(question, memory, sums)
         if question.kind == "hinges":
@@ -73,16 +73,6 @@ class FmtClassesServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
         return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
-
-
-def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Give each category its level, and scan the inputs."""
-    levels = list(plain_levels(question.domain))
-    for place, (_, counts) in enumerate(by_input(question.domain, sums["counts"])):
-        if len(counts):
-            own = counts[:, 1:] if question.n_classes == 2 else counts
-            levels[place] = find_levels(counts.sum(axis=1), own, 1.0)
-    return ask(replace(question, kind="scan", levels=tuple(levels)), memory)
 
 
 def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -132,32 +122,23 @@ def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     if asked is not None:
         return ask(asked, memory)
     tree, whole, kept = best_first(question, memory)
-    variants = _variants(question)
-    targets = [fit_nodes(tree, own, len(question.regressors), variants) for own in question.triangles(whole)]
+    slopes = [Variant(SIZE_RIDGE, min(question.parameters.max_slopes, len(question.regressors)))]
+    targets = [fit_nodes(tree, own, len(question.regressors), slopes) for own in question.triangles(whole)]
     asked = replace(question, kind="sizes", tree=tree, nodes=(), coefficients=np.stack(targets, axis=1))
     return ask(asked, kept)
 
 
-def _variants(question: Question) -> list[Variant]:
-    """Return the numbers of slopes that the held-out rows choose from; the most come first."""
-    most = min(question.parameters.max_slopes, len(question.regressors))
-    return [Variant(SIZE_RIDGE, slopes) for slopes in (most, *(few for few in SLOPES if few < most))]
-
-
 def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Choose the number of rules and slopes, and ask for the first Newton round of the tree's nodes."""
+    """Choose the number of rules, and ask for the first Newton round of the tree's nodes."""
     assert question.coefficients is not None
-    held, splits, variant = int(sums["held_out"][0]), len(question.tree.splits), 0
-    errors = sums["errors"].astype(np.float64)
-    if held:
-        slopes = np.count_nonzero(question.coefficients[..., 1:], axis=(1, 3))
-        _, splits, variant = simplest([errors], [costs(question.tree, slopes)], question.parameters.size_tolerance)
-    tree = question.tree.first(splits)
-    used = np.swapaxes(question.coefficients[variant, :, : tree.size] != 0.0, 0, 1).copy()
+    held, (errors,) = int(sums["held_out"][0]), sums["errors"].astype(np.float64)
+    enough = errors <= errors.min() * (1.0 + question.parameters.size_tolerance)
+    tree = question.tree.first(int(enough.argmax()) if held else len(question.tree.splits))
+    used = np.swapaxes(question.coefficients[0, :, : tree.size] != 0.0, 0, 1).copy()
     used[:, :, 0] = True
     kept = {"sums_digest": memory["sums_digest"], "held_out": held, "used": used.astype(np.int64), "steps": 0}
     # Two classes have the same error; one is asked about.
-    kept["brier"] = errors[variant] * (2.0 if question.n_scores == 1 else 1.0) / (float(1 << ERROR_BITS) * max(held, 1))
+    kept["brier"] = errors * (2.0 if question.n_scores == 1 else 1.0) / (float(1 << ERROR_BITS) * max(held, 1))
     scores = np.zeros((tree.size, question.n_scores, len(question.regressors) + 1))
     return ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
 

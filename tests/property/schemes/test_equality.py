@@ -20,6 +20,12 @@ from schemas.codec import decode, encode
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 
+_MODEL_TREES: dict[str, st.SearchStrategy[Any]] = {
+    "max_regressors": st.sampled_from([2, 16]),
+    "max_split_features": st.sampled_from([2, 16]),
+    "holdout": st.sampled_from([0.0, 0.2]),
+    "min_rows": st.just(1),
+}
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {
         "n_sets": st.integers(2, 7),
@@ -37,28 +43,19 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "partition": st.sampled_from(["mixed", "uniform", "quantile", "union"]),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 64]),
-        "max_regressors": st.sampled_from([2, 16]),
-        "max_split_features": st.sampled_from([2, 16]),
-        "holdout": st.sampled_from([0.0, 0.2]),
-        "min_rows": st.just(1),
+        **_MODEL_TREES,
     },
     "bmt": {
         "compact": st.booleans(),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 8]),
-        "max_regressors": st.sampled_from([2, 16]),
-        "max_split_features": st.sampled_from([2, 16]),
-        "holdout": st.sampled_from([0.0, 0.2]),
-        "min_rows": st.just(1),
+        **_MODEL_TREES,
     },
     "fmt_classes": {
         "n_sets": st.integers(2, 8),
         "max_rules": st.sampled_from([1, 3, 6]),
         "max_slopes": st.sampled_from([0, 2, 64]),
-        "max_regressors": st.sampled_from([2, 16]),
-        "max_split_features": st.sampled_from([2, 16]),
-        "holdout": st.sampled_from([0.0, 0.2]),
-        "min_rows": st.just(1),
+        **_MODEL_TREES,
     },
     "tsk": {
         "n_sets": st.integers(2, 4),

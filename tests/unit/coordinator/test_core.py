@@ -15,7 +15,7 @@ from broker.memory import Saved
 from broker.port import Message
 from coordinator.config import load_config
 from coordinator.messages.queue import EventQueue
-from coordinator.specification.run import RoundPolicy
+from coordinator.specification.run import RoundPolicy, RunSpec
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
@@ -237,6 +237,8 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
 def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         load_config(**flags)
+    with pytest.raises(UsageError, match="model: not a valid id: use 1 to 64 letters"):
+        RunSpec.from_document({"scheme": "fmt", "model": "a b"})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from coordinator.engine import (
     Cancel,
     ClearRequest,
     Ended,
+    Engine,
     Offer,
     Publish,
     Refused,
@@ -21,7 +22,7 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.runs.defaults import default_engine
+from coordinator.runs.defaults import default_engine, discover
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
@@ -497,6 +498,8 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
     assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
     assert parameters.units == {"x": "m", "z": "s"}
     assert parameters.terms == {"x": ("near", "far")}
+    play = Play(toy_spec(domain=None, bounds={"w": [0, 1]}), engine=Engine(TOY_ENGINE.lookup, discover))
+    assert play.state.reason == "scheme-error: bounds names 'w', which is neither a feature nor the target"
 
 
 def waited_for(play: Play) -> list[str]:

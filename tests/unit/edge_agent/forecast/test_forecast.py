@@ -343,18 +343,24 @@ def test_line_that_is_no_sample_is_told_as_what_it_is(line):
     assert isinstance(parse(line), str)
 
 
-def test_features_of_a_model_that_knows_empty_cells_take_them_and_others_do_not():
+def test_features_of_a_model_that_knows_empty_cells_take_them_and_texts_that_no_vehicle_told():
     data = rows().select(("a", "b"))
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [data])
     known = domain.features[0].model_copy(update={"missing": domain.features[0].low})
     features = LiveFeatures()
-    features.serve(domain.model_copy(update={"features": (known, domain.features[1])}))
+    place = domain.features[1].model_copy(update={"low": 0.0, "high": 1.0, "categories": ("Natal", "Recife")})
+    features.serve(domain.model_copy(update={"features": (known, place)}))
     for cell in (None, "", float("nan")):
-        taken = features.push({"a": cell, "b": 1.0})
+        taken = features.push({"a": cell, "b": "Oz"})
         assert taken is not None
         assert np.isnan(taken["a"])
+        assert taken["b"] == 0.5
+    for none in (None, 7):
+        with pytest.raises(ValueError, match=f"'b' is {none}, and the model takes a text"):
+            features.push({"a": 1.0, "b": none})
+    features.serve(domain)
     with pytest.raises((ValueError, TypeError)):
-        features.push({"a": 1.0, "b": None})
+        features.push({"a": None, "b": 1.0})
 
 
 def test_target_known_meanwhile_is_remembered_from_its_field() -> None:

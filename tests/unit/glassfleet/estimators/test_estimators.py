@@ -256,8 +256,28 @@ class TestTables:
         tree, table, price = self.learner()
         assert tree.domain_.variable("city").categories == ("Campinas", "Natal", "Recife", "Santos")
         assert tree.score(table, price) > 0.95
-        unseen = tree.predict_proba(table.assign(city="Paris"))
-        assert np.allclose(unseen.sum(axis=1), 1.0)
+        paris = table.assign(city="Paris")
+        assert np.allclose(tree.predict_proba(paris).sum(axis=1), 1.0)
+        told = tree.explain(paris.iloc[0])  # a row of a table is explained as it is predicted
+        assert told.prediction == tree.predict(paris[:1])[0]
+        assert "an unknown category" in {part.text for part in told.inputs}
+        marked = table.assign(city=table["city"].map({"Campinas": "none"}).fillna("?").astype("category"))
+        by_text = FuzzyModelTree().fit(marked, table["city"] == "Campinas")
+        for row in (marked.iloc[0], marked.iloc[0].to_dict()):  # words for no value are categories where they were
+            assert by_text.explain(row).prediction == by_text.predict(marked[:1])[0]
+
+    def test_text_that_is_numbers_or_nothing_in_one_table_is_still_text(self) -> None:
+        _, table, price = self.learner()
+        codes = table["city"].map({"Campinas": "1", "Natal": "2", "Recife": "0", "Santos": "11"})
+        tree = FuzzyModelTree().fit(table.assign(city=codes), price == "dear")
+        assert (tree.predict(table.assign(city=codes.astype(int))) == tree.predict(table.assign(city=codes))).all()
+        for nothing in (None, np.nan):
+            empty = table.assign(city=nothing)
+            assert (tree.predict(empty) == tree.predict(table.assign(city="missing"))).all()
+            parties = [(table[:300], price[:300]), (empty[300:], price[300:])]
+            fleet = FuzzyModelTreeClassifier(min_rows=1).fit_federated(parties)
+            whole = FuzzyModelTreeClassifier(domain=fleet.domain_).fit(pd.concat([table[:300], empty[300:]]), price)
+            assert fleet.model_.to_document() == whole.model_.to_document()
 
     @pytest.mark.parametrize("learner", [FuzzyModelTree, BlendedModelTree, FuzzyModelTreeClassifier])
     def test_empty_cells_are_learned_from_and_parties_learn_what_one_learns(self, learner: Any) -> None:
@@ -303,6 +323,11 @@ class TestTables:
             FuzzyRegressionTree().fit(table[["size"]].where(table["size"] > 30), table["size"])
         with pytest.raises(ValueError, match="'size' has an empty cell, and none was there to learn from"):
             tree.predict(table.assign(size=np.nan))
+        with pytest.raises(ValueError, match="column 'when' holds times"):
+            tree.fit(table.assign(when=pd.Timestamp(0)), table["new"])
+        many = pd.DataFrame({"id": [f"id {row}" for row in range(5000)]})
+        with pytest.raises(ValueError, match="column 'id' has 5000 different texts, at most 4096 can be"):
+            tree.fit(many, np.arange(5000) % 2)
         with pytest.raises(ValueError, match="no category 'Oz'; known: Campinas"):
             tree.explain({"city": "Oz", "size": 30.0, "new": 1.0})
 

@@ -187,6 +187,16 @@ def test_python_names_the_input_and_its_fault_when_a_value_is_none(tmp_path: Pat
     assert second == "line 4: a row is 4 values, and this one has 3"
 
 
+def test_file_is_read_though_one_row_has_a_category_that_the_model_was_not_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.csv").write_text("day,dist,fare,gate\nMon,1,zone 1,0\nMonday,1,zone 1,0\n")
+    files = ["--file", str(_record(tmp_path, "dp_tree-text")), "--data", str(tmp_path / "d.csv")]
+    for row, day in ("1", "Mon"), ("2", "an unknown category"):
+        assert run(["model", "explain", *files, "--row", row, "--json"]) == 0
+        assert day in {each["text"] for each in json.loads(capsys.readouterr().out)["inputs"]}
+
+
 def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:
     names = ['a"b\\', "*/ int x; /*", '"""', "ö\nü??/"]
     features = tuple(Variable(name=name, low=0, high=1, unit="*/") for name in names)

@@ -1,4 +1,4 @@
-"""Columns of text as inputs where the target is a number: `fmt` and `bmt`."""
+"""Columns of text as inputs: their levels, and `fmt` and `bmt` with them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_of
+from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import central, federated
 from glassfleet.scheme import Next
 from glassfleet.schemes.bmt.bins import between_levels, find_edges, ramps
@@ -127,6 +128,38 @@ def test_levels_are_the_coefficients_of_a_linear_model_of_all_inputs() -> None:
     for line, own in ((levels[1], effects[2:5]), (levels[2], effects[5:])):
         assert line[1:] == pytest.approx((own - own.min()) / np.ptp(own), abs=1e-5)
     assert levels[2][1:] == tuple(sorted(levels[2][1:]))
+
+
+@pytest.mark.parametrize("classes", ["ab", "abc"])
+def test_levels_of_classes_are_what_categories_add_to_their_indicators(classes: str) -> None:
+    rng, n = np.random.default_rng(7), 900
+    row, column = rng.integers(0, 3, n), rng.integers(0, 4, n)
+    y = np.clip(np.rint(0.5 * row + 0.3 * column + rng.normal(0, 0.4, n)), 0, len(classes) - 1)
+    texts = tuple(Variable(name=own, low=0.0, high=len(own) - 1.0, categories=tuple(own)) for own in ("rst", "cdef"))
+    domain = Domain(features=texts, label="y", classes=tuple(classes))
+    levels = levels_of(domain, category_sums(domain, np.column_stack([row, column]).astype(float), y))
+    z = np.column_stack([np.ones(n), *(row == k for k in range(3)), *(column == k for k in range(4))]).astype(float)
+    each = (y[:, None] == np.arange(len(classes))).astype(float)
+    effects = np.linalg.solve(z.T @ z + np.diag([0.0, *[10.0] * 7]), z.T @ each)[1:]
+    for line, own, rows in ((levels[0], effects[:3], row), (levels[1], effects[3:], column)):
+        counts = np.bincount(rows)
+        apart = own - np.average(own, axis=0, weights=counts)
+        direction = np.linalg.eigh((apart * counts[:, None]).T @ apart)[1][:, -1]
+        along = apart @ direction
+        expected = (along - along.min()) / np.ptp(along)
+        # Which end is up is chance.
+        assert line[1:] == pytest.approx(expected, abs=1e-5) or line[1:] == pytest.approx(1.0 - expected, abs=1e-5)
+
+
+def test_levels_of_many_categories_and_classes_follow_the_means_of_all_classes() -> None:
+    names = tuple(f"shop {number:03}" for number in range(MOST_TOGETHER + 1))
+    shop = Variable(name="shop", low=0.0, high=len(names) - 1.0, categories=names)
+    domain = Domain(features=(shop,), label="y", classes=("a", "b", "c"))
+    code, y = np.random.default_rng(8).integers(0, (len(names), 3), (5000, 2)).T
+    counts = np.zeros((len(names), 3), dtype=np.int64)
+    np.add.at(counts, (code, y), 1)
+    (line,) = levels_of(domain, category_sums(domain, code[:, None].astype(float), y.astype(float)))
+    assert line == find_levels(counts.sum(axis=1), counts, 1.0)
 
 
 def test_levels_follow_the_means_when_there_are_many_categories(scheme: Any) -> None:
