@@ -104,9 +104,9 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
     max_split_features : int, default 8
         Inputs that are split on after the root.
     holdout : float, default 0.2
-        Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
+        Share of the rows that chooses the number of rules; 0: all `max_rules` are kept.
     size_tolerance : float, default 0.01
-        The simplest tree within this fraction of the best held-out squared error (Brier) is taken.
+        The smallest tree within this fraction of the best held-out squared error (Brier) is taken.
     min_rows : int, default 3
         Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
         used as they are.

@@ -34,8 +34,8 @@ _GRID_BITS: Final = 20
 _UNIT: Final = 0.5**_GRID_BITS
 """Inputs and targets, in [0, 1], and their products are rounded to multiples of 2^-20."""
 
-_BLOCK_ROWS: Final = 1 << 12
-"""Rows that are summed at once: of each there is a number for every category."""
+_BLOCK_TERMS: Final = 1 << 19
+"""Terms that are in memory at once: a row has one for each pair of numbers, and for each category."""
 
 
 def category_shapes(domain: Domain) -> dict[str, tuple[int, ...]]:
@@ -60,52 +60,67 @@ def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
     Parameters
     ----------
     domain : Domain
-    X : ndarray of float64, shape (n, F)
-        Inputs in their own units; positions among the domain's categories for text.
+    X : ndarray of float64, shape (n, inputs)
+        Completed rows in their own units; positions among the domain's categories for text.
     y : ndarray of float64, shape (n,)
         Scaled targets, or positions among the domain's classes.
     """
     shapes = category_shapes(domain)
     total = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
-    for block in blocks(len(y), _BLOCK_ROWS):
+    terms_of_row = sum(shape[-1] for shape in shapes.values())
+    for block in blocks(len(y), max(64, _BLOCK_TERMS // terms_of_row)):
         rows, one = X[block], np.ones((1, len(y[block])))
         numbered = np.arange(1, len(domain.classes))[:, None]
         targets = y[block][None] if domain.target else (y[block] == numbered).astype(np.float64)
         terms = [one.T, to_grid(targets, _GRID_BITS).T]
-        if "numbers" in total:
-            numbers = domain.scale_inputs(rows)[:, _numbers(domain)]
-            texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
-            terms += [to_grid(numbers, _GRID_BITS), *texts]
-            products = pair_products(np.concatenate([one, numbers.T, targets]), _GRID_BITS)
-            # Whole numbers, whose sums are below 2^53: exact in any order.
-            total["numbers"] += products.sum(axis=1).astype(np.int64)
-        total["categories"] += sums_by_category(domain, rows, np.column_stack(terms).astype(np.int64))
+        if "numbers" not in total:
+            total["categories"] += sums_by_category(domain, rows, np.concatenate(terms, axis=1).astype(np.int64))
+            continue
+        numbers = domain.scale_inputs(rows)[:, _numbers(domain)]
+        texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
+        of_text = np.concatenate(texts, axis=1).astype(np.float64)
+        products = pair_products(np.concatenate([one, numbers.T, targets]), _GRID_BITS)
+        # Whole numbers, whose sums are below 2^53: exact in any order.
+        total["numbers"] += products.sum(axis=1).astype(np.int64)
+        terms += [to_grid(numbers, _GRID_BITS), of_text]
+        total["categories"] += (of_text.T @ np.concatenate(terms, axis=1)).astype(np.int64)
     return total
 
 
 def check_category_sums(domain: Domain, sums: Mapping[str, Ints], rows: int) -> None:
     """Raise :class:`ContributionError` unless `sums`, of the right shapes, can be those of so many rows."""
-    categories = sums["categories"]
-    counts, most = categories[:, :1], categories[:, :1] << _GRID_BITS
-    first = 1 + _targets(domain)  # of the inputs' columns
+    categories, whole = sums["categories"], 1 << _GRID_BITS
     if categories.size and int(categories.min()) < 0:
         raise ContributionError("a category has a negative sum")
     for variable, part in by_input(domain, categories):
         if int(part[:, 0].astype(object).sum()) > rows:
             raise ContributionError(f"more rows have a category of {variable.name!r} than there are")
-    if (categories[:, 1:first].astype(object).sum(axis=1) > most[:, 0]).any():
+    targets = categories[:, 1 : 1 + _targets(domain)]
+    if (targets.astype(object).sum(axis=1) > categories[:, 0] * whole).any():
         raise ContributionError("a category's target is too high")
-    if "numbers" not in sums:
-        return
-    numbers = len(_numbers(domain))
-    together = categories[:, first + numbers :]
-    if (categories[:, first : first + numbers] > most).any():
+    if not domain.target and (targets % whole).any():
+        raise ContributionError("a category's class has a part of a row")
+    if "numbers" in sums:
+        _check_products(domain, sums, rows)
+
+
+def _check_products(domain: Domain, sums: Mapping[str, Ints], rows: int) -> None:
+    k, targets, whole = 1 + len(_numbers(domain)), _targets(domain), 1 << _GRID_BITS
+    categories, products = sums["categories"], unpack_symmetric(sums["numbers"], k + targets)
+    counts, inputs, together = categories[:, :1], categories[:, 1 + targets : k + targets], categories[:, k + targets :]
+    if (inputs > counts * whole).any():
         raise ContributionError("a category's inputs are too high")
     if (together > counts).any() or (together != together.T).any() or (np.diagonal(together) != counts[:, 0]).any():
         raise ContributionError("rows of two categories do not fit those of one")
-    products = unpack_symmetric(sums["numbers"], numbers + first)
-    if int(products[0, 0]) != rows << _GRID_BITS or (products < 0).any() or (products > products[0]).any():
+    if int(products[0, 0]) != rows * whole or (products < 0).any() or (products > products[0]).any():
         raise ContributionError("products of inputs do not fit their sums")
+    # A row has at most one category of each input, and one class.
+    limits = np.concatenate([products[0, k:], products[0, 1:k], counts[:, 0]])
+    if any((part[:, 1:].sum(axis=0) > limits).any() for _, part in by_input(domain, categories)):
+        raise ContributionError("the categories of an input have more than all rows together")
+    of_class, both = products[:k, k:], products[k:, k:]
+    if not domain.target and ((of_class.sum(axis=1) > products[0, :k]).any() or (both != np.diag(of_class[0])).any()):
+        raise ContributionError("the classes have more than all rows together")
     matrix = _products(domain, sums)
     if not are_semidefinite(matrix[None], np.array([len(matrix) * rows * _UNIT])):
         raise ContributionError("no rows have these products of inputs")
@@ -117,8 +132,10 @@ def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
     together = "numbers" in sums
     adds = _effects(domain, sums) if together else categories[:, 1 : 1 + _targets(domain)]
     if len(domain.classes) > 2:
-        whole = np.zeros((len(adds), 1)) if together else categories[:, :1] << _GRID_BITS
-        adds = np.concatenate([whole - adds.sum(axis=1, keepdims=True), adds], axis=1)
+        first = np.zeros(len(adds)) if together else categories[:, 0] << _GRID_BITS
+        for target in adds.T:  # one by one: NumPy adds many together in another order
+            first = first - target
+        adds = np.column_stack([first, adds])
     lines = zip(by_input(domain, categories[:, 0]), by_input(domain, adds), plain_levels(domain), strict=True)
     found = []
     for (_, counts), (_, own), plain in lines:

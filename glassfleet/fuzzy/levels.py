@@ -1,4 +1,4 @@
-"""Categories as numbers: a category's level in [0, 1] follows what it adds to what is learned, from summed counts.
+"""Categories as numbers: a category's level in [0, 1] follows what it adds to what is learned, from sums.
 
 At most :data:`MOST` levels are told apart, and they are the knots of the input's partition: then every category is
 in one set alone, a cut is crisp ("city is one of Campinas, Santos"), and a polynomial takes the level as its input.
@@ -25,13 +25,13 @@ MOST = 7
 """Groups of categories of an input that rules tell apart: as many as a person reads at a glance."""
 
 PRIOR = 10.0
-"""Rows with the overall mean that are added to each category's: rare categories stay near it."""
+"""Rows with the overall mean that are added to each category's: rare ones stay near it."""
 
 LEAST_STEP = 1.0 / 256.0
 """Levels closer than this are one."""
 
 _ROUNDS = 50
-"""Of the power iteration that finds along which line the categories' means differ most."""
+"""Of the power iteration that finds along which line categories differ most."""
 
 
 def find_levels(counts: Ints, sums: Ints, unit: float) -> tuple[float, ...]:

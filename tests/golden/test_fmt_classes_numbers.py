@@ -51,9 +51,7 @@ def test_digest_of_a_small_run_is_the_same_everywhere() -> None:
     straight = federated(SCHEME, Parameters(min_rows=1, max_hinges=0), domain, fleet).model.to_document()
     del straight["parameters"]["max_hinges"]
     former = {**straight, "format": 1}
-    assert document_digest(former) == FORMER
     assert SCHEME.from_document(former).to_document() == former
 
 
 DIGEST = "820568c53b70449da8aa0a27aacc3e69579b69f33b40eec393f88970432b3085"
-FORMER = "ab5fccfe5c6c0853376d959ad4db41d81ff7a909d3e4e0879c55854cb93b9b92"

@@ -37,7 +37,7 @@ Kind = Literal["levels", "scan", "hinges", "grow", "sizes", "newton"]
 KINDS: tuple[Kind, ...] = ("levels", "scan", "hinges", "grow", "sizes", "newton")
 
 MAX_VARIANTS = 8
-"""Most ways to fit the nodes that one question compares."""
+"""Most ways to fit the nodes that one question compares: coordinators of former versions ask about several."""
 
 MAX_COEFFICIENT = 1e6
 """Larger ones are refused: scores must stay finite."""

@@ -109,43 +109,50 @@ def test_server_refuses_products_that_no_rows_can_have(scheme: Any, place: int, 
         scheme.server.check(begin.task, answer)
 
 
-def test_levels_are_the_coefficients_of_a_linear_model_of_all_inputs() -> None:
-    rng, n = np.random.default_rng(3), 400
+@pytest.mark.parametrize(
+    ("name", "place", "by", "reason"),
+    [
+        ("categories", (1, 1), -(1 << 19), "a part of a row"),
+        ("categories", ([1, 4], [8, 5]), 1, "the categories of an input have more"),
+        ("numbers", 5, 1 << 17, "the classes have more"),
+        ("numbers", 8, 1 << 20, "the classes have more"),
+    ],
+)
+def test_server_refuses_sums_of_classes_that_no_rows_can_have(name: str, place: Any, by: int, reason: str) -> None:
+    scheme: Any = catalogue.load("fmt_classes")
+    domain = Domain(features=HOUSES.features, label="kind", classes=("flat", "hut", "villa"))
+    begin = scheme.server.start(scheme.Parameters(min_rows=1), domain, 0)
+    data = Dataset(("area", "city"), "kind", np.array([[50.0, 1.0], [60.0, 4.0]]), np.array(["hut", "villa"]))
+    answer = scheme.client.contribute(begin.task, data, np.random.default_rng(0))
+    scheme.server.check(begin.task, answer)
+    answer.sums[name][place] += by
+    with pytest.raises(ContributionError, match=reason):
+        scheme.server.check(begin.task, answer)
+
+
+@pytest.mark.parametrize("classes", ["", "ab", "abc"])
+def test_levels_are_what_categories_add_in_a_linear_model_of_all_inputs(classes: str) -> None:
+    rng, n = np.random.default_rng(3), 900
     cut, clarity = rng.integers(0, 3, n), rng.integers(0, 4, n)
     weight = np.clip(0.8 - 0.2 * clarity + rng.normal(0, 0.1, n), 0.0, 1.0)  # the clearest stones are the smallest
     y = np.clip(0.6 * weight + 0.08 * clarity + 0.05 * cut, 0.0, 1.0)
     assert np.corrcoef(clarity, y)[0, 1] < -0.3
-    texts = [
-        Variable(name=name, low=0.0, high=k - 1.0, categories=tuple("abcd"[:k])) for name, k in (("c", 3), ("q", 4))
-    ]
-    domain = Domain(
-        features=(Variable(name="weight", low=0.0, high=1.0), *texts), target=Variable(name="price", low=0.0, high=1.0)
-    )
+    texts = [Variable(name=own, low=0.0, high=len(own) - 1.0, categories=tuple(own)) for own in ("rst", "cdef")]
+    features = (Variable(name="weight", low=0.0, high=1.0), *texts)
+    target = {"label": "y", "classes": tuple(classes)} if classes else {"target": Variable(name="y", low=0, high=1)}
+    each = y[:, None]
+    if classes:
+        y = np.searchsorted(np.quantile(y, [0.3, 0.6])[: len(classes) - 1], y).astype(float)
+        each = (y[:, None] == np.arange(len(classes))).astype(float)
+    domain = Domain.model_validate({"features": features, **target})
     levels = levels_of(domain, category_sums(domain, np.column_stack([weight, cut, clarity]), y))
     columns = [np.ones(n), weight, *(cut == k for k in range(3)), *(clarity == k for k in range(4))]
     z = np.column_stack(columns).astype(float)
-    effects = np.linalg.solve(z.T @ z + np.diag([0.0, 0.1, *[10.0] * 7]), z.T @ y)
-    for line, own in ((levels[1], effects[2:5]), (levels[2], effects[5:])):
-        assert line[1:] == pytest.approx((own - own.min()) / np.ptp(own), abs=1e-5)
-    assert levels[2][1:] == tuple(sorted(levels[2][1:]))
-
-
-@pytest.mark.parametrize("classes", ["ab", "abc"])
-def test_levels_of_classes_are_what_categories_add_to_their_indicators(classes: str) -> None:
-    rng, n = np.random.default_rng(7), 900
-    row, column = rng.integers(0, 3, n), rng.integers(0, 4, n)
-    y = np.clip(np.rint(0.5 * row + 0.3 * column + rng.normal(0, 0.4, n)), 0, len(classes) - 1)
-    texts = tuple(Variable(name=own, low=0.0, high=len(own) - 1.0, categories=tuple(own)) for own in ("rst", "cdef"))
-    domain = Domain(features=texts, label="y", classes=tuple(classes))
-    levels = levels_of(domain, category_sums(domain, np.column_stack([row, column]).astype(float), y))
-    z = np.column_stack([np.ones(n), *(row == k for k in range(3)), *(column == k for k in range(4))]).astype(float)
-    each = (y[:, None] == np.arange(len(classes))).astype(float)
-    effects = np.linalg.solve(z.T @ z + np.diag([0.0, *[10.0] * 7]), z.T @ each)[1:]
-    for line, own, rows in ((levels[0], effects[:3], row), (levels[1], effects[3:], column)):
+    effects = np.linalg.solve(z.T @ z + np.diag([0.0, 0.1, *[10.0] * 7]), z.T @ each)
+    for line, own, rows in ((levels[1], effects[2:5], cut), (levels[2], effects[5:], clarity)):
         counts = np.bincount(rows)
         apart = own - np.average(own, axis=0, weights=counts)
-        direction = np.linalg.eigh((apart * counts[:, None]).T @ apart)[1][:, -1]
-        along = apart @ direction
+        along = apart @ np.linalg.eigh((apart * counts[:, None]).T @ apart)[1][:, -1]
         expected = (along - along.min()) / np.ptp(along)
         # Which end is up is chance.
         assert line[1:] == pytest.approx(expected, abs=1e-5) or line[1:] == pytest.approx(1.0 - expected, abs=1e-5)
