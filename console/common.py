@@ -333,3 +333,33 @@ def broker_kind_option(flag: str) -> Callable[[F], F]:
         show_default=True,
         help="auto: Mosquitto when it is found, else the embedded one.",
     )
+
+
+def version_argument(function: F) -> F:
+    """Add the argument NAME@VERSION, as ``chosen``: name and version. NAME VERSION was the former way, and works."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, int]:
+        name, version = versioned("@".join(words))
+        if version is None:
+            raise UsageError(f"which version of {name}? Write {name}@VERSION (see: glassfleet model list)")
+        return name, version
+
+    return click.argument("chosen", nargs=-1, required=True, metavar="NAME@VERSION", callback=parsed)(function)
+
+
+def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
+    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
+
+    Raises
+    ------
+    UsageError
+        What follows the @ is no number, or another one than `version`.
+    """
+    name, mark, number = text.partition("@")
+    if not mark:
+        return text, version
+    if not (number.isdecimal() and number.isascii()):
+        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
+    if version not in {None, int(number)}:
+        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
+    return name, int(number)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+
+STRONGEST = 6
+"""So many terms of a consequent are told where words are to be few."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,13 @@ class Consequent:
         >>> str(Consequent("frames", 90.0, "%")), str(Consequent("quality", "good"))
         ('frames = 90 %', 'quality is good')
         """
-        verb = "is" if isinstance(self.value, str) else "="
+        return "; ".join(self.parts(keep))
+
+    def parts(self, keep: int | None = None) -> list[str]:
+        """Return :meth:`text` in its parts: what is said of the target, then each score."""
+        verb = "is mostly" if self.scores else "is" if isinstance(self.value, str) else "="
         told = f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
-        return "; ".join([told, *(score.text(keep) for score in self.scores)])
+        return [told, *(score.text(keep) for score in self.scores)]
 
     def answer(self, keep: int | None = None) -> str:
         """Return what is said of the target, without its name; see :meth:`text`."""
@@ -299,16 +306,27 @@ class Rule:
         return str(self.consequent)
 
     @property
+    def text(self) -> str:
+        """The whole rule."""
+        return str(self)
+
+    @property
     def antecedent(self) -> str:
         """What the rule asks, in words: all its conditions, or ``always``."""
         return " AND ".join(part.text for part in self.conditions) or "always"
 
+    @property
+    def brief(self) -> list[str]:
+        """The rule by the strongest terms of its consequent; each of its scores by itself."""
+        return self._told(STRONGEST)
+
+    def _told(self, keep: int | None) -> list[str]:
+        first, *scores = self.consequent.parts(keep)
+        before = "OTHERWISE " if self.otherwise else f"IF {self.antecedent} THEN " if self.measured else ""
+        return [f"{before}{first}", *scores]
+
     def __str__(self) -> str:
-        if self.otherwise:
-            return f"OTHERWISE {self.output}"
-        if not self.measured:
-            return self.output
-        return f"IF {self.antecedent} THEN {self.output}"
+        return "; ".join(self._told(None))
 
 
 def most_used(rule: Rule) -> tuple[float, int]:
@@ -369,6 +387,38 @@ def _is_tested(rule: Any) -> bool:
     return rule.forecast is not None and rule.forecast.errors is not None and rule.forecast.errors.mean is not None
 
 
+@dataclass(frozen=True)
+class Chance:
+    """What a model tells of one class.
+
+    Attributes
+    ----------
+    label : str
+    probability, among_all : float
+        Of the class for this row, and its share of all rows; [0, 1].
+    score : float
+        Two classes' probabilities are to each other as e to the power of their scores.
+    """
+
+    label: str
+    probability: float
+    among_all: float
+    score: float
+
+
+def chance_lines(chances: Sequence[Chance], most: int = 10) -> list[str]:
+    """Return a table of the first classes, a line each; with a line that tells how many more there are."""
+    width = max(5, *(len(each.label) for each in chances))
+    return [
+        f"{'class':{width}}  probability  of all rows   score",
+        *(
+            f"{each.label:{width}}  {each.probability:11.3f}  {each.among_all:11.3f}  {each.score:+6.2f}"
+            for each in chances[:most]
+        ),
+        *([f"and {len(chances) - most} less likely classes"] * (len(chances) > most)),
+    ]
+
+
 RUNNERS_UP = 3
 """Rules named beside the one that decided, in an explanation."""
 
@@ -407,6 +457,8 @@ class Explanation:
         input accounts for.
     differences : dict of str to str
         By input whose value is not the reference's: both, such as "17 instead of 12".
+    chances : tuple of Chance
+        Every class, the likeliest first; empty: the model tells no probabilities.
     """
 
     prediction: float | str
@@ -421,6 +473,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     reference: str = ""
     differences: dict[str, str] = field(default_factory=dict)
+    chances: tuple[Chance, ...] = ()
 
     @property
     def base_text(self) -> str:

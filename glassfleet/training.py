@@ -1,21 +1,50 @@
-"""A vehicle's rows for learners that hold some of them out: condensed, scaled, those held out last."""
+"""What learners share that hold some rows out: these rows, the first questions about them, and both halves around.
+
+All begin alike: sums over categories where inputs are text, which give each category a level, then histograms and
+products of all inputs (``"scan"``). What follows is the learner's own.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
+from glassfleet.aggregate import Sums, ask, memory_of, taken_up
 from glassfleet.data.categories import encode_inputs
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.data.holdout import is_held_out
-from glassfleet.fuzzy.levels import Levels, scaled_inputs
-from glassfleet.untrusted import class_numbers, known_class_numbers, select_columns, select_numbers
+from glassfleet.errors import TaskError
+from glassfleet.fuzzy import levels as of_levels
+from glassfleet.fuzzy.category_sums import category_sums, levels_of
+from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
+from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.rules import Condition
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.untrusted import (
+    SchemeQuestion,
+    check_head,
+    class_numbers,
+    known_class_numbers,
+    read_task_head,
+    select_columns,
+    select_numbers,
+    task_errors,
+    task_head,
+    usage_errors,
+)
+from schemas.codec import Value
+from schemas.errors import RunFailedError
+
+Memory = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -93,3 +122,186 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
     held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
     return TrainingRows(domain, X[order], y[order], int((~held).sum()))
+
+
+@dataclass(frozen=True)
+class TrainingQuestion(SchemeQuestion, ABC):
+    """A task, read and checked: ``"levels"``, ``"scan"``, or of a kind of the learner's own, who adds what that asks.
+
+    Attributes
+    ----------
+    tree : SplitTree
+        The splits so far.
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
+    name, kinds, ParametersType
+        The scheme's name, the kinds of its questions, and the class of its parameters.
+    """
+
+    tree: SplitTree[Any] = field(default=SplitTree(), kw_only=True)
+    levels: Levels = field(default=(), kw_only=True)
+
+    name: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]]
+    ParametersType: ClassVar[type[BaseModel]]
+    max_rows: ClassVar[int]
+    """Largest total number of rows that the sums are good for."""
+
+    @staticmethod
+    def first_levels(domain: Domain) -> Levels:
+        """Return the levels where no feature is text, as tasks have them: a learner may have a line for each input."""
+        return of_levels.first_levels(domain)
+
+    @classmethod
+    @abstractmethod
+    def check_domain(cls, parameters: Any, domain: Domain) -> None:
+        """Raise ValueError, with the reason, unless the learner can learn the domain's target."""
+
+    @abstractmethod
+    def body(self) -> dict[str, Value]:
+        """Return what a task of a kind of the learner's own holds beside parameters, domain and levels."""
+
+    @abstractmethod
+    def with_body(self, body: Mapping[str, Any]) -> Self:
+        """Return this question with what `body` holds; may raise all that :func:`task_errors` makes a TaskError of."""
+
+    @abstractmethod
+    def side(self, node: int) -> Condition:
+        """Return what the input that the split above `node` is on must be for a row to reach the node."""
+
+    @property
+    @abstractmethod
+    def asked(self) -> Collection[int]:
+        """Nodes of the tree that the vehicles are asked about."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F, indicators of empty cells among them."""
+        return len(self.domain.inputs)
+
+    def to_task(self) -> Task:
+        """Return the task that asks this."""
+        body: dict[str, Value] = task_head(self.parameters, self.domain, self.max_rows)
+        if self.levels:
+            body["levels"] = [list(line) for line in self.levels]
+        return Task(self.name, self.kind, body if self.kind in ("levels", "scan") else body | self.body())
+
+    @classmethod
+    def from_task(cls, task: Task) -> Self:
+        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
+        kind, parameters, domain = read_task_head(task, cls.name, cls.kinds, cls.ParametersType, cls.max_rows)
+        with task_errors():
+            cls.check_domain(parameters, domain)
+            if kind == "levels":
+                if not has_categories(domain):
+                    raise TaskError("levels are asked for, and no input is text")
+                return cls(kind, parameters, domain)
+            is_told = "levels" in task.body or needs_levels(domain) or bool(cls.first_levels(domain))
+            levels = check_levels(task.body["levels"], domain) if is_told else ()
+            known = cls(kind, parameters, domain, levels=levels)
+            return known if kind == "scan" else known.with_body(task.body)
+
+
+Q = TypeVar("Q", bound=TrainingQuestion)
+
+
+@dataclass(frozen=True)
+class TrainingClient(Generic[Q]):
+    """The vehicle's half.
+
+    Attributes
+    ----------
+    read_task : callable
+        Returns a task's question; raises TaskError.
+    answers : mapping of str to callable
+        By kind of question but ``"levels"``: returns the sums over a vehicle's rows.
+    """
+
+    read_task: Callable[[Task], Q]
+    answers: Mapping[str, Callable[[Q, TrainingRows], Sums]]
+
+    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
+        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
+        question = self.read_task(task)
+        parameters, domain = question.parameters, question.domain
+        rows = training_rows(data, domain, parameters.group_rows, parameters.holdout, question.levels)
+        if rows.count > question.max_rows:
+            raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
+        if question.kind == "levels":
+            return Contribution("levels", rows.count, category_sums(domain, rows.X, rows.y))
+        return Contribution(question.kind, rows.count, self.answers[question.kind](question, rows))
+
+
+@dataclass(frozen=True)
+class TrainingServer(Generic[Q]):
+    """The coordinator's half: turns summed answers into the next question, or into the model.
+
+    Attributes
+    ----------
+    Question : type of TrainingQuestion
+    read_task : callable
+        Returns a task's question; raises TaskError.
+    check_sums : callable
+        Raises ContributionError unless sums can answer a question.
+    step : callable
+        Returns what follows from the answers to a question that is not ``"levels"``: it is given the question, what
+        was kept when it was asked, the rows of all who answered, and the sums.
+    supported : callable or None
+        Of learners that ask questions of :data:`~glassfleet.scheme.SUPPORT`: the same of these; it is given the
+        question, what was kept, and the answers themselves.
+    """
+
+    Question: type[Q]
+    read_task: Callable[[Task], Q]
+    check_sums: Callable[[Q, Contribution], None]
+    step: Callable[[Q, Memory, int, Sums], Next | Done]
+    supported: Callable[[Q, Memory, Sequence[Contribution]], Next | Done] | None = None
+
+    def start(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
+        """Ask for the sums of categories; where there are none, for histograms and the root's sums."""
+        with usage_errors():
+            self.Question.check_domain(parameters, domain)
+        if has_categories(domain):
+            first = self.Question("levels", parameters, domain)
+        else:
+            first = self.Question("scan", parameters, domain, levels=self.Question.first_levels(domain))
+        return ask(first, {"sums_digest": ""})
+
+    def max_rows(self, parameters: Any) -> int:  # noqa: ARG002 - the same for all
+        """Return the largest total number of rows that the sums are good for."""
+        return self.Question.max_rows
+
+    def check(self, task: Task, contribution: Contribution) -> None:
+        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
+        question = self.read_task(task)
+        check_head(task, contribution, question.max_rows, sums_only=True)
+        self.check_sums(question, contribution)
+
+    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
+        """Turn the answers to the state's task into the next task or the model."""
+        question = self._open(state)
+        if self.supported is not None and question.kind == SUPPORT:
+            return self.supported(question, memory_of(state), contributions)
+        rows, sums, memory = taken_up(state, contributions, question.max_rows)
+        if question.kind == "levels":
+            return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
+        return self.step(question, memory, rows, sums)
+
+    def progress(self, state: State) -> Mapping[str, Value]:
+        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
+        question = self._open(state)
+
+        def told(node: int) -> tuple[str, str]:
+            condition = question.side(node)
+            return condition.feature, condition.term
+
+        return {"stage": question.kind, **question.tree.progress(question.asked, told)}
+
+    def _open(self, state: State) -> Q:
+        return self.read_task(Task(self.Question.name, state["kind"], state["body"]))
+
+
+def check_trained(rows: int, root: int) -> None:
+    """Raise RunFailedError unless there are rows to train on, and they have weight: the root's first sum."""
+    if rows == 0 or root == 0:
+        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")

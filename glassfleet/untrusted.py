@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.numerics.statistics import are_semidefinite, gram_value, limb_bits, unpack_symmetric
+from glassfleet.numerics.statistics import are_semidefinite, gram_value, limb_bits, triangle, unpack_symmetric
 from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
 from schemas.errors import UsageError
@@ -29,6 +30,35 @@ Q = TypeVar("Q")
 Ints = NDArray[np.int64]
 
 _REMEMBERED = 4
+
+
+@dataclass(frozen=True)
+class SchemeQuestion:
+    """A task, read and checked: what every scheme's questions have.
+
+    Attributes
+    ----------
+    kind : str
+        Which question.
+    parameters : Parameters
+        The run's parameters.
+    domain : Domain
+        The run's domain.
+    """
+
+    kind: str
+    parameters: Any
+    domain: Domain
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, F."""
+        return len(self.domain.features)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, C."""
+        return len(self.domain.classes)
 
 
 @contextmanager
@@ -152,22 +182,65 @@ def check_names(what: str, given: Mapping[str, Any], expected: Collection[str]) 
         raise ContributionError(f"expected the {what} {sorted(expected)}, got {sorted(map(str, given))[:12]}")
 
 
-def check_shapes(sums: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise :class:`ContributionError` unless `sums` are those of `shapes`, by name, and not negative."""
+def check_shapes(
+    sums: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], signed: Collection[str] = ()
+) -> None:
+    """Raise :class:`ContributionError` unless `sums` are those of `shapes`, by name, and none but `signed` negative."""
     check_names("sums", sums, shapes)
     for name, shape in shapes.items():
         if sums[name].shape != shape:
             raise ContributionError(f"{name} has shape {sums[name].shape}, expected {shape}")
+    positive = [name for name in shapes if name not in signed]
     # All at once: of a coordinator's time for a small answer most is spent on calls, not on numbers.
-    if (np.concatenate([sums[name].ravel() for name in shapes]) < 0).any():
-        negative = next(name for name in shapes if (sums[name] < 0).any())
+    if positive and (np.concatenate([sums[name].ravel() for name in positive]) < 0).any():
+        negative = next(name for name in positive if (sums[name] < 0).any())
         raise ContributionError(f"{negative} is negative")
 
 
-def at_most(left: Ints, right: Ints | int, what: str) -> None:
+def at_most(left: NDArray[Any] | float, right: NDArray[Any] | float, what: str) -> None:
     """Raise :class:`ContributionError` with the text `what` where `left` is above `right`."""
-    if (left > right).any():
+    if np.any(left > right):
         raise ContributionError(what)
+
+
+def check_told(contribution: Contribution, least: int) -> None:
+    """Raise :class:`ContributionError` unless the counts ``rows`` end at `least` in each vehicle: more is not told."""
+    vehicles = 1 if contribution.vehicles is None else contribution.vehicles
+    most = min(contribution.rows, least * max(1, vehicles))
+    at_most(contribution.sums["rows"], most, "more rows than can be told")
+
+
+def check_histogram(histogram: Ints, rows: int) -> None:
+    """Raise :class:`ContributionError` unless the histogram of each input, shape (F, bins), counts each row once."""
+    at_most(histogram, rows, "a histogram counts more rows than there are")
+    if (histogram.sum(axis=1) != rows).any():
+        raise ContributionError("a histogram does not count every row once")
+
+
+def check_products(sums: Ints, k: int, rows: int, bits: int) -> None:
+    """Raise :class:`ContributionError` unless sums of products, none negative, can be those of so many rows.
+
+    Parameters
+    ----------
+    sums : ndarray of int64, shape (m, k (k + 1) / 2)
+        Of weights in [0, 1], times the products of all pairs of k columns in [0, 1], of which the first is 1.
+    k, rows : int
+    bits : int
+        Weights and products are rounded to multiples of 2^-bits each.
+
+    Notes
+    -----
+    Rounding is monotone: a smaller term never becomes a larger integer. So the bounds are exact.
+    """
+    first, second = triangle(k)
+    at_most(sums[:, 0], rows << (2 * bits), "a node's weight exceeds the agent's rows")
+    # The first k entries are the sums of the columns; no product in [0, 1] exceeds either of its factors.
+    at_most(sums, sums[:, first], "a sum of products exceeds the sum of one of its factors")
+    at_most(sums, sums[:, second], "a sum of products exceeds the sum of one of its factors")
+    full = unpack_symmetric(sums.astype(np.float64) * 2.0 ** (-2 * bits), k)
+    # Weights and products are rounded by at most half a unit each.
+    slack = rows * 2.0 ** (1 - bits) * k + 1e-9 * np.trace(full, axis1=1, axis2=2)
+    check_semidefinite(full, slack, "sums of products are not positive semi-definite")
 
 
 def check_regressions(what: str, contribution: Contribution, columns: int, bits: int, gram_bits: int) -> None:

@@ -11,7 +11,7 @@ import click
 from console.broker_discovery import broker_url
 from console.common import broker_options, config_option, json_option, options_as, print_json, security_options
 from console.model.export import export_model
-from console.model.named import ModelOptions, load, model_options, spoken, words_option
+from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
 from schemas.errors import UsageError, VerificationError
@@ -29,24 +29,23 @@ class ShowOptions(ModelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RulesOptions(ModelOptions):
+class RulesOptions(ShowOptions):
     """Of ``glassfleet model rules``."""
 
     top: int | None
+    full: bool
     words: Path | None
-    as_json: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(ModelOptions):
+class PredictOptions(ShowOptions):
     """Of ``glassfleet model predict``."""
 
     data: Path
-    as_json: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(ModelOptions):
+class ExplainOptions(ShowOptions):
     """Of ``glassfleet model explain``."""
 
     data: Path
@@ -59,7 +58,6 @@ class ExplainOptions(ModelOptions):
     all_rows: bool
     most: int
     words: Path | None
-    as_json: bool
 
 
 @click.group()
@@ -145,8 +143,9 @@ def show(options: ShowOptions) -> None:
     Examples:
       glassfleet model show qoe --json > qoe.json
     """
-    from console.model.words import wrapped
+    from console.model.words import input_words, wrapped
     from glassfleet.explain import summary
+    from glassfleet.export.tables import levels_of
 
     record, learned, standing = load(options)
     if record is None:
@@ -175,14 +174,12 @@ def show(options: ShowOptions) -> None:
         click.echo("\n".join(wrapped(line, "  ")))
     for agent, reason in sorted(training.dropped.items()):
         click.echo(f"  dropped {agent}: {reason}")
-    for variable in learned.domain.features:
-        unit = f" {variable.unit}" if variable.unit else ""
-        click.echo(f"  input {variable.name}: {variable.low:.6g} to {variable.high:.6g}{unit}")
+    for variable, levels in zip(learned.domain.features, levels_of(learned), strict=False):
+        what = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
+        click.echo("\n".join(wrapped(what, "  ")))
     target = learned.domain.target
     if target is not None:
-        click.echo(
-            f"  target {target.name}: {target.low:.6g} to {target.high:.6g}{f' {target.unit}' if target.unit else ''}"
-        )
+        click.echo(f"  target {target.name}: {input_words(target)}")
     else:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
 
@@ -202,6 +199,7 @@ def _private(record: ModelRecord, learned: Model) -> list[str]:
 @model.command()
 @model_options
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
+@click.option("--full", is_flag=True, help="Every term of each rule, not only those that can move it most.")
 @words_option
 @json_option
 @config_option
@@ -213,8 +211,9 @@ def rules(options: RulesOptions) -> None:
     Examples:
       glassfleet model rules qoe --top 5
     """
-    from console.model.words import rule_lines, wrapped
+    from console.model.words import input_words, rule_lines, wrapped
     from glassfleet.explain import RuleView, summary
+    from glassfleet.export.tables import levels_of
     from glassfleet.nature import nature, readable_rules
     from glassfleet.rules import measures_note, most_used
 
@@ -226,8 +225,13 @@ def rules(options: RulesOptions) -> None:
     if options.as_json:
         print_json([RuleView.of(rule).to_dict() for rule in chosen])
         return
-    for rule in chosen:
-        click.echo("\n".join(rule_lines(rule)))
+    lines = [line for rule in chosen for line in rule_lines(rule, full=options.full)]
+    click.echo("\n".join(lines))
+    if any("weaker terms" in line for line in lines):
+        click.echo("Weaker terms are left out; --full tells all.")
+    for variable, line in zip(learned.domain.features, levels_of(learned), strict=False):
+        if line:
+            click.echo("\n".join(wrapped(f"{variable.name} counts by its level: {input_words(variable, line)}", "")))
     if note := measures_note(chosen):
         click.echo("\n".join(wrapped(note, "")))
 
@@ -302,11 +306,11 @@ def explain(options: ExplainOptions) -> None:
       glassfleet model explain qoe --data drive.csv --summary
     """
     from console.model.over_rows import explain_rows, refuse_mixed
-    from glassfleet.reference import Reference, reference_of
+    from glassfleet.reference import Reference
 
     refuse_mixed(summary=options.all_rows)
     record, learned, _ = load(options)
-    reference = None if record is None else reference_of(record.parameters, learned.domain)
+    reference = typical(options, record, learned)
     learned = spoken(learned, options.words)
     if options.all_rows:
         explain_rows(learned, options.data, options.most, reference, as_json=options.as_json)
@@ -332,7 +336,7 @@ def explain(options: ExplainOptions) -> None:
         print_json({**result.to_dict(), "counterfactual": other.to_dict()})
         return
     explanation = explained(learned, row, reference)
-    lines = explanation_lines(explanation, learned.domain)
+    lines = explanation_lines(explanation, learned.domain, row.tolist())
     more = [line for note in result.notes if note not in explanation.notes for line in wrapped(f"note: {note}", "")]
     # What kind of thing answers comes before what it says of its inputs.
     lines[1:1] = more if result.nature == "network" else []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, json_option, options_as, tell
-from console.model.named import ModelOptions, load, model_options, spoken, words_option
+from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, UsageError
@@ -90,7 +90,6 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
     """Write a model in a format: to a file, or text to standard output."""
     from glassfleet.export.formats import FORMATS as KNOWN  # numpy comes with it
     from glassfleet.export.formats import export
-    from glassfleet.reference import reference_of
 
     kind = options.kind
     title = f"{record.name} v{record.version}" if record is not None else name
@@ -104,16 +103,15 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
         from console.model.inputs import row_of  # numpy comes with it
 
         row = row_of(options.data, options.row, model)
-    prefix = options.prefix or "model"
     with progress(f"writing {kind}"):
         data = export(
             model,
             kind,
             title=title,
-            prefix=prefix,
+            prefix=options.prefix or "model",
             what=options.picture,
             row=row,
-            reference=None if record is None else reference_of(record.parameters, model.domain),
+            reference=typical(options, record, model),
             structure=options.structure,
         )
     target = options.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from console.broker_discovery import broker_url
-from console.common import BrokerOptions, broker_options, json_file, security_options
+from console.common import BrokerOptions, broker_options, json_file, security_options, versioned
 from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
+    from glassfleet.reference import Reference
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
 
@@ -71,6 +73,16 @@ def read_model_file(path: Path) -> tuple[ModelRecord | None, Model]:
         raise DocumentError(str(fault) if str(path) in str(fault) else f"{path}: {fault}") from fault
 
 
+def typical(options: ModelOptions, record: ModelRecord | None, learned: Model) -> Reference | None:
+    """Return the typical row of a model's record, or of a file that an estimator saved; None: there is none."""
+    from glassfleet.reference import reference_of
+
+    if record is not None:
+        return reference_of(record.parameters, learned.domain)
+    saved = b"" if options.file is None else options.file.read_bytes().lstrip()
+    return reference_of(json.loads(saved) if saved[:1] == b"{" else {}, learned.domain)
+
+
 def spoken(learned: Model, words: Path | None) -> Model:
     """Return the model in the words of a file."""
     from console.model.words import reworded
@@ -106,21 +118,3 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     record = registry.record(name, version)
     learned = catalogue.model_of(record)
     return record, learned, registry.standing(name, record.version)
-
-
-def versioned(text: str, version: int | None = None) -> tuple[str, int | None]:
-    """Return name and version of NAME or NAME@VERSION beside ``--version``; None is the current one.
-
-    Raises
-    ------
-    UsageError
-        What follows the @ is no number, or another one than `version`.
-    """
-    name, mark, number = text.partition("@")
-    if not mark:
-        return text, version
-    if not (number.isdecimal() and number.isascii()):
-        raise UsageError(f"{text!r}: write NAME@VERSION, e.g. {name or 'qoe'}@3")
-    if version not in {None, int(number)}:
-        raise UsageError(f"{text} and --version {version} are two versions: give one of them")
-    return name, int(number)

@@ -101,7 +101,7 @@ def _input_lines(told: dict[str, Any]) -> list[str]:
 def _rule_lines(told: dict[str, Any]) -> list[str]:
     lines = [f"which rules decided, or weighed most ({len(told['rules'])} of them):"]
     for each in told["rules"][:SHOWN]:
-        lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['text']}", "")
+        lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['brief']}", "")
     rest = told["rules"][SHOWN:]
     return (
         [*lines, f"{sum(each['rows'] for each in rest):>6}         {many(len(rest), 'other rule')}"] if rest else lines

@@ -147,7 +147,7 @@ class Registry:
                     number = candidate.version
                     raise NotFoundError(
                         f"no version of model {name!r} is current; v{number} is a {self.standing(name, number)}. "
-                        f"{name}@{number} reads it, glassfleet model promote {name} {number} makes it current"
+                        f"{name}@{number} reads it, glassfleet model promote {name}@{number} makes it current"
                     )
                 known = ", ".join(sorted(self.current)) or "none yet"
                 raise NotFoundError(f"no model {name!r} is published here; published: {known}")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, print_json
-from console.model.named import versioned
+from console.common import config_option, json_option, print_json, versioned
 from console.run.connection import coordinator_options
 from schemas.errors import DocumentError, NotFoundError, UsageError
 

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, config_option, json_option, print_json, security_options, tell
-from console.model.named import read_model_file, versioned
+from console.common import (
+    broker_options,
+    config_option,
+    json_option,
+    print_json,
+    security_options,
+    tell,
+    version_argument,
+    versioned,
+)
+from console.model.named import read_model_file
 from console.run.connection import coordinator_options
 from console.run.gate import beside
 from console.tables import printable
@@ -102,19 +111,19 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 
 
 @click.command()
-@click.argument("name")
-@click.argument("version", type=int)
+@version_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why; vehicles and auditors read it.")
 @coordinator_options
 @json_option
 @config_option
-def promote(name: str, version: int, reason: str, api: Coordinator, *, as_json: bool) -> None:
+def promote(chosen: tuple[str, int], reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Make a version current at once, for the whole fleet; ends a rollout of this model.
 
     \b
     Examples:
-      glassfleet model promote qoe 4 --reason "tried by hand on the test track"
+      glassfleet model promote qoe@4 --reason "tried by hand on the test track"
     """
+    name, version = chosen
     pointer = api.post(f"/api/models/{name}/promote", {"version": version, "reason": reason})
     text = f"{name} v{pointer['version']} is current now (sequence {pointer['sequence']})"
     tell(text, as_json=as_json, **pointer)

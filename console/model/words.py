@@ -6,13 +6,14 @@ import math
 import shlex
 import shutil
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import ActivationView, Counterfactual
-from glassfleet.rules import Activation, Condition, Explanation, Rule
+from glassfleet.explain import Counterfactual
+from glassfleet.rules import STRONGEST, Activation, Condition, Explanation, Rule, chance_lines
 from schemas.errors import UsageError
 
 LONG = 6
@@ -26,42 +27,52 @@ OTHERWISE = "OTHERWISE"
 RUNNERS_UP = 2
 """So many are told there."""
 
-STRONGEST = 6
-"""So many terms of a consequent are told where words are to be few."""
 
-
-def rule_lines(rule: Rule, indent: str = "", domain: Domain | None = None) -> list[str]:
+def rule_lines(rule: Rule, indent: str = "", *, brief: bool = False, full: bool = False) -> list[str]:
     """Return a rule as lines: condition by condition, then what follows; a structure as its text.
 
-    With `domain` a consequent is told by its strongest terms, and a long antecedent without the numbers of its terms.
+    A consequent is told by its strongest terms, unless in `full`; if `brief`, a long antecedent without the numbers of
+    its terms.
     """
     if rule.fitness is not None:
         return wrapped(rule.output, indent)
-    head = f"{indent}rule {rule.index}  {rule.measures or UNKNOWN}"
-    output = rule.consequent.text(None if domain is None else STRONGEST)
-    if rule.otherwise:
-        return [head, *wrapped(f"{OTHERWISE} {output}", f"{indent}  ")]
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
-    if domain is not None and len(words) > LONG:
+    if brief and len(words) > LONG:
         lines = wrapped(f"IF {rule.antecedent}", f"{indent}  ")
-    return [head, *lines, *wrapped(f"THEN {output}", f"{indent}  ")]
+    lines = [] if rule.otherwise else lines
+    return [f"{indent}rule {rule.index}  {rule.measures or UNKNOWN}", *lines, *_then(rule, f"{indent}  ", full=full)]
 
 
-def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None = None) -> list[str]:
+def _then(rule: Rule, indent: str, *, full: bool = False) -> list[str]:
+    """Return what a rule says, each score on lines of its own."""
+    first, *scores = rule.consequent.parts(None if full else STRONGEST)
+    lines = wrapped(f"{OTHERWISE if rule.otherwise else 'THEN'} {first}", indent)
+    return [*lines, *(line for score in scores for line in wrapped(score, f"{indent}     "))]
+
+
+def explanation_lines(
+    explanation: Explanation, domain: Domain, row: Sequence[float], keep: int | None = None
+) -> list[str]:
     """Return an explanation as lines: forecast, rule in words, memberships, shares by input, notes, runners-up.
 
-    With `keep`, only so many shares are told one by one, and the rule's consequent by its strongest terms. Of a model
-    that is no rules, no rule is told; its notes say what it is.
+    With `keep`, only so many shares are told one by one, and a long antecedent in running text. Of a model that is no
+    rules, no rule is told; its notes say what it is.
     """
     target = domain.target
     unit = f" {target.unit}" if target is not None and target.unit else ""
     sure = f", {explanation.interval_text}" if explanation.interval else ""
+    values = {each.name: f"= {each.text(value)}" for each, value in zip(domain.features, row, strict=True)}
+    if explanation.chances:
+        chance = f"probability {explanation.chances[0].probability:.3f}"
+        table = [f"  {line}" for line in chance_lines(explanation.chances)]
+        head = f"{domain.target_name} = {explanation.prediction}, {chance}"
+        return [head, *table, *_speaking(explanation), *_share_lines(explanation, unit, keep, values)]
     lines = [f"{domain.target_name} = {_number(explanation.prediction)}{unit}{sure}"]
     if explanation.fired.rule.measured:
         lines += _because(explanation, keep)
     if explanation.shares:
-        lines += _share_lines(explanation, unit, keep)
+        lines += _share_lines(explanation, unit, keep, values)
     for note in explanation.other_notes:  # the line that begins with "because" has told the fallback
         lines += wrapped(f"note: {note}", "")
     if explanation.runners_up:
@@ -74,12 +85,24 @@ def explanation_lines(explanation: Explanation, domain: Domain, keep: int | None
     return lines
 
 
+def _speaking(explanation: Explanation) -> list[str]:
+    """Return the rules whose scores together gave the probabilities, each with its degree and the class of its rows."""
+    fitting = (explanation.fired, *explanation.runners_up)
+    lines = ["by the rules that fit the row, each to its degree:"]
+    for each in fitting:
+        rule, degrees = each.rule, zip(each.rule.conditions, each.memberships, strict=True)
+        asked = " AND ".join(f"{part.text} ({degree:.2f})" for part, degree in degrees) or "always"
+        whose = f"{100 * rule.confidence:.0f} % of its rows are {rule.consequent.value}"
+        lines += wrapped(f"{each.strength:.3f}  rule {rule.index}: IF {asked}; {whose}", "  ")
+    rest = 1.0 - math.fsum(each.strength for each in fitting)
+    return [*lines, *([f"  {rest:.3f}  other rules together"] * (rest >= 5e-4))]
+
+
 def _because(explanation: Explanation, keep: int | None) -> list[str]:
     """Return the rule that answered, and why it did."""
     rule = explanation.fired.rule
-    output = rule.consequent.text(None if keep is None else STRONGEST)
     if rule.otherwise:
-        return [f"because no other rule fires, by rule {rule.index}:", *wrapped(f"{OTHERWISE} {output}", "  ")]
+        return [f"because no other rule fires, by rule {rule.index}:", *_then(rule, "  ")]
     if explanation.fallback:
         lines = [f"because no rule fires for this row, by rule {rule.index}, which has the highest weight:"]
     else:
@@ -91,25 +114,30 @@ def _because(explanation: Explanation, keep: int | None) -> list[str]:
     else:
         for number, (part, degree) in enumerate(degrees):
             lines.append(f"  {'IF ' if number == 0 else 'AND'} {part.text}  (to the degree {degree:.2f})")
-    return [*lines, *wrapped(f"THEN {output}", "  ")]
+    return [*lines, *_then(rule, "  ")]
 
 
-def _share_lines(explanation: Explanation, unit: str, keep: int | None) -> list[str]:
-    """Return base, shares, and what they add up to."""
+def _share_lines(explanation: Explanation, unit: str, keep: int | None, values: dict[str, str]) -> list[str]:
+    """Return base, shares, and what they add up to; `values` are told where there is nothing to compare with."""
     if explanation.measure:
         # Not the forecast itself, so not in its unit: a number of its own for the class.
         unit, total = "", math.fsum((explanation.base, *explanation.shares.values()))
         what = f"the {explanation.measure}"
     else:
         total, what = float(explanation.prediction), "the forecast"
-    lines = wrapped(f"shares of the inputs (with the base they add up to {what}):", "")
+    head = f"shares of the inputs (with the base they add up to {what}):"
     ranked = sorted(explanation.shares.items(), key=lambda item: -abs(item[1]))
     moved = [(name, share) for name, share in ranked if share]
     # One input alone is named rather than called "the others".
     shown = moved if keep is None or len(moved) <= keep + 1 else moved[:keep]
+    if explanation.chances:
+        first, second, *_ = explanation.chances
+        head = f"what speaks for {first.label} (+) and for {second.label} (-), together {what}:"
+        shown = sorted(shown, key=lambda item: -item[1])
+    lines = wrapped(head, "")
     lines += wrapped(f"{explanation.base:+.4f}{unit}  base: {explanation.base_text}", "  ")
-    differences = explanation.differences
-    lines.extend(f"  {share:+.4f}{unit}  {name} {differences.get(name, '')}".rstrip() for name, share in shown)
+    told = explanation.differences if explanation.reference else values
+    lines.extend(f"  {share:+.4f}{unit}  {name} {told.get(name, '')}".rstrip() for name, share in shown)
     if len(shown) < len(moved):
         lines.append(f"  {sum(share for _, share in moved[len(shown) :]):+.4f}{unit}  the others together")
     return [*lines, f"  {total:+.4f}{unit}  together"]
@@ -145,6 +173,16 @@ def counterfactual_lines(result: Counterfactual, domain: Domain, *, is_asked: bo
         answer = way.prediction if isinstance(way.prediction, str) else f"{_number(way.prediction)}{unit}"
         lines += wrapped(f"{'or ' if number else ''}{words}: {result.target} = {answer}", "  ")
     return lines
+
+
+def input_words(variable: Variable, levels: Sequence[float] = ()) -> str:
+    """Return which values an input has: limits, or texts in the order of their `levels`, the first of unknown ones."""
+    if not variable.categories:
+        return f"{variable.low:.6g} to {variable.high:.6g} {variable.unit}".rstrip()
+    if not levels:
+        return ", ".join(variable.categories)
+    told = sorted(zip(levels[1:], variable.categories, strict=True))
+    return ", ".join([*(f"{text} {level:.3g}" for level, text in told), f"any other {levels[0]:.3g}"])
 
 
 def reworded(domain: Domain, given: Any, where: str) -> Domain:
@@ -184,23 +222,6 @@ def _strength(item: Activation) -> str:
     if item.normalised_strength is None:
         return words
     return f"{words}, {item.normalised_strength:.3g} times its mean"
-
-
-def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as JSON values."""
-    prediction = explanation.prediction
-    return {
-        "prediction": prediction if isinstance(prediction, str) else float(prediction),
-        "interval": explanation.interval,
-        "fallback": bool(explanation.fallback),
-        "fired": ActivationView.of(explanation.fired).to_dict(),
-        "runners_up": [ActivationView.of(item).to_dict() for item in explanation.runners_up],
-        "shares": {name: float(share) for name, share in explanation.shares.items()},
-        "base": float(explanation.base),
-        "base_text": explanation.base_text,
-        "measure": explanation.measure,
-        "notes": list(explanation.notes),
-    }
 
 
 def wrapped(text: str, indent: str) -> list[str]:

@@ -84,7 +84,7 @@ def _stayed(name: str, version: int, reason: str) -> str:
     rows = "Rows for scoring: a column split with train and test. " if "no test rows" in reason else ""
     return (
         f"{name} v{version} did not pass the gate, it stayed a candidate: {reason}. {rows}Make it current all the "
-        f"same: glassfleet model promote {name} {version} --reason TEXT"
+        f"same: glassfleet model promote {name}@{version} --reason TEXT"
     )
 
 

@@ -1,10 +1,8 @@
-"""Whom a run would rest on: said before it starts."""
+"""Whom a run rests on: said when it is accepted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from console.run.follow import asked
 from console.tables import printable
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float) -> None:
-    """Say on stderr how many of the known vehicles are up, and whether they could learn privately.
+def quorum_lines(api: Coordinator, spec: dict[str, Any], patience: float) -> list[str]:
+    """Return how many of the known vehicles are up, and whether they could learn privately, in lines.
 
     Parameters
     ----------
@@ -34,17 +32,15 @@ def tell_quorum(api: Coordinator, spec: dict[str, Any], patience: float) -> None
     """
     vehicles = asked(api, "/api/agents", patience)
     if not vehicles:
-        return
+        return []
     down = sorted(str(each["agent"]) for each in vehicles if each["status"] != "up")
     up = len(vehicles) - len(down)
     lacks = f" (down: {', '.join(down[:_NAMED])}{f' and {len(down) - _NAMED} more' if len(down) > _NAMED else ''})"
-    click.echo(
-        printable(f"{up} of {len(vehicles)} known vehicles {'is' if up == 1 else 'are'} up{lacks if down else ''}: ")
-        + "the model will rest on those that answer",
-        err=True,
-    )
+    known = f"{up} of {len(vehicles)} known vehicles {'is' if up == 1 else 'are'} up{lacks if down else ''}"
+    lines = [printable(f"{known}: the model will rest on those that answer")]
     if could_be_private(spec, up):
-        click.echo("this fleet could learn privately, nobody would see a single vehicle's numbers: --private", err=True)
+        lines.append("this fleet could learn privately, nobody would see a single vehicle's numbers: --private")
+    return lines
 
 
 def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, count_or_share, json_option, options_as, print_json, tell
+from console.common import config_option, count_or_share, json_option, options_as, print_json, tell, version_argument
 from console.run.connection import CoordinatorOptions, coordinator_options
 from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.run.gate import rollout_lines
@@ -25,7 +25,7 @@ def rollout() -> None:
 
     \b
     Examples:
-      glassfleet rollout start qoe 4 --share 0.2 --share 0.5 --share 1 --wait
+      glassfleet rollout start qoe@4 --share 0.2 --share 0.5 --share 1 --wait
     """
 
 
@@ -33,8 +33,7 @@ def rollout() -> None:
 class StartOptions(CoordinatorOptions):
     """Of ``glassfleet rollout start``."""
 
-    name: str
-    version: int
+    chosen: tuple[str, int]
     shares: tuple[float, ...]
     min_reports: str | None
     max_worse: float | None
@@ -48,8 +47,7 @@ class StartOptions(CoordinatorOptions):
 
 
 @rollout.command()
-@click.argument("name")
-@click.argument("version", type=int)
+@version_argument
 @click.option(
     "--share", "shares", type=float, multiple=True, metavar="SHARE",
     help="A stage: this share of the fleet tries it; repeatable, rising. Default: 0.2, 0.5, 1.",
@@ -71,7 +69,7 @@ def start(options: StartOptions) -> None:
 
     \b
     Examples:
-      glassfleet rollout start qoe 4 --share 0.1 --share 1 --deadline 600
+      glassfleet rollout start qoe@4 --share 0.1 --share 1 --deadline 600
     """
     plan = {} if options.plan_file is None else plan_of(str(options.plan_file))
     given = {
@@ -86,9 +84,9 @@ def start(options: StartOptions) -> None:
     if options.min_reports is not None:
         plan["min_reports"] = count_or_share(options.min_reports, "--min-reports")
     api = options.api
-    name = options.name
+    name, version = options.chosen
     patience = options.coordinator_wait if options.wait else 0.0
-    wanted = {"name": name, "version": options.version, "plan": plan}
+    wanted = {"name": name, "version": version, "plan": plan}
     started = posted(api, "/api/rollouts", wanted, patience)["rollout"]
     if not options.wait:
         text = f"{started} started. Look at it: glassfleet rollout status {name}"
@@ -124,7 +122,7 @@ def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait:
         print_json(result)
         return
     if not result:
-        click.echo("No rollouts yet. Start one: glassfleet rollout start NAME VERSION")
+        click.echo("No rollouts yet. Start one: glassfleet rollout start NAME@VERSION")
     for each in result:
         click.echo("\n".join(rollout_lines(each)))
 

@@ -20,7 +20,7 @@ from console.run.follow import (
     private_lines,
 )
 from console.run.gate import after_gate, in_words, is_waiting, refused_from_sums, rollout_of
-from console.run.quorum import tell_quorum
+from console.run.quorum import quorum_lines
 from console.run.runspec import BOUNDS_HELP, MEMORY_HELP, OPENS_ROWS, RunOptions, opens_rows, spec_of
 from console.sections import Sectioned
 from console.tables import printable
@@ -159,13 +159,12 @@ def start(options: RunOptions) -> None:
       glassfleet run start --param max_rules=6 --min-agents 0.5 --deadline 10 --wait
     """
     spec = spec_of(options)
-    if opens_rows(spec):
-        click.echo(OPENS_ROWS, err=True)
     api = options.api
     patience = options.coordinator_wait if options.wait else 0.0
-    if not is_quiet():
-        tell_quorum(api, spec, patience)
+    notes = [OPENS_ROWS] * opens_rows(spec) + ([] if is_quiet() else quorum_lines(api, spec, patience))
     started = posted(api, "/api/runs", spec, patience)
+    for note in notes:  # not of a run that is refused
+        click.echo(note, err=True)
     run_id = str(started["run"])
     if not options.wait:
         tell(f"{run_id} started. Follow it: glassfleet run show {run_id} --wait", as_json=options.as_json, run=run_id)

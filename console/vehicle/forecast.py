@@ -176,11 +176,11 @@ def explain(  # noqa: PLR0917 - its options
     Examples:
       glassfleet explain --at 2026-03-01T14:05:09 --id vehicle-07
     """
-    from console.model.words import explanation_json, explanation_lines
+    from console.model.words import explanation_lines
     from edge_agent.forecast.features import vector
     from edge_agent.forecast.verify import at_time, model_of
     from edge_agent.forecast.verify import verify as check
-    from glassfleet.reference import explained
+    from glassfleet.explain import explain_row, explained
 
     directory = _directory(log, agent, fleet, state_dir)
     result = check(directory)
@@ -191,8 +191,8 @@ def explain(  # noqa: PLR0917 - its options
     served = model_of(directory, record["model"]["digest"])
     domain = served.model.domain
     told = record["inputs"]  # null: an empty cell
-    inputs = {name: float("nan") if told[name] is None else float(told[name]) for name in domain.names}
-    explanation = explained(served.model, vector(inputs), served.reference)
+    row = vector({name: float("nan") if told[name] is None else float(told[name]) for name in domain.names})
+    explanation = explained(served.model, row, served.reference)
     again = explanation.prediction if isinstance(explanation.prediction, str) else float(explanation.prediction)
     if again != record["prediction"] or explanation.fired.rule.index != record["rule"]:
         raise VerificationError(
@@ -200,18 +200,17 @@ def explain(  # noqa: PLR0917 - its options
             f"rule {explanation.fired.rule.index}"
         )
     if as_json:
-        print_json({"record": record, "explanation": explanation_json(explanation)})
+        print_json({"record": record, "explanation": explain_row(served.model, row, served.reference).to_dict()})
         return
     model = record["model"]
     click.echo(f"record {record['n']} of {result.first} to {result.last}, chain whole; {_clock(record['time'])}")
     click.echo(
         f"model {model['name']} v{model['version']} {model['digest'][:12]}{'; ALERT' if record['alert'] else ''}"
     )
-    click.echo("\n".join(explanation_lines(explanation, domain, keep=8)))
+    click.echo("\n".join(explanation_lines(explanation, domain, row.tolist(), keep=8)))
     click.echo("inputs:")
-    for name, value in inputs.items():
-        unit = domain.variable(name).unit
-        click.echo(f"  {name} = {value:.6g}{f' {unit}' if unit else ''}")
+    for variable, value in zip(domain.features, row, strict=True):
+        click.echo(f"  {variable.name} = {variable.text(value)}")
 
 
 def _directory(log: Path | None, agent: str | None, fleet: str, state_dir: Path) -> Path:

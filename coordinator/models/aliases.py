@@ -66,7 +66,7 @@ class Aliases:
         if name not in self.current:
             raise NotFoundError(
                 f"no version of model {name!r} is current: glassfleet model history {name} says why, "
-                f"glassfleet model promote {name} VERSION makes one current"
+                f"glassfleet model promote {name}@VERSION makes one current"
             )
         return self.current[name]
 

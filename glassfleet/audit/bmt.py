@@ -4,20 +4,18 @@
   ratio; its target is what the model, which the question holds, says of it, and its residual.
 - spans: product sums over [1, x] of pairs of leaves, of both sides of ramps, and over held-out rows. As in `sums`, two
   groups that share one row meet in it; the group's sums of products with the target, or with the residual, then tell
-  the row's target: for linearly independent rows z_i with G = sum a_i z_i z_i' and h = sum b_i z_i y_i, the direction
-  d = G^+ z / (z' G^+ z) is 1 on the row z and 0 on the others, so that d'h = b y; b is the root of a = 1 / (z' G^+ z).
+  the row's target (`sums.completed`): b is the root of a = d'G d.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.sums import MOST_GROUPS, Rows, meeting, stacked
+from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stacked
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
@@ -30,9 +28,6 @@ from glassfleet.schemes.bmt.server import taken_in
 from glassfleet.schemes.bmt.tree import degrees
 
 Array = NDArray[np.float64]
-
-_NEAR = 1e-4
-"""Values of scaled columns that agree to this are equal, for what the rounding of a row's products may come to."""
 
 _LEAST = 1e-4
 """Least residual times weight whose ratio to the products tells a row: they are rounded to 2^-28."""
@@ -56,19 +51,19 @@ def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array
     """Return regressors, shape (m, R), and residual of the rows that are alone in a bin."""
     assert question.edges is not None
     weight, first = scores[..., 0], scores[..., 1]
-    is_told = (weight > _NEAR) & (weight < 1.0 + _NEAR) & (np.abs(first) > _LEAST)
+    is_told = (weight > NEAR) & (weight < 1.0 + NEAR) & (np.abs(first) > _LEAST)
     values = scores[..., 2:] / np.where(is_told, first, 1.0)[..., None]
-    is_told &= ((values > -_NEAR) & (values < 1.0 + _NEAR)).all(axis=-1)
+    is_told &= ((values > -NEAR) & (values < 1.0 + NEAR)).all(axis=-1)
     for place, feature in enumerate(question.features):
         if feature in question.regressors:
             own, edges = values[:, place, :, question.regressors.index(feature)], question.edges[feature]
-            is_told[:, place] &= (own > edges[:-1] - _NEAR) & (own < edges[1:] + _NEAR)
+            is_told[:, place] &= (own > edges[:-1] - NEAR) & (own < edges[1:] + NEAR)
     # Squared weights times [1, x] are told of four bins together: they must be those of the rows taken to be alone.
     made = np.where(is_told, weight * weight, 0.0)[..., None] * np.concatenate(
         [np.ones_like(values[..., :1]), values], -1
     )
     made = made.reshape(*means.shape[:3], GROUP, means.shape[3]).sum(axis=3)
-    is_right = (np.abs(made - means) < _NEAR).all(axis=-1)
+    is_right = (np.abs(made - means) < NEAR).all(axis=-1)
     is_told &= np.repeat(is_right, GROUP, axis=-1) | (weight == 1.0)
     return values[is_told], (first / np.where(is_told, weight, 1.0))[is_told]
 
@@ -88,59 +83,30 @@ def _rows(question: Question, inputs: Array, target: Array) -> Rows:
     """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
     found = np.full((len(inputs), question.n_features + 1), np.nan)
     found[:, [*question.regressors, question.n_features]] = np.column_stack([inputs, target])
-    return found[~((target < -_NEAR) | (target > 1.0 + _NEAR))]
+    return found[~((target < -NEAR) | (target > 1.0 + NEAR))]
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Sums over some rows of the products of [1, x], shape (k, k), and of these with target or residual, shape (k,)."""
-
-    question: Question
-    gram: Array
-    right: Array | None = None
-    of_residual: bool = False
-
-    def target(self, row: Array) -> float:
-        """Return the target of one of the rows, shape (k,), that the sums are of."""
-        assert self.right is not None
-        direction = np.linalg.pinv(self.gram, rcond=1e-9, hermitian=True) @ row
-        weight = 1.0 / float(row @ direction)
-        value = float(weight * direction @ self.right) / float(np.sqrt(max(weight, 1e-12)))
-        return value + float(_forecast(self.question, row[None, 1:])[0]) if self.of_residual else value
-
-
 def spans(*seen: View) -> Rows:
     """Return the row of each group of one row, and of each two groups of few rows whose spans meet in one line."""
-    few: dict[bytes, tuple[_Group, Array]] = {}
-    lines = []
-    for group in (each for view in seen for each in _groups(view)):
-        values, vectors = np.linalg.eigh(group.gram)
-        kept = values > max(len(values) * 2.0**-GRID_BITS, 1e-9 * values[-1])
-        if not 0 < kept.sum() < len(values):
-            continue
-        basis = vectors[:, kept]
-        if kept.sum() == 1:
-            lines.append(basis.T)
-        if len(few) < MOST_GROUPS * len(seen):
-            few.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), (group, basis))
-    bases = [basis for _, basis in few.values() if basis.shape[1] > 1]
-    found = np.concatenate([*lines, *([meeting(bases)] if bases else [])]) if few else np.empty((0, 1))
-    found = found[np.abs(found[:, 0]) > 1e-6]
-    found /= found[:, :1]
-    told = sorted((each for each in few.values() if each[0].right is not None), key=lambda each: each[1].shape[1])
-    rows = []
-    for row in found[((found > -_NEAR) & (found < 1.0 + _NEAR)).all(axis=1)]:
-        for group, basis in told:
-            if np.abs(row - basis @ (basis.T @ row)).max() < _NEAR:
-                rows.append(_rows(group.question, row[None, 1:], np.array([group.target(row)])))
-                break
-    return stacked(rows)
+    return completed((part for view in seen for part in _parts(view)), MOST_GROUPS * len(seen))
 
 
-def _groups(view: View) -> Iterator[_Group]:
+def _part(question: Question, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> Part:
+    """Return sums of products of [1, x], shape (k, k), and of these with target or residual, shape (k,)."""
+
+    def complete(rows: Array, directions: Array) -> Rows:
+        assert right is not None
+        weight = np.sqrt(np.maximum(((directions @ gram) * directions).sum(axis=1), 1e-12))
+        target = directions @ right / weight + (_forecast(question, rows[:, 1:]) if of_residual else 0.0)
+        return _rows(question, rows[:, 1:], target)
+
+    return Part(gram, question.columns * 2.0**-GRID_BITS, complete if right is not None else None)
+
+
+def _parts(view: View) -> Iterator[Part]:
     """Yield the groups that the questions of a view are about, and those that follow."""
     for question, memory, sums in _replayed(view):
         yield from _joint(question, memory) if question.kind == "bins" else _sides(question, memory, sums)
@@ -173,26 +139,26 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
         yield question, memory, sums
 
 
-def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[_Group]:
+def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:
     """Yield training rows and those held out of each pair of leaves, with the target where both are the same."""
     grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
     rights = memory["target"][:, :, : question.columns].astype(np.float64) * SCALE
     place = {leaf: at for at, leaf in enumerate(memory["leaves"])}
     for part in (0, 1):
         for (i, j), gram in zip(memory["pairs"].tolist(), grams[part], strict=True):
-            yield _Group(question, gram, rights[part, place[i]] if i == j else None)
+            yield _part(question, gram, rights[part, place[i]] if i == j else None)
 
 
-def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterator[_Group]:
+def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterator[Part]:
     """Yield both sides of each ramp."""
     squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
     scores = sums["scores"][:, : question.columns].astype(np.float64) * SCALE
     pairs = memory["pairs"].tolist()
     for (leaf, _), (lower, both), right in zip(question.candidates, squares, scores, strict=True):
-        yield _Group(question, lower, right, of_residual=True)
+        yield _part(question, lower, right, of_residual=True)
         if [leaf, leaf] in pairs:
             own = memory["gram"][0, pairs.index([leaf, leaf])].astype(np.float64) * SCALE
-            yield _Group(question, unpack_symmetric(own, question.columns) - 2.0 * both - lower)
+            yield _part(question, unpack_symmetric(own, question.columns) - 2.0 * both - lower)
 
 
 # --- trees ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from glassfleet.audit import bmt
+from glassfleet.audit import bmt, fmt_classes
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.audit.sums import Rows, bands, cells, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
@@ -50,17 +50,18 @@ class Attack:
     crosses: bool = False
 
 
-PRODUCTS = ("fmt", "frt", "tsk")
+PRODUCTS = ("fmt", "fmt_classes", "frt", "tsk")
 
 ATTACKS = (
-    Attack("bands", ("fmt",), bands),
+    Attack("bands", ("fmt", "fmt_classes"), bands),
     Attack("bins", ("bmt",), bmt.bins),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
     Attack("spans", PRODUCTS, spans, crosses=True),
     Attack("spans", ("bmt",), bmt.spans, crosses=True),
+    Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
-    Attack("trees", PRODUCTS, leaf_means),
+    Attack("trees", ("fmt", "frt", "tsk"), leaf_means),
     Attack("trees", ("bmt",), bmt.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )

@@ -3,8 +3,8 @@
 Each attack takes a `View` and returns candidate rows, scaled, shape (m, F + 1), inputs and target; NaN where it tells
 nothing of a column. It does not know which candidates are right.
 
-- bands (fmt): sums of two neighbouring cuts differ by the rows between them. One row left is the row itself, by its
-  products.
+- bands (fmt, fmt_classes): sums of two neighbouring cuts differ by the rows between them. One row left is the row
+  itself, by its products.
 - cells (frt): a cell that says that it holds one row tells its target.
 - remainders (frt): what a node holds less its cells of one input is the cell that was not told.
 - spans: the products of fewer rows than there are columns span just these rows. Two groups that share one row have
@@ -18,7 +18,7 @@ nothing of a column. It does not know which candidates are right.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,11 @@ from numpy.typing import NDArray
 from glassfleet.audit.transcript import View
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.scheme import SUPPORT
-from glassfleet.schemes.fmt.messages import Question as FmtQuestion
+from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.fmt_classes.messages import Question as ClassQuestion
+from glassfleet.schemes.fmt_classes.messages import read_task as read_fmt_classes
 from glassfleet.schemes.frt.messages import read_task as read_frt
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 
@@ -41,7 +43,11 @@ Rows = NDArray[np.float64]
 MOST_GROUPS = 400
 """Groups of a view that are compared with each other: pairs grow with the square."""
 
+NEAR = 1e-4
+"""Values of scaled columns that agree to this are equal, for what the rounding of a row's products may come to."""
+
 _READ: dict[str, Callable[[Any], Any]] = {"frt": read_frt, "tsk": read_tsk}
+_READ_TREE: dict[str, Callable[[Any], Any]] = {"fmt": read_fmt, "fmt_classes": read_fmt_classes}
 
 
 # --- groups of rows and their products ------------------------------------------------------------------------------
@@ -54,7 +60,7 @@ class Groups:
     Attributes
     ----------
     inputs : tuple of int
-        Which inputs the columns are; then come the constant 1 and the target.
+        Which inputs the columns are, hinges from `width` on; then come the constant 1 and the target.
     width : int
         Inputs of the domain, F.
     grams : ndarray of float64, shape (n, k, k)
@@ -63,6 +69,8 @@ class Groups:
         What the rounding of the products may come to.
     is_whole : ndarray of bool, shape (n,)
         A node, leaf or rule; False: a band between two cuts.
+    label : int, optional
+        The target is the indicator of this class, of three or more.
     """
 
     inputs: tuple[int, ...]
@@ -70,26 +78,40 @@ class Groups:
     grams: NDArray[np.float64]
     noise: float
     is_whole: NDArray[np.bool_]
+    label: int | None = None
 
     def rows_on(self, lines: NDArray[np.float64]) -> Rows:
         """Return the rows that lie on lines through the origin of the columns' space, shape (m, k), if any do."""
         lines = lines[np.abs(lines[:, -2]) > 1e-6]
         values = np.delete(lines / lines[:, -2:-1], -2, axis=1)
         values = values[((values > -1e-4) & (values < 1 + 1e-4)).all(axis=1)]
-        found = np.full((len(values), self.width + 1), np.nan)
-        found[:, [*self.inputs, self.width]] = values
-        return found
+        return placed(values, self.inputs, self.width, self.label)
+
+
+def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int, label: int | None = None) -> Rows:
+    """Return rows of all columns, NaN where nothing is told, from values of `inputs` and the target, shape (m, k).
+
+    Inputs from `width` on are hinges, no columns of a row. With a `label` the target is this class's indicator: of a
+    row of another class it does not tell which.
+    """
+    found = np.full((len(values), width + 1), np.nan)
+    kept = [place for place, column in enumerate(inputs) if column < width]
+    if len(values):
+        found[:, [*(inputs[place] for place in kept), width]] = values[:, [*kept, -1]]
+    if label is not None:
+        found[:, width] = np.where(found[:, width] > 0.5, float(label), np.nan)
+    return found
 
 
 def groups(view: View) -> Iterator[Groups]:
     """Yield the product sums of all groups of rows that a view tells apart, question by question."""
-    if view and view[0][0].scheme == "fmt":
-        for question, triangles, is_whole in fmt_triangles(view):
+    if view and view[0][0].scheme in _READ_TREE:
+        for question, triangles, is_whole, label in tree_triangles(view):
             k = len(question.columns) + 2
             grams = unpack_symmetric(triangles.astype(np.float64), k) / 2.0 ** (2 * GRID_BITS)
             order = np.array([*range(1, k - 1), 0, k - 1])
             noise = k * 2.0**-GRID_BITS
-            yield Groups(question.columns, question.n_features, grams[:, order[:, None], order], noise, is_whole)
+            yield Groups(question.columns, question.n_features, grams[:, order[:, None], order], noise, is_whole, label)
         return
     for task, sums in view:
         if "gram_high" not in sums or task.scheme not in _READ:
@@ -102,20 +124,21 @@ def groups(view: View) -> Iterator[Groups]:
             yield Groups(tuple(range(f)), f, grams, 1e-11, np.ones(len(grams), dtype=np.bool_))
 
 
-# --- fmt ------------------------------------------------------------------------------------------------------------
+# --- fmt and fmt_classes --------------------------------------------------------------------------------------------
 
 
-def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bool_]]]:
+def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
     """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
 
     Packed triangles over [1, x, y]: nodes and their siblings (the parent less the node), bands between neighbouring
-    cuts in both, and in the end the rows of a leaf that were held out while it grew.
+    cuts in both, and, of fmt, in the end the rows of a leaf that were held out while it grew. Of two classes y is the
+    second one's number; of more it is the indicator of each class in turn, whose number comes last.
     """
     known: dict[Any, tuple[Ints, dict[tuple[int, int], Ints]]] = {}
     for task, sums in view:
         if task.kind == SUPPORT:
             continue
-        question = read_fmt(task)
+        question = _READ_TREE[task.scheme](task)
         whole: list[Ints] = []
         between: list[Ints] = []
         start = 0
@@ -135,10 +158,15 @@ def fmt_triangles(view: View) -> Iterator[tuple[FmtQuestion, Ints, NDArray[np.bo
                     [triangle] if grown is None or len(grown[0]) != len(triangle) else [triangle, triangle - grown[0]]
                 )
         if whole:
-            yield question, np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
+            every, is_whole = np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
+            if not isinstance(question, ClassQuestion):
+                yield question, every, is_whole, None
+                continue
+            for number, triangles in enumerate(question.triangles(every)):
+                yield question, triangles, is_whole, number if question.n_classes > 2 else None
 
 
-def _all_cuts(question: FmtQuestion, node: int, whole: Ints, told: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
+def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, told: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
     span = question.tree.span(node, question.n_sets)
     outside = {
         place: whole if cut >= span[feature][1] else np.zeros_like(whole)
@@ -149,7 +177,7 @@ def _all_cuts(question: FmtQuestion, node: int, whole: Ints, told: dict[int, Int
     return {cut: known[place] for place, cut in enumerate(question.cuts) if place in known}
 
 
-def _derive_sibling(question: FmtQuestion, path: tuple[Any, ...], known: dict[Any, Any]) -> tuple[Any, ...]:
+def _derive_sibling(question: GrowthQuestion, path: tuple[Any, ...], known: dict[Any, Any]) -> tuple[Any, ...]:
     above = known.get((question.knots, path[:-1])) if path else None
     if above is None:
         return ()
@@ -171,9 +199,9 @@ def _bands(whole: Ints, cuts: dict[tuple[int, int], Ints]) -> Iterator[Ints]:
 
 
 def bands(view: View) -> Rows:
-    """Return the row behind each sum of fmt that is a weight times the products of one row on the grid."""
+    """Return the row behind each sum of a tree that is a weight times the products of one row on the grid."""
     found = []
-    for question, triangles, _ in fmt_triangles(view):
+    for question, triangles, _, label in tree_triangles(view):
         weight, rest = np.divmod(triangles[:, 0], 1 << GRID_BITS)  # below 0 where a part of a node was withheld
         some, weight = (each[(weight != 0) & (rest == 0)] for each in (triangles, weight))
         is_one = (some % weight[:, None] == 0).all(axis=1)
@@ -184,9 +212,7 @@ def bands(view: View) -> Rows:
         right = (
             (np.abs(products - outer).max(axis=(1, 2)) < 1.6) & (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
         )
-        whole = np.full((int(right.sum()), question.n_features + 1), np.nan)
-        whole[:, [*question.columns, question.n_features]] = rows[right, 1:]
-        found.append(whole)
+        found.append(placed(rows[right, 1:], question.columns, question.n_features, label))
     return stacked(found)
 
 
@@ -236,14 +262,14 @@ def spans(*seen: View) -> Rows:
     The groups are those of all views: two sums over different vehicles may share a row, too.
     """
     found = []
-    few: dict[tuple[int, ...], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
+    few: dict[tuple[tuple[int, ...], int | None], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
     for some in itertools.chain.from_iterable(map(groups, seen)):
         values, vectors = np.linalg.eigh(some.grams)
         kept = values > np.maximum(some.noise, 1e-9 * values[:, -1:])
         ranks = kept.sum(axis=1)
         is_few = (ranks > 0) & (ranks < len(values.T) - 1)
         found.append(some.rows_on(vectors[is_few & (ranks == 1), :, -1]))
-        known = few.setdefault(some.inputs, (some, {}))[1]
+        known = few.setdefault((some.inputs, some.label), (some, {}))[1]
         for place in np.flatnonzero(is_few & (ranks > 1))[: MOST_GROUPS * 4]:
             basis = vectors[place][:, kept[place]]
             if len(known) < MOST_GROUPS * len(seen):  # the same rows come in many bands
@@ -251,6 +277,59 @@ def spans(*seen: View) -> Rows:
     for some, known in few.values():
         found.append(some.rows_on(meeting(list(known.values()))))
     return stacked(found)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sums of the products of [1, x] of some rows, where those with the target are known apart, or not at all.
+
+    Attributes
+    ----------
+    gram : ndarray of float64, shape (k, k)
+    noise : float
+        What the rounding of the products may come to.
+    complete : callable, optional
+        Rows [1, x] that are among them, shape (m, k), and of each the direction that is 1 on it and 0 on the others ->
+        their columns and targets, shape (at most m, F + 1). Without it nothing tells the target.
+    """
+
+    gram: NDArray[np.float64]
+    noise: float
+    complete: Callable[[NDArray[np.float64], NDArray[np.float64]], Rows] | None = None
+
+
+def completed(parts: Iterable[Part], most: int) -> Rows:
+    """Return the row of each part of one row, and of each two of the `most` of fewest rows that meet in a line.
+
+    For linearly independent rows z_i with G = sum a_i z_i z_i', the direction d = G^+ z / (z' G^+ z) is 1 on the row z
+    and 0 on the others: a sum of products with the target, h = sum b_i y_i z_i, has d'h = b y.
+    """
+    few: dict[bytes, tuple[Part, NDArray[np.float64]]] = {}
+    lines = []
+    for part in parts:
+        values, vectors = np.linalg.eigh(part.gram)
+        kept = values > max(part.noise, 1e-9 * values[-1])
+        if not 0 < kept.sum() < len(values):
+            continue
+        basis = vectors[:, kept]
+        if kept.sum() == 1:
+            lines.append(basis.T)
+        few.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), (part, basis))
+    told = sorted(few.values(), key=lambda each: each[1].shape[1])
+    bases = [basis for _, basis in told if basis.shape[1] > 1][:most]
+    found = np.concatenate([*lines, *([meeting(bases)] if bases else [])]) if few else np.empty((0, 1))
+    found = found[np.abs(found[:, 0]) > 1e-6]
+    found /= found[:, :1]
+    found = found[((found > -NEAR) & (found < 1.0 + NEAR)).all(axis=1)]
+    rows = []
+    for part, basis in (each for each in told if each[0].complete is not None):
+        is_inside = np.abs(found - found @ basis @ basis.T).max(axis=1, initial=0.0) < NEAR
+        mine, found = found[is_inside], found[~is_inside]
+        if len(mine):
+            assert part.complete is not None
+            directions = mine @ np.linalg.pinv(part.gram, rcond=1e-9, hermitian=True)
+            rows.append(part.complete(mine, directions / (mine * directions).sum(axis=1)[:, None]))
+    return stacked(rows)
 
 
 def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -280,8 +359,8 @@ def covariances(*seen: View) -> Rows:
     """Return the row of each two groups, whole ones, of all views, whose product sums differ by one of rank one."""
     found = []
     some = [each for each in itertools.chain.from_iterable(map(groups, seen)) if each.is_whole.any()]
-    for inputs in dict.fromkeys(each.inputs for each in some):
-        alike = [each for each in some if each.inputs == inputs]
+    for kind in dict.fromkeys((each.inputs, each.label) for each in some):
+        alike = [each for each in some if (each.inputs, each.label) == kind]
         grams = np.concatenate([each.grams[each.is_whole] for each in alike])[:MOST_GROUPS]
         grams = np.concatenate([grams, np.zeros_like(grams[:1])])
         noise = 2 * alike[0].noise

@@ -88,9 +88,10 @@ def check_refuses_tasks(bench: Bench) -> None:
         for what, task, rows in refused:
             must_refuse(TaskError, what, partial(answer, bench.scheme, task, "a", fresh(rows)))
         for key in body:
-            for odd in _ODD_TASK_VALUES:
-                task = Task(scheme, kind, {**body, key: odd})
-                what = f"a task with {key}={odd!r}"
+            changed = {f"with {key}={odd!r}": {**body, key: odd} for odd in _ODD_TASK_VALUES}
+            changed[f"without {key}"] = {other: body[other] for other in body if other != key}
+            for how, damaged in changed.items():
+                task, what = Task(scheme, kind, damaged), f"a task {how}"
                 raises_only(TaskError, what, partial(answer, bench.scheme, task, "a", fresh(data)))
                 raises_only(TaskError, f"{what}, asked what it costs,", partial(cost_of, bench.scheme, task, data.rows))
 
@@ -167,12 +168,15 @@ def _impossible(given: Contribution) -> Iterator[tuple[str, Contribution]]:
         for name in parts:
             yield f"{field} without {name!r}", variant(**{field: {k: v for k, v in parts.items() if k != name}})
     for name, part in given.sums.items():
+        least = part.copy()
+        least.flat[-1:] = np.iinfo(np.int64).min  # whose absolute value is negative
         for what, wrong in (
             ("truncated", part[..., :-1]),
             ("of one dimension more", part[None]),
             ("empty", np.zeros(0, dtype=np.int64)),
             ("absurdly large", np.full_like(part, 2**62)),
             ("absurdly negative", np.full_like(part, -(2**62))),
+            ("with the least integer at its end", least),
         ):
             if part.size or wrong.shape != part.shape:  # where nothing is asked, no number can be wrong
                 yield f"{name!r} {what}", variant(sums={**given.sums, name: wrong})

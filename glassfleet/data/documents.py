@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from glassfleet.data.domain import Domain
 from schemas.errors import DocumentError
@@ -21,6 +21,21 @@ class Strict(BaseModel):
     """What a document holds: nothing unknown, nothing infinite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RunParameters(Strict):
+    """What a run can be told. A scheme names the options that it lacked at first: runs without them keep digests."""
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the options of :attr:`later` where they have their defaults."""
+        values: dict[str, Any] = write(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                values.pop(name, None)
+        return values
 
 
 def document_of(scheme: str, number: int, parameters: BaseModel, domain: Domain, model: Any) -> dict[str, Any]:

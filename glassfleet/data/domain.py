@@ -294,20 +294,3 @@ def quantile_variables(
         missing = min(max(middle, low), high) if empty.any() else None
         found.append(Variable(name=name, low=low, high=high, missing=missing))
     return tuple(found)
-
-
-def pooled_domain(
-    names: Sequence[str],
-    target: str,
-    X: NDArray[np.float64],
-    y: NDArray[np.float64],
-    input_quantiles: tuple[float, float] = INPUT_QUANTILES,
-    *,
-    categories: Mapping[str, tuple[str, ...]] | None = None,
-) -> Domain:
-    """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
-
-    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum.
-    """
-    features = quantile_variables(names, X, input_quantiles, categories or {})
-    return Domain(features=features, target=Variable(name=target, low=float(y.min()), high=float(y.max())))

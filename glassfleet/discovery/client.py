@@ -189,7 +189,7 @@ def _column(data: Dataset, name: str, target: str, *, text: bool) -> NDArray[np.
         if data.target != target:
             raise TaskError(f"the target here is {data.target!r}, not {target!r}")
         if data.y.dtype.kind != "f":
-            raise TaskError(f"target {target!r} is not numeric; declare its classes instead")
+            raise TaskError(f"target {target!r} holds classes here, numbers in the run; take a scheme for classes")
         return data.y.astype(np.float64, copy=False)
     if name not in data.features:
         raise TaskError(f"column {name!r} is missing here")

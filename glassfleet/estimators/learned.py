@@ -106,7 +106,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Raises
         ------
         ValueError
-            It is not one row, has an empty cell, or the goal is none of these.
+            It is not one row, or the goal is none of these.
         """
         row = self._row(x)
         with value_errors():
@@ -176,7 +176,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             return to_fml(self.model_)
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model show --file``."""
+        """Write a JSON file with the model, for :meth:`load` and for ``glassfleet model explain --file``."""
         check_is_fitted(self)
         whole = json.loads(export(self.model_, "json"))
         Path(path).write_text(json.dumps(whole | self._saved(), indent=2, ensure_ascii=False), encoding="utf-8")

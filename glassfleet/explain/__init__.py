@@ -23,13 +23,12 @@ from glassfleet.explain.over_rows import over_rows
 from glassfleet.explain.partitions import FuzzySet, Partition, partitions
 from glassfleet.explain.row import RowExplanation, explain_row
 from glassfleet.explain.summary import ModelSummary, summary
-from glassfleet.explain.views import ActivationView, ConditionView, RuleView, as_row
+from glassfleet.explain.views import ActivationView, RuleView, as_row
 from glassfleet.reference import explained
 
 __all__ = [
     "ActivationView",
     "Change",
-    "ConditionView",
     "Counterfactual",
     "Difference",
     "Effect",

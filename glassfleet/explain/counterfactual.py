@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassfleet.explain.goal import Goal
-from glassfleet.explain.search import PER_INPUT, Floats, Search
+from glassfleet.explain.search import Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row
 from glassfleet.nature import nature
-from schemas.errors import DataError, UsageError
+from schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from glassfleet.data.domain import Domain
@@ -31,17 +31,18 @@ class Change(View):
     Attributes
     ----------
     feature, unit : str
-    before, after : float
-        In the input's own unit; positions among the categories for a column of text.
+    before : float or None
+    after : float
+        In the input's own unit; positions among the categories for a column of text. None: the cell was empty.
     before_text, after_text : str
         The values for people.
     share_of_range : float
-        The change as a share of the input's range, > 0.
+        The change as a share of the input's range, > 0; of an empty cell from what it was taken for, >= 0.
     """
 
     feature: str
     unit: str
-    before: float
+    before: float | None
     after: float
     before_text: str
     after_text: str
@@ -59,8 +60,8 @@ class Way(View):
         What the model answers then.
     cost : float
         Sum of the changes as shares of their ranges, plus 0.1 for every changed input.
-    row : dict of str to float
-        The whole changed row.
+    row : dict of str to float or None
+        The whole changed row; None: the cell stays empty.
     rule : str
         The rule that answers then; empty for a network, which has none.
     """
@@ -68,7 +69,7 @@ class Way(View):
     changes: tuple[Change, ...]
     prediction: float | str
     cost: float
-    row: dict[str, float]
+    row: dict[str, float | None]
     rule: str
 
 
@@ -143,7 +144,8 @@ def counterfactual(
     Returns
     -------
     Counterfactual
-        Changed inputs are within the domain's limits. The same arguments give the same answer.
+        Changed inputs are within the domain's limits; an empty cell stays empty or gets a value, and no cell is
+        emptied. The same arguments give the same answer.
 
     Raises
     ------
@@ -153,9 +155,6 @@ def counterfactual(
         The goal is not one for this target, or `keep` or `only` names no input.
     """
     x = as_row(model.domain, row)
-    if np.isnan(x).any():
-        empty = model.domain.names[int(np.argmax(np.isnan(x)))]
-        raise DataError(f"the row has no value of {empty!r}: give it one, to look for ways from there")
     before = _plain(model.predict(x[None, :])[0])
     wanted = goal or Goal.default(model.domain, before)
     _check(wanted, model.domain, [*keep, *(only or ())], max_inputs)
@@ -165,9 +164,8 @@ def counterfactual(
     # A population gives every row the same answer: there is nothing to search for.
     ways = [] if nature(model) == "structures" else search.run()
     words = wanted.words(model.domain, before)
-    already = not isinstance(before, str) and bool(wanted.reached(before, np.array([before]))[0])
-    already = already or (wanted.label is not None and wanted.label == before)
-    told = [_way(model, x, point) for point in ways]
+    already = bool(wanted.reached(before, np.array([before]))[0])
+    told = [_way(search, point) for point in ways]
     return Counterfactual(
         target=model.domain.target_name,
         unit=model.domain.target_unit,
@@ -201,37 +199,38 @@ def _check(goal: Goal, domain: Domain, named: Collection[str], max_inputs: int |
         raise UsageError(f"at least one input must be allowed to change, got {max_inputs}")
 
 
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
 def _plain(value: Any) -> float | str:
     return str(value) if isinstance(value, str) else float(value)
 
 
-def _way(model: Model, x: Floats, point: Floats) -> Way:
-    domain = model.domain
-    low = np.array([variable.low for variable in domain.features])
-    span = np.array([variable.high for variable in domain.features]) - low
+def _way(search: Search, point: Floats) -> Way:
+    model, x, domain = search.model, search.x, search.model.domain
     changes = [
         Change(
             feature=domain.features[i].name,
             unit=domain.features[i].unit,
-            before=float(x[i]),
+            before=_or_none(x[i]),
             after=float(point[i]),
             before_text=domain.features[i].text(float(x[i])),
             after_text=domain.features[i].text(float(point[i])),
-            share_of_range=float(abs(point[i] - x[i]) / span[i]),
+            share_of_range=float(abs(point[i] - search.start[i]) / search.span[i]),
         )
-        for i in np.flatnonzero(point != x).tolist()
+        for i in np.flatnonzero(search.changed(point)).tolist()
     ]
     changes.sort(key=lambda change: -change.share_of_range)
-    explained = model.explain(point)
+    why = model.explain(point)
+    rule = f"IF {why.fired.rule.antecedent}" if why.chances else str(why.fired.rule)  # its class may be another one
     prediction = _plain(model.predict(point[None, :])[0])
-    categorical = np.array([bool(domain.variable(change.feature).categories) for change in changes])
-    moved = np.array([change.share_of_range for change in changes])
     return Way(
         changes=tuple(changes),
         prediction=prediction,
-        cost=float(np.where(categorical, 0.5, moved).sum() + PER_INPUT * len(changes)),
-        row={name: float(value) for name, value in zip(domain.names, point, strict=True)},
-        rule=str(explained.fired.rule) if nature(model) == "rules" else "",
+        cost=float(search.cost(point[None, :])[0]),
+        row={name: _or_none(value) for name, value in zip(domain.names, point, strict=True)},
+        rule=rule if nature(model) == "rules" else "",
     )
 
 

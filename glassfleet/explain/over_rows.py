@@ -112,7 +112,13 @@ def _inputs(domain: Domain, shares: list[list[float]]) -> list[dict[str, Any]]:
 def _rules(model: Model, fired: Counter[int], explained: int) -> list[dict[str, Any]]:
     texts = {rule.index: rule for rule in readable_rules(model)} if fired else {}
     return [
-        {"rule": index, "rows": count, "share": count / explained, "text": str(texts[index])}
+        {
+            "rule": index,
+            "rows": count,
+            "share": count / explained,
+            "text": str(texts[index]),
+            "brief": texts[index].brief[0],
+        }
         for index, count in sorted(fired.items(), key=lambda item: (-item[1], item[0]))
     ]
 

@@ -11,6 +11,7 @@ from glassfleet.explain.sums import exact_sum
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
 from glassfleet.nature import Nature, nature
 from glassfleet.reference import Reference, explained
+from glassfleet.rules import Chance, chance_lines
 
 if TYPE_CHECKING:
     from glassfleet.rules import Explanation
@@ -99,6 +100,8 @@ class RowExplanation(View):
         What the rules say where the model keeps it within the target's limits; None: the forecast is what they say.
     interval : tuple of (float, float) or None
         Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
+    chances : tuple of Chance
+        Every class with its probability, the likeliest first; empty: the model tells none.
     notes : tuple of str
         What the reader must know: e.g. that a network has no rules.
     text : str
@@ -124,20 +127,25 @@ class RowExplanation(View):
     fallback: bool
     clipped_from: float | None = None
     interval: tuple[float, float] | None = None
+    chances: tuple[Chance, ...] = ()
     notes: tuple[str, ...]
     text: str
 
+    def parts(self, most: int) -> list[tuple[str, float]]:
+        """Return inputs with their values and their shares, the largest first; of more than `most` the rest as one."""
+        told = [
+            (f"{each.feature} {each.difference or f'= {each.text}'}", each.share) for each in self.inputs if each.share
+        ]
+        if len(told) <= most + 1:  # a line for the others would stand for one
+            return told
+        return [*told[:most], (f"the other {len(told) - most}", sum(share for _, share in told[most:]))]
+
     def __str__(self) -> str:
-        """Return the answer and its rule, base and shares (the largest first) with what they add up to, and notes."""
-        lines = []
+        """Return the answer and its rule, probabilities, base and shares with what they add up to, and notes."""
+        lines = chance_lines(self.chances) if self.chances else []
         if self.total is not None:
-            moved = [
-                (part.share, f"{part.feature} {part.difference or f'= {part.text}'}")
-                for part in self.inputs
-                if part.share
-            ]
-            whole = [(self.base, f"base: {self.base_text}"), *moved, (self.total, self.measure or "together")]
-            lines = [f"{number:+12.4g}  {what}" for number, what in whole]
+            first, last = (f"base: {self.base_text}", self.base), (self.measure or "together", self.total)
+            lines += [f"{number:+12.4g}  {what}" for what, number in (first, *self.parts(len(self.inputs)), last)]
         return "\n".join([self.text, *lines, *self.notes])
 
 
@@ -207,6 +215,7 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
         fallback=bool(told.fallback),
         clipped_from=None if told.clipped_from is None else float(told.clipped_from),
         interval=told.interval,
+        chances=told.chances,
         notes=_notes(model, x, told),
         text=_text(model, told),
     )
@@ -222,6 +231,11 @@ def _text(model: Model, told: Explanation) -> str:
     if kind == "structures":
         return (
             f"{name} is {answer} for every row: this model is tree structures, of which each vehicle makes its own tree"
+        )
+    if told.chances:
+        return (
+            f"{name} is {answer}, with probability {told.chances[0].probability:.3f}; rule {rule.index} fits best, to "
+            f"the degree {told.fired.strength:.3g}: IF {rule.antecedent}"
         )
     if rule.otherwise:
         return f"{name} is {answer}{sure}, because no other rule fires, so rule {rule.index} answers: {rule}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.cells import MISSING
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.partitions import partitions
 from glassfleet.rules import Rule
@@ -28,6 +29,9 @@ Floats = NDArray[np.float64]
 
 PER_INPUT: Final = 0.1
 """What changing one more input costs, in units of one input's whole range: few inputs are preferred."""
+
+OTHER: Final = 0.5
+"""What another category costs, and a cell that was empty beside how far it is from what it was taken for."""
 
 _GRID, _PAIR_GRID, _PAIR_INPUTS, _POINTS, _RULES, _STEPS, _ROUNDS = 33, 9, 6, 1024, 256, 32, 4
 _MOST_ALTERNATIVES = 3
@@ -45,6 +49,8 @@ class Search:
     high: Floats
     span: Floats
     whole: NDArray[np.bool_]
+    start: Floats
+    emptied: Floats
     free: list[int]
     most: int
     asked: int = 0
@@ -62,7 +68,12 @@ class Search:
         free = [i for i, variable in enumerate(features) if variable.high > variable.low and variable.name not in keep]
         whole = np.array([bool(variable.categories) for variable in features])
         span = np.where(high > low, high - low, 1.0)
-        return cls(model, x, before, goal, low, high, span, whole, free, len(free) if most is None else most)
+        taken_for = np.array([np.nan if each.missing is None else each.missing for each in features])
+        start = np.where(np.isnan(x), taken_for, x)
+        # A cell that has a value is not emptied: nobody can act on that.
+        emptied = [each.categories.index(MISSING) if MISSING in each.categories else np.nan for each in features]
+        most = len(free) if most is None else most
+        return cls(model, x, before, goal, low, high, span, whole, start, np.array(emptied), free, most)
 
     def run(self) -> list[Floats]:
         """Return the best row, then the best of those that change other inputs."""
@@ -73,12 +84,12 @@ class Search:
             good = candidates[self._good(candidates)]
             if not len(good):
                 continue
-            for line in np.argsort(self._cost(good), kind="stable")[:tries]:
+            for line in np.argsort(self.cost(good), kind="stable")[:tries]:
                 point = self._settled(good[line])
-                changed = tuple(np.flatnonzero(point != self.x).tolist())
+                changed = tuple(np.flatnonzero(self.changed(point)).tolist())
                 if len(changed) > self.most or not bool(self._good(point[None, :])[0]):
                     continue
-                cost = float(self._cost(point[None, :])[0])
+                cost = float(self.cost(point[None, :])[0])
                 if changed not in found or cost < found[changed][0]:
                     found[changed] = (cost, point)
         ranked = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
@@ -91,20 +102,25 @@ class Search:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
+    def changed(self, rows: Floats) -> NDArray[np.bool_]:
+        """Return which cells of rows, shape (.., F), are otherwise: an empty cell (NaN) is one that was empty."""
+        return np.asarray((rows != self.x) & ~np.isnan(rows), dtype=bool)
+
     def _good(self, rows: Floats) -> NDArray[np.bool_]:
         self.asked += len(rows)
-        after = self.model.predict(rows)
+        after, emptied = self.model.predict(rows), ((rows == self.emptied) & self.changed(rows)).any(axis=1)
         if not isinstance(self.before, str):
-            distance = self.goal.distance(self.before, after)
+            distance = np.where(emptied, np.inf, self.goal.distance(self.before, after))
             nearest = int(distance.argmin())
-            if self.closest is None or distance[nearest] < self._missed:
+            if distance[nearest] < self._missed:
                 self.closest, self._missed = float(after[nearest]), float(distance[nearest])
-        return self.goal.reached(self.before, after)
+        return np.asarray(self.goal.reached(self.before, after) & ~emptied, dtype=bool)
 
-    def _cost(self, rows: Floats) -> Floats:
-        moved = np.abs(rows - self.x) / self.span
-        cost: Floats = (np.where(self.whole, np.minimum(moved * 1e9, 0.5), moved)).sum(axis=1)
-        cost += PER_INPUT * (rows != self.x).sum(axis=1)
+    def cost(self, rows: Floats) -> Floats:
+        """Return what rows cost, shape (n,): moves as shares of ranges, and something for each changed input."""
+        moved = np.where(self.whole, 0.0, np.abs(rows - self.start) / self.span)
+        moved += OTHER * (self.whole | np.isnan(self.x))
+        cost: Floats = np.where(self.changed(rows), moved + PER_INPUT, 0.0).sum(axis=1)
         return cost
 
     # --- candidates -------------------------------------------------------------------------------------------------
@@ -157,7 +173,7 @@ class Search:
         if isinstance(self.before, str):
             return self.free[:_PAIR_INPUTS] if not self._by_use() else self._by_use()[:_PAIR_INPUTS]
         moved = np.abs(after - self.before)
-        which = np.argmax(single != self.x, axis=1)
+        which = np.argmax(self.changed(single), axis=1)
         reach = {i: float(moved[which == i].max(initial=0.0)) for i in self.free}
         return sorted(self.free, key=lambda i: (-reach[i], i))[:_PAIR_INPUTS]
 
@@ -179,24 +195,28 @@ class Search:
         if not rows:
             return np.empty((0, len(self.x)))
         points = np.unique(np.array(rows), axis=0)
-        return points[np.argsort(self._cost(points), kind="stable")[:_RULES]]
+        return points[np.argsort(self.cost(points), kind="stable")[:_RULES]]
 
     def _into(self, rule: Rule, place: dict[str, int]) -> Floats | None:
         row = self.x.copy()
         for part in rule.conditions:
-            if part.about_cell:
-                if part.term == "missing":
-                    return None
-                continue
             i = place[part.feature]
+            is_empty = bool(np.isnan(row[i]))
+            if part.about_cell:
+                if (part.term == "missing") != is_empty:
+                    if not is_empty or i not in self.free:
+                        return None
+                    row[i] = self.start[i]
+                continue
+            at = self.start[i] if is_empty else row[i]
             low, high = max(part.low, self.low[i]), min(part.high, self.high[i])
             if part.crisp:
                 # A row at the lower limit is not in the region (above it), at the upper one it is.
-                value = min(max(row[i], np.nextafter(low, np.inf) if part.low > self.low[i] else low), high)
-                value = float(np.ceil(value)) if self.whole[i] and value != row[i] else value
+                value = min(max(at, np.nextafter(low, np.inf) if part.low > self.low[i] else low), high)
+                value = float(np.ceil(value)) if self.whole[i] and value != at else value
             else:
                 value = min(max(part.peak, self.low[i]), self.high[i])
-            if value != row[i]:
+            if value != at:
                 if i not in self.free or not self.low[i] <= value <= self.high[i]:
                     return None
                 row[i] = value
@@ -224,7 +244,7 @@ class Search:
     def _fewer(self, row: Floats) -> Floats:
         """Return the row with as many inputs as they were as the goal allows; the row itself when none can go back."""
         while True:
-            changed = np.flatnonzero(row != self.x)
+            changed = np.flatnonzero(self.changed(row))
             if len(changed) <= 1:
                 return row
             back = np.tile(row, (len(changed), 1))
@@ -232,11 +252,12 @@ class Search:
             good = np.flatnonzero(self._good(back))
             if not good.size:
                 return row
-            row = back[good[self._cost(back[good]).argmin()]]
+            row = back[good[self.cost(back[good]).argmin()]]
 
     def _nearer(self, row: Floats) -> Floats:
         """Return the row with its changed inputs as near to what they were as the goal allows, the largest first."""
-        for i in sorted(np.flatnonzero(row != self.x), key=lambda i: -abs(row[i] - self.x[i]) / self.span[i]):
+        changed = np.flatnonzero(self.changed(row))
+        for i in sorted(changed, key=lambda i: -abs(row[i] - self.start[i]) / self.span[i]):
             row = self._towards(row, int(i))
         return row
 
@@ -244,7 +265,7 @@ class Search:
         """Move input `i` back as far as the goal holds: the nearest of some steps, then steps before that one."""
         if self.whole[i]:
             return row
-        end, start = row[i], min(max(self.x[i], self.low[i]), self.high[i])
+        end, start = row[i], min(max(self.start[i], self.low[i]), self.high[i])
         for _ in range(_ROUNDS):
             steps = np.linspace(start, end, _STEPS)
             trial = np.tile(row, (_STEPS, 1))
@@ -257,8 +278,8 @@ class Search:
 
     def _rounded(self, row: Floats) -> Floats:
         """Return the row with short numbers, rounded away from where it came from, where the goal still holds."""
-        for i in np.flatnonzero((row != self.x) & ~self.whole):
-            nudge = np.ceil if row[i] > self.x[i] else np.floor
+        for i in np.flatnonzero(self.changed(row) & ~self.whole):
+            nudge = np.ceil if row[i] > self.start[i] else np.floor
             steps = 10.0 ** (np.floor(np.log10(self.span[i])) - np.arange(2, 7))
             # Decimal text and number agree: 0.30000000000000004 is nobody's wish.
             shorter = np.array([float(f"{nudge(row[i] / step) * step:.12g}") for step in steps])

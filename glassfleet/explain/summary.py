@@ -99,14 +99,20 @@ class ModelSummary(View):
             [
                 f"{self.target}, by {self.scheme}: {sizes}",
                 *uses,
-                *map(_line, self.rules),
+                *(line for rule in self.rules for line in _lines(rule)),
+                *["weaker terms are left out; the `text` of each of `rules` has all"]
+                * any("weaker terms" in part for rule in self.rules for part in rule.brief),
                 *notes,
             ]
         )
 
 
-def _line(rule: RuleView) -> str:
-    return f"rule {rule.index} ({rule.measures}): {rule.text}" if rule.measures else rule.text
+def _lines(rule: RuleView) -> list[str]:
+    first, *scores = rule.brief
+    return [
+        f"rule {rule.index} ({rule.measures}): {first}" if rule.measures else first,
+        *(f"  {one}" for one in scores),
+    ]
 
 
 def summary(model: Model, *, top: int | None = None) -> ModelSummary:

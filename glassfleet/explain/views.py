@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from glassfleet.data.cells import MISSING, as_number, is_empty
-from glassfleet.rules import Activation, Condition, Rule
+from glassfleet.rules import Activation, Condition, Forecasts, Rule
 from schemas.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,83 +37,33 @@ class View(BaseModel):
         return f'<pre style="white-space: pre-wrap">{escape(str(self))}</pre>'
 
 
-class ConditionView(View):
-    """``feature is term``: see :class:`~glassfleet.rules.Condition`."""
-
-    feature: str
-    term: str
-    low: float
-    peak: float
-    high: float
-    unit: str
-    crisp: bool
-
-    @classmethod
-    def of(cls, part: Condition) -> ConditionView:
-        """Return the view of a condition."""
-        return cls.model_validate(part, from_attributes=True)
-
-
-class ErrorsView(View):
-    """How far the model is off where a rule decides: see :class:`~glassfleet.rules.Errors`."""
-
-    low: float
-    high: float
-    rows: int
-    own: int
-    mean: float | None
-
-
-class ForecastsView(View):
-    """What a rule forecasts: see :class:`~glassfleet.rules.Forecasts`."""
-
-    rows: float
-    mean: float
-    low: float
-    high: float
-    moves: dict[str, float]
-    errors: ErrorsView | None = None
-
-
 class RuleView(View):
     """A rule in words and numbers: see :class:`~glassfleet.rules.Rule`; `text` is the whole rule.
 
     `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
-    `fitness` is that of a structure, None for rules. `measures` says the others and `forecast` in words.
+    `fitness` is that of a structure, None for rules. `measures` says the others and `forecast` in words. `brief` is the
+    rule by the strongest terms of its consequent, and each score by itself.
     """
 
     index: int
     text: str
-    conditions: tuple[ConditionView, ...]
+    brief: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...]
     output: str
     weight: float | None
     support: float | None
     confidence: float | None
     otherwise: bool = False
     fitness: float | None = None
-    forecast: ForecastsView | None = None
+    forecast: Forecasts | None = None
     error: float | None = None
     measures: str = ""
 
     @classmethod
     def of(cls, rule: Rule) -> RuleView:
         """Return the view of a rule."""
-        return cls(
-            index=rule.index,
-            text=str(rule),
-            conditions=tuple(ConditionView.of(part) for part in rule.conditions),
-            output=rule.output,
-            weight=float(rule.weight) if rule.measured else None,
-            support=float(rule.support) if rule.measured else None,
-            confidence=float(rule.confidence) if rule.measured else None,
-            otherwise=rule.otherwise,
-            fitness=None if rule.fitness is None else float(rule.fitness),
-            forecast=None
-            if rule.forecast is None
-            else ForecastsView.model_validate(rule.forecast, from_attributes=True),
-            error=rule.error,
-            measures=rule.measures,
-        )
+        told = cls.model_validate(rule, from_attributes=True)
+        return told if rule.measured else told.model_copy(update=dict.fromkeys(("weight", "support", "confidence")))
 
 
 class ActivationView(View):
@@ -127,12 +77,7 @@ class ActivationView(View):
     @classmethod
     def of(cls, item: Activation) -> ActivationView:
         """Return the view of an activation."""
-        return cls(
-            rule=RuleView.of(item.rule),
-            strength=float(item.strength),
-            normalised_strength=None if item.normalised_strength is None else float(item.normalised_strength),
-            memberships=tuple(float(degree) for degree in item.memberships),
-        )
+        return cls.model_validate({**vars(item), "rule": RuleView.of(item.rule)})
 
 
 def as_row(domain: Domain, row: Row) -> NDArray[np.float64]:

@@ -79,6 +79,7 @@ def _head(model: Model, title: str) -> str:
         what = f"{variable.low:.6g} to {variable.high:.6g}{_unit(variable.unit)}"
         if variable.categories:
             what = ", ".join(f"{code} = {text}" for code, text in enumerate(variable.categories))
+            what += "; another text: 0.5 less than the one that follows it here"
         if variable.missing is not None:
             what += f"; NAN where it is missing, then it is taken for {variable.missing:.6g}"
         lines.append(f"  x[{index}]  {_comment(variable.name)}: {_comment(what)}")

@@ -211,10 +211,5 @@ def _shares(model: Model, row: Row, reference: Reference | None) -> Svg:
     told = explain_row(model, row, reference)
     if told.total is None:
         raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
-    parts = [
-        (f"{part.feature} {part.difference or f'= {part.text}'}", part.share) for part in told.inputs if part.share
-    ]
-    rest = sum(share for _, share in parts[MOST_SHARES:])
-    parts = parts[:MOST_SHARES] + ([("the others", rest)] if rest else [])
     called = f"{told.target}: {told.prediction}" if told.measure else told.target
-    return waterfall(REPORT, told.base, parts, told.total, "" if told.measure else told.unit, called)
+    return waterfall(REPORT, told.base, told.parts(MOST_SHARES), told.total, "" if told.measure else told.unit, called)

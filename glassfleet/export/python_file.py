@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 from glassfleet import catalogue
+from glassfleet.data.cells import NOTHING, PAIRS
 from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.nature import nature
 from glassfleet.tables import RuleTables
@@ -21,8 +23,9 @@ _PREDICT = '''
 def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = False) -> "float | str | tuple":
     """Return the forecast for one row: values by name, or in the order of INPUTS; with `rule` also the rule's number.
 
-    A value is a finite number, or its text. An input in CATEGORIES takes one of their texts, or its position, from 0;
-    one in GAPS may be empty: None, NaN or "".
+    A value is a finite number, its text, or a word in TRUTH. An input in CATEGORIES takes one of their texts, or its
+    position, from 0; the model knows what to make of other texts, too. Where it knows empty cells, None, NaN and the
+    texts in NOTHING are such.
     Raises ValueError that names the input and its fault; KeyError when an input is missing.
     """
     if isinstance(row, dict):
@@ -40,21 +43,19 @@ def predict(row: "dict[str, float | str] | list[float | str]", rule: bool = Fals
 
 
 def _number(name: str, value: "float | str") -> float:
-    known = CATEGORIES.get(name)
-    if value is None or str(value).strip().lower() in ("", "nan"):
+    known, text = CATEGORIES.get(name, []), "" if value is None else str(value).strip()
+    if value not in known and text.lower() in NOTHING:
         if name in GAPS:
             return math.nan
-        value = "missing" if known and "missing" in known else value
-    if known and isinstance(value, str):
-        if value in known:
-            return float(known.index(value))
-        if value.strip() in known:
-            return float(known.index(value.strip()))
-        raise ValueError("%s has no category %r; known: %s" % (name, value, ", ".join(known)))
+        if "missing" in known:
+            return float(known.index("missing"))
+    if known and text and isinstance(value, str):
+        text = value if value in known else text
+        return float(known.index(text)) if text in known else bisect.bisect_left(known, text) - 0.5
     try:
-        number = float(value)
+        number = TRUTH[text.lower()] if text.lower() in TRUTH else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("%s must be a number, got %r" % (name, value)) from None
+        raise ValueError("%s must be a %s, got %r" % (name, "text" if known else "number", value)) from None
     if not math.isfinite(number):
         raise ValueError("%s must be a finite number, got %r" % (name, value))
     return number
@@ -108,6 +109,7 @@ def to_python(model: Model, title: str = "") -> str:
         *(["A network has no rules: the number of the rule is always 0."] * (nature(model) == "network")),
         '"""',
         "",
+        "import bisect",
         "import math",
         "",
         f"DIGEST = {digest!r}",
@@ -116,6 +118,8 @@ def to_python(model: Model, title: str = "") -> str:
         f"TARGET = {domain.target_name!a}",
         f"CLASSES = {_listed(domain.classes)}",
         f"CATEGORIES = {_categories(model)}",
+        f"NOTHING = {sorted({*NOTHING, 'nan'})!a}",
+        f"TRUTH = {dict(zip(chain(*PAIRS), cycle((1.0, 0.0)), strict=False))!a}",
         f"GAPS = {_listed([domain.names[gap] for gap in domain.gaps])}",
         f"RULES = {_listed([] if nature(model) == 'network' else [str(rule) for rule in model.rules()])}",
         "",

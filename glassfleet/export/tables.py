@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import fields
 from importlib import resources
@@ -24,11 +25,12 @@ def conditions_of(model: Model) -> Conditions:
 
 
 def levels_of(model: Model) -> tuple[Line, ...]:
-    """Return the levels of each input's categories, empty for numbers; raises ``UsageError`` for a network."""
-    found = catalogue.tables_of(model)
-    if not isinstance(found, RuleTables):
-        raise UsageError("a network has no levels of categories")
-    return found.levels or ((),) * len(model.domain.inputs)
+    """Return the levels of each input's categories; empty for numbers, and where a scheme states none."""
+    with contextlib.suppress(UsageError):
+        found = catalogue.tables_of(model)
+        if isinstance(found, RuleTables) and found.levels:
+            return found.levels
+    return ((),) * len(model.domain.inputs)
 
 
 def table_values(model: Model, found: Tables) -> dict[str, Any]:

@@ -51,6 +51,22 @@ def linear_consequent(
     return _linear(domain, target, float(intercept), slopes.tolist(), conditions)
 
 
+def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Array:
+    """Return the polynomial of the rule of each row, shape (n,); element-wise, so batch-free.
+
+    Parameters
+    ----------
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Intercepts last.
+    scaled : ndarray of float64, shape (n, F)
+    rule : ndarray of intp, shape (n,)
+    """
+    output: Array = coefficients[rule, -1]
+    for feature in range(scaled.shape[1]):
+        output = output + coefficients[rule, feature] * scaled[:, feature]
+    return output
+
+
 class Weighed(Protocol):
     """The weights of rules, each of shape (r,), in [0, 1]."""
 

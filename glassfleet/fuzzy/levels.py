@@ -245,5 +245,5 @@ def group_words(variable: Variable, line: Sequence[float], low: float, high: flo
     names = [f'"{name}"' if "," in name else name for name in variable.categories]
     told = [name for name, there in zip(names, inside[1:], strict=True) if there != inside[0]]
     if inside[0]:  # categories that the run does not know are in it: those are told that are not
-        return f"none of {', '.join(told)}" if told else "anything"
+        return f"{'none of' if told[1:] else 'not'} {', '.join(told)}" if told else "anything"
     return told[0] if len(told) == 1 else f"one of {', '.join(told)}"

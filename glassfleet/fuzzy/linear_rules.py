@@ -17,11 +17,13 @@ from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
-from glassfleet.numerics.statistics import blocks
+from glassfleet.numerics.statistics import blocks, rule_weight
 from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule
+from glassfleet.tables import Conditions, RuleTables, lines
 from schemas.errors import DocumentError
 
 Array = NDArray[np.float64]
+T = TypeVar("T", bound=SplitTree[Any])
 Span = TypeVar("Span")
 """Where the rows of a leaf may be on one input."""
 
@@ -47,6 +49,22 @@ class LinearRules:
     weight: Array
     support: Array
     confidence: Array
+
+    @classmethod
+    def of(cls, coefficients: Array, strength: Array, error: Array, rows: float) -> LinearRules:
+        """Return rules from sums over all `rows`: of each rule its rows' weights and weighted squared errors."""
+        some = strength > 0.0
+        mean = np.maximum(error, 0.0) / np.where(some, strength, 1.0)
+        confidence = np.where(some, 1.0 - np.minimum(np.sqrt(mean), 1.0), 0.0)
+        support = np.minimum(np.maximum(strength / max(rows, 1.0), 0.0), 1.0)
+        return cls(coefficients, rule_weight(support, confidence), support, confidence)
+
+
+def widened(coefficients: Array, regressors: Sequence[int], inputs: int) -> Array:
+    """Return polynomials over some of so many inputs, shape (.., R + 1), over all, shape (.., inputs + 1)."""
+    wide = np.zeros((*coefficients.shape[:-1], inputs + 1))
+    wide[..., [0, *(feature + 1 for feature in regressors)]] = coefficients
+    return wide
 
 
 def outputs_of(coefficients: Array, inputs: Array) -> Array:
@@ -102,11 +120,13 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     return LinearRules(coefficients=coefficients, **numbers)
 
 
-class LinearTree(ReadsRules, Generic[Span]):
+class LinearTree(ReadsRules, Generic[T, Span]):
     """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast.
 
     Parameters
     ----------
+    parameters : Parameters
+        Of the run.
     domain : Domain
         Inputs, target and their limits.
     tree : SplitTree
@@ -117,9 +137,10 @@ class LinearTree(ReadsRules, Generic[Span]):
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     """
 
-    def __init__(self, domain: Domain, tree: SplitTree[Any], rules: LinearRules, levels: Levels = ()) -> None:
+    def __init__(self, parameters: Any, domain: Domain, tree: T, rules: LinearRules, levels: Levels = ()) -> None:
+        self.parameters = parameters
         self.domain = domain
-        self._shape = tree
+        self.tree = tree
         self._rules = rules
         self.levels = levels
 
@@ -228,7 +249,7 @@ class LinearTree(ReadsRules, Generic[Span]):
 
     @cached_property
     def _spans(self) -> list[dict[int, Span]]:
-        return [self.spans(leaf) for leaf in self._shape.leaves]
+        return [self.spans(leaf) for leaf in self.tree.leaves]
 
     def _size(self) -> int:
         return len(self._spans)
@@ -244,7 +265,22 @@ class LinearTree(ReadsRules, Generic[Span]):
         Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
         FRT paper).
         """
-        return tree_complexity(self._shape, sum(map(len, self._spans)), self._rules.coefficients)
+        return tree_complexity(self.tree, sum(map(len, self._spans)), self._rules.coefficients)
+
+    def _tables(self, conditions: Conditions, *, alone: bool = False) -> RuleTables:
+        """Return the model as plain tables; one rule answers `alone`, or all, whose strengths add up to one."""
+        lines_of = self._rules.coefficients
+        return RuleTables(
+            evaluator="maximum_matching" if alone else "weighted_mean",
+            conditions=conditions,
+            # Of two leaves that fire alike, the first is named.
+            weights=(1.0,) * len(lines_of),
+            constants=tuple(lines_of[:, 0].tolist()),
+            slopes=lines((lines_of[:, 1:] + 0.0).tolist()),
+            partition=True,
+            clipped=True,
+            levels=self.levels,
+        )
 
 
 def tree_complexity(tree: SplitTree[Any], conditions: int, coefficients: Array) -> Mapping[str, int | float]:

@@ -82,6 +82,17 @@ def forward(matrix: Array, most: int) -> list[int]:
     return chosen
 
 
+def ranked(matrix: Array, most: int) -> list[int]:
+    """Return at most `most` of the columns ``x``, numbered from 0, increasing: a forward selection, ridge 1."""
+    n = len(matrix) - 2
+    if n <= most:
+        return list(range(n))
+    inner = np.arange(1, n + 1)
+    matrix = matrix.copy()
+    matrix[inner, inner] += 1.0
+    return sorted(j - 1 for j in forward(matrix, most))
+
+
 def sweep(table: Array, j: int, *, back: bool = False) -> None:
     """Take column j into the regression, or out of it (Goodnight, 1979), in place."""
     pivot = float(table[j, j])

@@ -207,3 +207,26 @@ def rule_weight(support: ArrayLike, confidence: ArrayLike) -> NDArray[np.float64
     confidence, support = np.asarray(confidence, dtype=np.float64), np.asarray(support, dtype=np.float64)
     both = confidence + support
     return np.where(both > 0.0, 2.0 * confidence * support / np.where(both > 0.0, both, 1.0), 0.0)
+
+
+def weigh(
+    ws: NDArray[np.int64], wq: NDArray[np.int64], rows: int, bits: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return rule weight, support and confidence; a rule that never fires has zeros.
+
+    confidence = sum w q / sum w, support = sum w q / rows, weight = their harmonic mean.
+
+    Parameters
+    ----------
+    ws, wq : ndarray of int64, shape (r,)
+        Sums of w and w q in units of 2^-bits.
+    rows : int
+        Rows that were summed over.
+    bits : int
+        Fraction bits.
+    """
+    strength, quality = ws.astype(np.float64), wq.astype(np.float64)
+    confidence = np.where(ws > 0, quality / np.where(ws > 0, strength, 1.0), 0.0)
+    support = quality / (float(max(rows, 1)) * float(1 << bits))
+    weight = rule_weight(support, confidence)
+    return np.minimum(weight, 1.0), support, confidence

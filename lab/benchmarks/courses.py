@@ -21,13 +21,14 @@ from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.scheme import Contribution, Done, Next, Task
 from glassfleet.scores import SCORES
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
+from lab.protocols.paper import pooled_domain
 
 ROUNDS, ALIKE = 22, 7
 """Questions of the course in which vehicles are lost at random, and how many of them do not depend on the cohort."""

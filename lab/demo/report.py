@@ -56,7 +56,7 @@ def report_lines(result: Result, *, exact: bool, top: int) -> list[str]:
         if model is not verdict.model:
             lines.append(f"  by the model that {vehicle} made of the fleet's with its own rows: {_parts(model)}")
         explanation = explained(model, data.X[number], reference_of(result.record.parameters, model.domain))
-        lines += [f"  {line}" for line in explanation_lines(explanation, verdict.model.domain, keep=5)]
+        lines += [f"  {line}" for line in explanation_lines(explanation, model.domain, data.X[number].tolist(), keep=5)]
     return lines
 
 
@@ -120,7 +120,7 @@ def _what_it_says(model: Model, top: int) -> list[str]:
         return lines
     lines = [_how_many(len(rules), top, "most used", "rule")]
     for rule in sorted(rules, key=most_used)[:top]:
-        lines += rule_lines(rule, "  ", model.domain)
+        lines += rule_lines(rule, "  ", brief=True)
     return [*lines, *wrapped(measures_note(rules), "  ")]
 
 

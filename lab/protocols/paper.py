@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable, pooled_domain
+from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable, quantile_variables
 
 FOLDS = 5
 CLIENTS = 5
@@ -90,10 +90,27 @@ def minmax_domain(dataset: Dataset) -> Domain:
     return Domain(features=tuple(features), target=target)
 
 
+def pooled_domain(
+    names: Sequence[str],
+    target: str,
+    X: NDArray[np.float64],
+    y: NDArray[np.float64],
+    input_quantiles: tuple[float, float] = INPUT_QUANTILES,
+    *,
+    categories: Mapping[str, tuple[str, ...]] | None = None,
+) -> Domain:
+    """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
+
+    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum.
+    """
+    features = quantile_variables(names, X, input_quantiles, categories or {})
+    return Domain(features=features, target=Variable(name=target, low=float(y.min()), high=float(y.max())))
+
+
 def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:
     """Return the domain of pooled rows: quantiles of an input, or its categories; the target's minimum and maximum."""
-    names, target, texts = dataset.features, dataset.target, dataset.categories
-    return pooled_domain(names, target, dataset.X, dataset.y, input_quantiles, categories=texts)
+    told = dataset.features, dataset.target, dataset.X, dataset.y
+    return pooled_domain(*told, input_quantiles, categories=dataset.categories)
 
 
 # The regression papers nullify splits but not leaves.

@@ -238,12 +238,6 @@ def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Pat
     assert TOPICS.agent_state("vehicle-01") in evidence.retained
 
 
-def test_chaos_with_identities_needs_mosquitto() -> None:
-    done = chaos("--secure", "--broker-kind", "embedded", "--faults", "0", timeout=60)
-    assert done.returncode == 2
-    assert "the embedded broker has no TLS" in done.stderr
-
-
 def log(folder: Path, *said: dict[str, Any]) -> Path:
     path = folder / "coordinator.log"
     path.write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")

@@ -177,21 +177,3 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     record = record_of(state_dir, "r1")
     assert record.digest == central_digest(record)
     assert set(answers_in(state_dir / "journal.sqlite").values()) == {1}
-
-
-@pytest.mark.slow
-def test_second_coordinator_refuses_while_the_first_is_frozen_and_takes_over_when_it_is_dead(
-    start: Start, tmp_path: Path
-) -> None:
-    state_dir = tmp_path / "coordinator"
-    first = start(state_dir)
-    first.api().close()
-    first.process.send_signal(signal.SIGSTOP)
-    second = start(state_dir)
-    _, told = second.process.communicate(timeout=60)
-    assert second.process.returncode == 5
-    assert "is in use by another coordinator" in told
-    first.end(signal.SIGKILL)
-    third = start(state_dir)
-    third.api().close()
-    assert third.end()[0] == 0

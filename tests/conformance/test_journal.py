@@ -51,13 +51,6 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return open_memory
 
 
-def test_journal_is_empty_when_new(opener: Opener) -> None:
-    journal = opener()
-    assert (journal.unfinished(), journal.ended(), journal.last_time(), journal.damage) == ([], [], None, ())
-    assert journal.models() == []
-    assert journal.document("r") is None
-
-
 def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> None:
     journal = opener()
     journal.append([entry("b", 1), entry("a", 2), entry("b", 3)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -110,35 +109,6 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
     broker.start()
     yield Vehicle(broker, ca, folders)
     broker.stop()
-
-
-def test_collector_loses_nothing_it_was_given_before_it_was_killed(tmp_path: Path) -> None:
-    store = tmp_path / "drive.window"
-    for turn in range(3):
-        process = started(store, "--source", "-", "--max-rows", "500", stdin=subprocess.PIPE)
-        assert process.stdin is not None
-        process.stdin.write("".join(line(number).decode() for number in range(turn * 100, turn * 100 + 100)))
-        process.stdin.flush()
-        wait_for(turn * 100 + 100, store)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdin.close()
-    assert numbers(store) == list(range(300))
-
-
-@pytest.mark.mosquitto
-def test_collector_fills_the_window_over_mutual_tls_when_it_shows_its_certificate(
-    vehicle: Vehicle, tmp_path: Path
-) -> None:
-    store = tmp_path / "drive.window"
-    with vehicle.publishing():
-        process = started(store, *vehicle.source("v1-samples"), "--count", "20", "--json")
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    counts = json.loads(out)
-    assert (counts["taken"], counts["refused"], counts["rows"]) == (20, 0, 20)
-    first = numbers(store)[0]
-    assert numbers(store) == list(range(first, first + 20))
 
 
 @pytest.mark.mosquitto
@@ -320,19 +290,6 @@ def learned(folder: Path, there: dict[str, Source], spec: RunSpec) -> tuple[Simu
     fleet.begin(2.0)
     fleet.start_run(spec)
     return fleet, fleet.run_until_ended("r1", within=600.0)
-
-
-def test_fleet_learns_from_text_columns_what_one_machine_learns_from_all_files(tmp_path: Path) -> None:
-    there = sources(tmp_path)
-    fleet, ended = learned(tmp_path, there, run_spec("dp_tree", noise="none"))
-    assert ended["outcome"] == "finished", ended
-    record = fleet.record("m")
-    assert record is not None
-    (fuel,) = [each for each in record.document["domain"]["features"] if each["name"] == "fuel"]
-    assert fuel["categories"] == ["diesel", "gas", "petrol"]
-    assert sorted(record.cohort) == sorted(FUELS)
-    pooled = {name: with_categories(each, {"fuel": tuple(fuel["categories"])}) for name, each in there.items()}
-    assert record.digest == central_digest(record, pooled)
 
 
 @pytest.fixture

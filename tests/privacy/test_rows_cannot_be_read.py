@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet.audit import bmt, sums
+from glassfleet.audit import bmt, fmt_classes, sums
 from glassfleet.audit.report import truth as rows_of
 from glassfleet.audit.sums import Rows
 from glassfleet.audit.transcript import View
@@ -30,6 +30,7 @@ from tests.privacy.transcripts import Count, Fleet, count, domain_of, fleets_of,
 EXACT: dict[str, dict[str, Any]] = {
     "bmt": {"min_rows": 1},
     "fmt": {"min_rows": 1},
+    "fmt_classes": {"min_rows": 1},
     "frt": {"nullify": False},
     "tsk": {"nullify": False},
 }
@@ -42,6 +43,10 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "fmt bands": ("fmt", sums.bands),
     "fmt spans": ("fmt", sums.spans),
     "fmt covariances": ("fmt", sums.covariances),
+    "fmt_classes bands": ("fmt_classes", sums.bands),
+    "fmt_classes newton": ("fmt_classes", fmt_classes.newton),
+    "fmt_classes spans": ("fmt_classes", sums.spans),
+    "fmt_classes covariances": ("fmt_classes", sums.covariances),
     "frt spans": ("frt", sums.spans),
     "frt covariances": ("frt", sums.covariances),
     "tsk spans": ("tsk", sums.spans),
@@ -57,17 +62,30 @@ SETS: dict[str, Callable[[Path, int], Fleet]] = {
 CHEAP: dict[str, dict[str, Any]] = {
     "bmt": {"compact": True, "max_rules": 8},
     "fmt": {"other_sets": [], "max_rules": 16},
+    "fmt_classes": {},
     "frt": {"max_depth": 5},
     "tsk": {},
 }
 """Parameters that spare time: fewer and shallower questions than the defaults', as fine."""
 
 
+def labelled(scheme: str, fleet: Fleet, domain: Domain) -> tuple[Fleet, Domain]:
+    """Return the fleet with classes for a classifier: the upper half of the target's range, and the lower."""
+    if scheme not in {"fmt_classes", "frbc"}:
+        return fleet, domain
+    classes = {
+        agent: replace(data, y=np.where(domain.scale_target(data.y) > 0.5, "high", "low"), memo={})
+        for agent, data in fleet.items()
+    }
+    label = next(iter(fleet.values())).target
+    return classes, Domain(features=domain.features, label=label, classes=("high", "low"))
+
+
 @lru_cache(maxsize=2)
 def seen(scheme: str, name: str, vehicles: int, folder: Path, *, exact: bool) -> list[tuple[View, Rows]]:
     """Learn; return what an attacker is given of each vehicle, and its rows: the same for all attacks on a scheme."""
     fleet = SETS[name](folder, vehicles)
-    domain = domain_of(fleet, scheme)
+    fleet, domain = labelled(scheme, fleet, domain_of(fleet, scheme))
     told = transcripts(scheme, fleet, domain, **CHEAP[scheme], **(EXACT[scheme] if exact else {}))
     return [(view_of(told[agent]), rows_of(domain, data)) for agent, data in fleet.items()]
 
@@ -90,7 +108,8 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(("attack", "name", "least"), [
     ("bmt bins", "weather_izmir", 0.3), pytest.param("bmt bins", "qoe", 0.04, marks=SLOW),
     ("fmt bands", "weather_izmir", 0.3), pytest.param("fmt bands", "qoe", 0.04, marks=SLOW),
-    ("fmt spans", "mortgage", 0.08), pytest.param("frt spans", "weather_izmir", 0.1, marks=SLOW),
+    ("fmt spans", "mortgage", 0.08), ("fmt_classes bands", "mortgage", 0.2), ("fmt_classes newton", "mortgage", 0.3),
+    pytest.param("frt spans", "weather_izmir", 0.1, marks=SLOW),
     ("frt spans", "mortgage", 0.05), ("tsk spans", "mortgage", 0.004),
 ])  # fmt: skip
 def test_the_same_attack_reads_rows_when_they_are_used_as_they_are(
@@ -119,19 +138,7 @@ def test_cells_that_are_left_tell_no_target_but_under_the_papers_own_nullificati
     assert targets_read(fleet, {"min_rows": 1}) > 100
 
 
-def labelled(scheme: str, fleet: Fleet, domain: Domain) -> tuple[Fleet, Domain]:
-    """Return the fleet with classes for a classifier: the upper half of the target's range, and the lower."""
-    if scheme != "frbc":
-        return fleet, domain
-    classes = {
-        agent: replace(data, y=np.where(domain.scale_target(data.y) > 0.5, "high", "low"), memo={})
-        for agent, data in fleet.items()
-    }
-    label = next(iter(fleet.values())).target
-    return classes, Domain(features=domain.features, label=label, classes=("high", "low"))
-
-
-@pytest.mark.parametrize("name", ["bmt", "fmt", "frbc", "frt", "tsk"])
+@pytest.mark.parametrize("name", ["bmt", "fmt", "fmt_classes", "frbc", "frt", "tsk"])
 def test_vehicle_tells_nothing_that_its_condensed_rows_do_not_tell(name: str, glassfleet_data: Path) -> None:
     fleet = table(glassfleet_data, "weather_izmir", 5)
     fleet, domain = labelled(name, fleet, domain_of(fleet, name))

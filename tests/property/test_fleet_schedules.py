@@ -26,7 +26,7 @@ from coordinator.engine import checkpoint
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import pooled_domain
+from lab.protocols.paper import pooled_domain
 from tests.support.schedules import assert_promises, empty_like, schedule_fault
 from tests.support.simulation import Simulation
 

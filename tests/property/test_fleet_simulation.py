@@ -16,7 +16,7 @@ from broker.memory import Faults
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import pooled_domain
+from lab.protocols.paper import pooled_domain
 from schemas import limits
 from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
 from tests.support.simulation import Simulation

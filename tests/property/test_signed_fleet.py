@@ -20,7 +20,7 @@ from broker.port import Handlers, Link, Message
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import pooled_domain
+from lab.protocols.paper import pooled_domain
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import IdentityError, WireError

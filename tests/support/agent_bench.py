@@ -17,8 +17,9 @@ from edge_agent.runner import link_of
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, pooled_domain
+from glassfleet.data.domain import Domain
 from glassfleet.scheme import Next, Task
+from lab.protocols.paper import pooled_domain
 from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.messages import Body, ContributionBody, ModelPointer, Receipt, Refusal, Request, Sample

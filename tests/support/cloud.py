@@ -20,7 +20,7 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.service import Service
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import pooled_domain
+from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord
 from tests.support import schedules
 from tests.support.processes import eventually

@@ -128,8 +128,6 @@ class ToyDiscovery:
     """A one-round search that finds `DOMAIN`."""
 
     def start(self, parameters: Any, domain: Any, seed: int) -> Next:
-        if "unbounded" in parameters:
-            raise ValueError("no bounds for 'unbounded'")
         return Next({"round": 1}, Task("domain", "histogram", {"round": 1}))
 
     def check(self, task: Task, contribution: Contribution) -> None:
@@ -184,12 +182,13 @@ class Play:
     agents: tuple[str, ...] = ("a", "b", "c")
     engine: Engine = TOY_ENGINE
     at: float = 0.0
+    offer: Offer = OFFER
     state: RunState = field(init=False)
     events: list[Event] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        start = Start(self.at, self.spec, dict.fromkeys(self.agents, OFFER))
+        start = Start(self.at, self.spec, dict.fromkeys(self.agents, self.offer))
         self.state, effects = self.engine.step(None, start)
         self.events.append(start)
         self.effects += effects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from coordinator.engine import (
     Former,
     Offer,
     OpenRound,
+    Publish,
     RunState,
     SendReceipt,
     Start,
@@ -68,9 +69,9 @@ def _pairs_of(agent: str, edition: Edition) -> dict[str, bytes]:
     return pair_keys(_key_of(agent), agent, edition.roster)
 
 
-def scheme_of(task: Task) -> Any:
-    if task.scheme == SCORES.name:  # every vehicle tests with the rows that it learns from
-        client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, data))
+def scheme_of(task: Task, tests: Dataset | None = None) -> Any:
+    if task.scheme == SCORES.name:  # without test rows, a vehicle tests with the rows that it learns from
+        client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, tests or data))
         return SimpleNamespace(layout=SCORES.layout, server=SCORES.server, client=client)
     if task.scheme == PAIRS.name:
         return PAIRS
@@ -95,10 +96,15 @@ class Vehicle:
         Earlier runs over the rows that it has; it looks at those in which it was.
     remembers : bool
         Whether it says that it keeps what it was told; former software does not.
+    tests : Dataset or None
+        Its test rows; None: the rows that it learns from.
     """
 
-    def __init__(self, agent: str, former: Sequence[Former] = (), *, remembers: bool = True) -> None:
+    def __init__(
+        self, agent: str, former: Sequence[Former] = (), *, remembers: bool = True, tests: Dataset | None = None
+    ) -> None:
         self.remembers = remembers
+        self.tests = tests
         self.agent = agent
         self.former = [run for run in former if any(agent in members for members in run.editions)]
         self.chain: Chain | None = None
@@ -129,7 +135,7 @@ class Vehicle:
         group = next((each for each in request.groups if self.agent in each.edition.members), None)
         if group is None:
             return None
-        edition, scheme = group.edition, scheme_of(request.task)
+        edition, scheme = group.edition, scheme_of(request.task, self.tests)
         # Who is not told again has kept it.
         assert group.members in ((), edition.members)
         assert group.members or (self.remembers and self.chain is not None and self.chain.editions[-1] == edition)
@@ -169,6 +175,10 @@ class PrivateStage:
         Earlier runs.
     forgetful : collection of str
         Vehicles of former software, which keep nothing that a request told.
+    champion : dict or None
+        Document of the model that is in use.
+    tests : callable or None
+        Returns the test rows of a vehicle; None: it tests with those that it learns from.
     spec : any
         Of the run's document.
     """
@@ -180,10 +190,15 @@ class PrivateStage:
         *,
         former: Sequence[Former] = (),
         forgetful: Collection[str] = (),
+        champion: dict[str, Any] | None = None,
+        tests: Callable[[str], Dataset] | None = None,
         **spec: Any,
     ) -> None:
         self.engine = engine or default_engine()
-        self.vehicles = {agent: Vehicle(agent, former, remembers=agent not in forgetful) for agent in agents}
+        self.vehicles = {
+            agent: Vehicle(agent, former, remembers=agent not in forgetful, tests=tests(agent) if tests else None)
+            for agent in agents
+        }
         self.at = 0.0
         document = {
             "run": "r1",
@@ -194,10 +209,11 @@ class PrivateStage:
             "private": {},
             **spec,
         }
-        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), former=tuple(former))
+        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), champion, tuple(former))
         self.journal: list[bytes] = [codec.encode(to_value(start))]
         self.state, _ = self.engine.step(None, start)
         self.requests: list[OpenRound] = []
+        self.published: list[Publish] = []
         self.sent: list[Answer] = []
         self._note()
 
@@ -223,6 +239,7 @@ class PrivateStage:
         if self.state is not before:
             self.journal.append(codec.encode(to_value(shortened(event, effects))))
         self._note()
+        self.published += [each for each in effects if isinstance(each, Publish)]
         return [f"{each.outcome} {each.reason}".strip() for each in effects if isinstance(each, SendReceipt)]
 
     def answer(self, *agents: str, request: OpenRound | None = None, **changes: Any) -> list[str]:

@@ -21,7 +21,8 @@ from edge_agent import logs
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, pooled_domain
+from glassfleet.data.domain import Domain
+from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord
 from tests.support import dying
 from tests.support.processes import ROOT, eventually, without_settings

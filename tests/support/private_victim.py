@@ -11,7 +11,6 @@ from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshots
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import pooled_domain
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, parameters_digest
 from glassfleet.private.layout import layout_of
@@ -19,6 +18,7 @@ from glassfleet.private.ledger import Limits
 from glassfleet.private.masks import RunKey
 from glassfleet.private.sums import question_digest
 from glassfleet.scheme import Contribution, Task, private_parameters
+from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.messages import ContributionBody, PrivateGroup, Request
 from schemas.topics import Topics

@@ -63,20 +63,20 @@ def wide_rows(count: int, seed: int = 1) -> NDArray[np.float64]:
     return np.concatenate([X, edges])
 
 
-def trips(count: int = 500, seed: int = 0, *, gaps: bool = False) -> NDArray[np.float64]:
+def trips(count: int = 500, seed: int = 0, *, gaps: bool = False, unknown: bool = False) -> NDArray[np.float64]:
     """Rows of the models with columns of text: positions among the categories, and metres, some of them missing."""
     rng = np.random.default_rng(seed)
     codes = [rng.integers(0, len(variable.categories), count) if variable.categories else None for variable in TRIP]
     columns = [rng.random(count) * 250_000.0 if code is None else code.astype(float) for code in codes]
     if gaps:
         columns[1][rng.random(count) < 0.2] = np.nan
-    return np.column_stack(columns)
+    return np.column_stack(columns) + unknown * 0.5 * (rng.random((count, 4)) < 0.1) * [1, 0, 1, 1]
 
 
 def texts(row: NDArray[np.float64]) -> list[str]:
-    """Return a trip as people write it."""
+    """Return a trip as people write it; half a step behind a category stands one that the model does not know."""
     return [
-        variable.categories[int(value)] if variable.categories else repr(value)
+        f"{variable.categories[int(value)]}{'~' * (value % 1 > 0)}" if variable.categories else repr(value)
         for variable, value in zip(TRIP, row.tolist(), strict=True)
     ]
 

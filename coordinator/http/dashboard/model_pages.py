@@ -21,16 +21,7 @@ from coordinator.http.dashboard.live import RUN_PERIOD, Picture, Same
 from coordinator.http.dashboard.standing import Standing, standing
 from coordinator.journal.port import StoredModel
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.explain import (
-    ConditionView,
-    Difference,
-    Partition,
-    RowExplanation,
-    as_row,
-    counterfactual,
-    difference,
-    explain_row,
-)
+from glassfleet.explain import Difference, Partition, RowExplanation, as_row, counterfactual, difference, explain_row
 from glassfleet.explain.difference import Part
 from glassfleet.explain.summary import FeatureUse
 from glassfleet.export.formats import FORMATS, export, holding
@@ -38,7 +29,7 @@ from glassfleet.export.svg.branches import Branch, opened
 from glassfleet.export.svg.structures import StructureTree, uses
 from glassfleet.export.svg.text import cut, number
 from glassfleet.export.svg.trees import RuleTree
-from glassfleet.rules import Rule
+from glassfleet.rules import Condition, Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
 
 if TYPE_CHECKING:
@@ -277,7 +268,7 @@ def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
         row = _row(loaded, query)
         values["row"] = row
         told = explain_row(loaded.model, row, loaded.reference)
-        values |= {"told": told, "parts": _parts(told), "partitions": _partitions(loaded, told)}
+        values |= {"told": told, "parts": told.parts(MOST_SHARES), "partitions": _partitions(loaded, told)}
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
         values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
@@ -335,15 +326,6 @@ def _read(domain: Domain, text: str) -> dict[str, Any]:
     return dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
-def _parts(told: RowExplanation) -> list[tuple[str, float]]:
-    """Return the shares for the picture: the largest one by one, the rest together."""
-    told_apart = [(f"{part.feature} {part.difference}".strip(), part.share) for part in told.inputs if part.share]
-    if len(told_apart) <= MOST_SHARES + 1:  # a line for the others would stand for one
-        return told_apart
-    shown, others = told_apart[:MOST_SHARES], told_apart[MOST_SHARES:]
-    return [*shown, (f"the other {len(others)}", sum(share for _, share in others))]
-
-
 def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, float | None, list[str], bool]]:
     """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
     named = {part.feature: part for part in told.fired.rule.conditions}
@@ -356,7 +338,7 @@ def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, fl
     return sorted(found, key=lambda item: not item[3])
 
 
-def _terms(partition: Partition, part: ConditionView | None) -> list[str]:
+def _terms(partition: Partition, part: Condition | None) -> list[str]:
     """Return the sets that a condition stands for: one, or a run of neighbours ("at least Medium")."""
     sets = partition.sets
     if part is None or not sets:

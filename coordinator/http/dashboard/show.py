@@ -239,6 +239,8 @@ def before(change: Change) -> str:
 
     A category stays as it is, and a number that its text writes without an exponent does not get one.
     """
+    if change.before is None:
+        return change.before_text
     whole, short = f"{change.before:.6g}", number(change.before)
     is_number = change.before_text == f"{whole} {change.unit}".rstrip()
     if not is_number or short == number(change.after) or ("e" in short and "e" not in whole):

@@ -72,4 +72,4 @@ def _summary(rule: Rule) -> RuleSummary:
             movers = tuple(sorted(told.moves.items(), key=lambda move: -abs(move[1])))
         value = "" if told is None else f"{told.text}{unit}"
         return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
-    return RuleSummary(plain(consequent.answer()))
+    return RuleSummary(plain(f"{'mostly ' * bool(consequent.scores)}{consequent.answer()}"))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
-from glassfleet.schemes.bmt.client import BmtClient
+from glassfleet.schemes.bmt.client import CLIENT
 from glassfleet.schemes.bmt.messages import read_task
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.params import Parameters
 from glassfleet.schemes.bmt.params import Parameters as BmtParameters
-from glassfleet.schemes.bmt.server import BmtServer
-from glassfleet.schemes.bmt.tables import tables_of
-from glassfleet.tables import RuleTables
+from glassfleet.schemes.bmt.server import SERVER
 from schemas.errors import UsageError
 
 
@@ -33,10 +28,10 @@ class FederatedBlendedTree:
     # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
-
-    def __init__(self) -> None:
-        self.client = BmtClient()
-        self.server = BmtServer()
+    client = CLIENT
+    server = SERVER
+    tables = staticmethod(BlendedModelTree.tables)
+    from_document = staticmethod(BlendedModelTree.from_document)
 
     def exact(self, parameters: BmtParameters) -> BmtParameters:
         """Return `parameters` with which rows are not condensed."""
@@ -60,14 +55,6 @@ class FederatedBlendedTree:
         seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_features + 20 * question.tree.size + terms)
         numbers = rows * (2 * question.n_features + question.tree.size + 2 * question.columns) + 4 * terms
         return Cost(seconds, 8e-6 * numbers + 8.0)
-
-    def tables(self, model: BlendedModelTree) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
-
-    def from_document(self, document: Mapping[str, Any]) -> BlendedModelTree:
-        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return BlendedModelTree.from_document(document)
 
 
 SCHEME = FederatedBlendedTree()

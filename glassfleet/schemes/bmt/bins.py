@@ -25,14 +25,6 @@ WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 """Widths of ramps, in bins; ramps start in steps of an eighth of their width."""
 
 
-def histogram(scaled: Array) -> Ints:
-    """Count rows `scaled`, shape (F, n), in [0, 1], by cell; returns shape (F, `CELLS`)."""
-    f = scaled.shape[0]
-    cells = np.minimum(scaled * float(CELLS), CELLS - 1.0).astype(np.intp)
-    cells += np.arange(f)[:, None] * CELLS
-    return np.bincount(cells.ravel(), minlength=f * CELLS).reshape(f, CELLS).astype(np.int64)
-
-
 def find_edges(counts: Ints, bins: int, levels: Levels) -> Array:
     """Return the edges of each input's bins, shape (F, `bins` + 1): 0, ascending, 1.
 

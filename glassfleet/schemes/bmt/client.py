@@ -7,37 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.dataset import Dataset, remembered
-from glassfleet.errors import TaskError
-from glassfleet.fuzzy.category_sums import category_sums
+from glassfleet.data.dataset import remembered
 from glassfleet.fuzzy.linear_rules import outputs_of
+from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
-from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.bmt.bins import GROUP, bins_of, histogram
+from glassfleet.schemes.bmt.bins import CELLS, GROUP, bins_of
 from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, MAX_ROWS, SCORE_BITS
+from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side
-from glassfleet.training import TrainingRows, training_rows
+from glassfleet.training import TrainingClient, TrainingRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 _GRID = float(1 << GRID_BITS)
-
-
-class BmtClient:
-    """Computes the sums of a question over one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
-        question = read_task(task)
-        parameters = question.parameters
-        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
-        if rows.count > MAX_ROWS:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {"levels": _levels, "scan": _scan, "bins": _bins, "ramps": _ramps}
-        return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
 def _parts(rows: TrainingRows) -> tuple[slice, slice]:
@@ -93,11 +77,6 @@ def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) 
 # --- the answers ----------------------------------------------------------------------------------------------------
 
 
-def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum the target and the other inputs of all rows by category."""
-    return category_sums(question.domain, rows.X, rows.y)
-
-
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all columns over the training rows and those held out."""
     gram = []
@@ -105,7 +84,7 @@ def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         columns = np.concatenate([_columns(rows, part, range(question.n_features)), rows.y[None, part]])
         gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
     return {
-        "histogram": histogram(rows.inputs),
+        "histogram": histogram(rows.inputs, CELLS),
         "gram": np.stack(gram),
         "rows": np.array([rows.training, rows.count - rows.training], dtype=np.int64),
     }
@@ -200,3 +179,7 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
         scores[places] = _sum(low, np.concatenate([columns * residual[there], columns[:1]]), pairs=False)
     return {"squares": squares, "scores": scores}
+
+
+CLIENT = TrainingClient(read_task, {"scan": _scan, "bins": _bins, "ramps": _ramps})
+"""Computes the sums of a question over one vehicle's rows."""

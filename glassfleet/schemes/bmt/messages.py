@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels
-from glassfleet.scheme import Task
+from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.rules import Condition
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
-from glassfleet.untrusted import (
-    Remembered,
-    check_array,
-    check_numeric,
-    increasing,
-    read_task_head,
-    task_errors,
-    task_head,
-)
+from glassfleet.training import TrainingQuestion
+from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
 from schemas.codec import Value
 
 NAME = "bmt"
 Kind = Literal["levels", "scan", "bins", "ramps"]
-KINDS: tuple[Kind, ...] = ("levels", "scan", "bins", "ramps")
 Array = NDArray[np.float64]
 
 MAX_CANDIDATES = 4096
@@ -37,18 +29,14 @@ MAX_CANDIDATES = 4096
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(TrainingQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.training.TrainingQuestion`.
 
     Attributes
     ----------
     kind : {"levels", "scan", "bins", "ramps"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
-    parameters : Parameters
-        The run's parameters.
-    domain : Domain
-        The run's domain.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -65,13 +53,10 @@ class Question:
         ``"bins"``: edges of all inputs' bins.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
-    levels : tuple of tuple of float
-        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
     """
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     regressors: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     coefficients: Array | None = None
@@ -80,12 +65,16 @@ class Question:
     features: tuple[int, ...] = ()
     edges: Array | None = None
     candidates: tuple[tuple[int, Ramp], ...] = ()
-    levels: Levels = ()
 
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.inputs)
+    name = NAME
+    kinds = get_args(Kind)
+    ParametersType = Parameters
+    max_rows = MAX_ROWS
+
+    @classmethod
+    def check_domain(cls, parameters: Parameters, domain: Domain) -> None:  # noqa: ARG003 - whatever they are
+        """Raise ValueError, with the reason, unless there is a number to learn."""
+        check_numeric(domain, NAME, MAX_INPUTS)
 
     @property
     def columns(self) -> int:
@@ -112,58 +101,49 @@ class Question:
         lower = {leaf for leaf in self.new if leaf % 2}
         return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
 
-    def to_task(self) -> Task:
-        """Return the task that asks this."""
-        body: dict[str, Value] = task_head(self.parameters, self.domain, MAX_ROWS)
-        if self.levels:
-            body["levels"] = [list(line) for line in self.levels]
-        if self.kind not in ("levels", "scan"):
-            body |= {
-                "regressors": list(self.regressors),
-                "tree": self.tree.to_value(),
-                "coefficients": self.coefficients,
-            }
-        if self.kind == "bins":
-            body |= {
-                "latest": self.latest,
-                "leaves": list(self.leaves),
-                "features": list(self.features),
-                "edges": self.edges,
-            }
+    def side(self, node: int) -> Condition:
+        """Return between which ramps, or in which categories, of the input that was split on last the rows are."""
+        feature = self.tree.splits[(node - 1) // 2].feature
+        line = self.levels[feature] if self.levels else ()
+        return ramp_condition(self.domain.inputs[feature], *self.tree.spans(node)[feature], line)
+
+    @property
+    def asked(self) -> set[int]:
+        """Nodes of the tree that the vehicles are asked about: the first two questions are about the root."""
+        about_all = self.kind in ("levels", "scan")
+        return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
+
+    def body(self) -> dict[str, Value]:
+        """Return the tree with its coefficients, and what is asked about it."""
+        body: dict[str, Value] = {
+            "regressors": list(self.regressors),
+            "tree": self.tree.to_value(),
+            "coefficients": self.coefficients,
+        }
         if self.kind == "ramps":
             places = [(leaf, feature) for leaf, (feature, _, _) in self.candidates]
             body["places"] = np.array(places, dtype=np.int32).reshape(-1, 2)
             body["ramps"] = np.array([ramp[1:] for _, ramp in self.candidates]).reshape(-1, 2)
-        return Task(NAME, self.kind, body)
+            return body
+        return body | {
+            "latest": self.latest,
+            "leaves": list(self.leaves),
+            "features": list(self.features),
+            "edges": self.edges,
+        }
 
-    @classmethod
-    def from_task(cls, task: Task) -> Question:
-        """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
-        kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters, MAX_ROWS)
-        with task_errors():
-            return cls._read(kind, parameters, domain, task.body)
-
-    @classmethod
-    def _read(cls, kind: Kind, parameters: Parameters, domain: Domain, body: Mapping[str, Any]) -> Question:
-        check_numeric(domain, NAME, MAX_INPUTS)
-        f = len(domain.inputs)
-        if kind == "levels":
-            if not has_categories(domain):
-                raise TaskError("levels are asked for, and no input is text")
-            return cls(kind, parameters, domain)
-        levels = check_levels(body["levels"], domain) if needs_levels(domain) else ()
-        if kind == "scan":
-            return cls(kind, parameters, domain, levels=levels)
+    def with_body(self, body: Mapping[str, Any]) -> Question:
+        """Undo :meth:`body`."""
+        f, parameters = self.n_features, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
         tree = Tree.from_value(body["tree"], f)
-        coefficients = check_array(
-            "coefficients", body["coefficients"], np.float64, (len(tree.leaves), len(regressors) + 1)
-        )
-        if kind == "ramps":
-            candidates = _candidates(body["places"], body["ramps"], tree, f)
-            return cls(kind, parameters, domain, regressors, tree, coefficients, candidates=candidates, levels=levels)
+        shape = (len(tree.leaves), len(regressors) + 1)
+        coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
+        known = replace(self, regressors=regressors, tree=tree, coefficients=coefficients)
+        if self.kind == "ramps":
+            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, f))
         latest, leaves = body["latest"], increasing("leaves", body["leaves"], tree.size)
         if type(latest) is not int or not 0 <= latest <= len(tree.splits):
             raise TaskError("more splits are the latest ones than there are")
@@ -173,8 +153,7 @@ class Question:
         if not (latest or leaves) or (leaves and not features):
             raise TaskError("nothing is asked about")
         edges = _edges(body["edges"], (f, parameters.bins + 1))
-        asked = (latest, leaves, features, edges)
-        return cls(kind, parameters, domain, regressors, tree, coefficients, *asked, levels=levels)
+        return replace(known, latest=latest, leaves=leaves, features=features, edges=edges)
 
 
 read_task = Remembered(Question.from_task)

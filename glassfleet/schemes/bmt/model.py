@@ -8,43 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.levels import Levels
-from glassfleet.fuzzy.linear_rules import LinearRules, LinearTree
+from glassfleet.fuzzy.linear_rules import LinearTree
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.rules import Condition
 from glassfleet.schemes.bmt.document import read_document, write_document
-from glassfleet.schemes.bmt.params import Parameters
 from glassfleet.schemes.bmt.tree import Tree, degrees
+from glassfleet.tables import RampTree, RuleTables
 
 Array = NDArray[np.float64]
 
 
-class BlendedModelTree(LinearTree[Span]):
+class BlendedModelTree(LinearTree[Tree, Span]):
     """A binary tree of ramps with a linear model in each leaf; all rules that fire are blended by their degrees.
 
-    Parameters
-    ----------
-    parameters : Parameters
-        Of the run.
-    domain : Domain
-        Inputs, target and their limits.
-    tree : Tree
-        The splits.
-    rules : LinearRules
-        One line per leaf of `tree`, in its order.
-    levels : tuple of tuple of float
-        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
+    See :class:`~glassfleet.fuzzy.linear_rules.LinearTree` for the parameters.
     """
 
     scheme = "bmt"
-
-    def __init__(
-        self, parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules, levels: Levels = ()
-    ) -> None:
-        super().__init__(domain, tree, rules, levels)
-        self.parameters = parameters
-        self.tree = tree
 
     def strengths(self, scaled: Array) -> Array:
         """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
@@ -62,6 +42,12 @@ class BlendedModelTree(LinearTree[Span]):
     def membership(self, feature: int, value: float, span: Span) -> float:  # noqa: ARG002 - the same for all inputs
         """Return the degree of a scaled value between two ramps."""
         return span_degree(value, span)
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        splits = self.tree.splits
+        places, ramps = [(split.node, split.feature) for split in splits], [(split.low, split.high) for split in splits]
+        return self._tables(RampTree(tuple(places), tuple(ramps), tuple(self.tree.leaves)))
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
 
 MAX_INPUTS = 256
@@ -33,7 +34,7 @@ MAX_STEPS = 12
 assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of BMT can be told.
 
     Attributes
@@ -59,8 +60,6 @@ class Parameters(BaseModel):
         A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
         more rows than there are columns. 1: from its own rows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     compact: bool = False
     max_rules: int = Field(default=40, ge=1, le=128)

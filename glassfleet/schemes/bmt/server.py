@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -10,26 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, ask, taken_up
-from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.category_sums import levels_of
-from glassfleet.fuzzy.levels import first_levels, has_categories
-from glassfleet.numerics.sparse import forward
+from glassfleet.aggregate import Sums, ask
+from glassfleet.numerics.sparse import ranked
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.reference import typical_row
-from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.scheme import Done, Next
 from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
 from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of
-from glassfleet.schemes.bmt.messages import NAME, Kind, Question, read_task
-from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, MAX_STEPS, Parameters
-from glassfleet.schemes.bmt.progress import progress_of
+from glassfleet.schemes.bmt.messages import Question, read_task
+from glassfleet.schemes.bmt.params import MAX_STEPS, Parameters
 from glassfleet.schemes.bmt.size import choose
 from glassfleet.schemes.bmt.tree import Split, Tree
-from glassfleet.untrusted import check_head, check_numeric, usage_errors
-from schemas.codec import Value
-from schemas.errors import RunFailedError
+from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,52 +42,21 @@ LEAST_GAIN = 1e-8
 """A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
 
 
-class BmtServer:
-    """Turns summed answers into the next question, or into the model."""
-
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for the categories of inputs of text; where there are none, for histograms and the root's sums."""
-        with usage_errors():
-            check_numeric(domain, NAME, MAX_INPUTS)
-        kind: Kind = "levels" if has_categories(domain) else "scan"
-        levels = first_levels(domain) if kind == "scan" else ()
-        return ask(Question(kind, parameters, domain, levels=levels), {"sums_digest": ""})
-
-    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
-        """Return the largest total number of rows that the sums are good for."""
-        return MAX_ROWS
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = read_task(task)
-        check_head(task, contribution, MAX_ROWS, sums_only=True)
-        check_sums(question, contribution)
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        _, sums, memory = taken_up(state, contributions, MAX_ROWS)
-        if question.kind == "levels":
-            return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
-        if question.kind == "scan":
-            return _scanned(question, memory, sums)
-        if question.kind == "bins":
-            return _binned(question, memory, sums)
-        return _compared(question, memory, sums)
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
-        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:  # noqa: ARG001 - kept by their parts
+    if question.kind == "scan":
+        return _scanned(question, memory, sums)
+    if question.kind == "bins":
+        return _binned(question, memory, sums)
+    return _compared(question, memory, sums)
 
 
-def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the edges, choose the regressors, fit the root, and ask for its bins."""
     parameters, f = question.parameters, question.n_features
     training, held = (int(count) for count in sums["rows"])
-    if training == 0 or int(sums["gram"][0, 0]) == 0:
-        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
+    check_trained(training, int(sums["gram"][0, 0]))
     full = unpack_symmetric(sums["gram"], f + 2)
-    regressors = _regressors(full[0].astype(np.float64) * SCALE, f, parameters.max_regressors)
+    regressors = ranked(full[0].astype(np.float64) * SCALE, parameters.max_regressors)
     columns = [0, *(feature + 1 for feature in regressors)]
     memory = {
         "sums_digest": memory["sums_digest"],
@@ -115,28 +78,9 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     memory["root"] = memory["gram"][0, 0]
     coefficients, error = _refit(Tree(), memory)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
-    asked = Question(
-        "bins",
-        parameters,
-        question.domain,
-        tuple(regressors),
-        Tree(),
-        coefficients,
-        leaves=(0,),
-        features=tuple(range(f)),
-        edges=memory["edges"],
-        levels=question.levels,
-    )
-    return ask(asked, memory)
-
-
-def _regressors(whole: Array, n: int, most: int) -> list[int]:
-    """Return at most `most` of `n` inputs, increasing: a forward selection on the root's sums over ``[1, x, y]``."""
-    if n <= most:
-        return list(range(n))
-    inner = np.arange(1, n + 1)
-    whole[inner, inner] += 1.0
-    return sorted(j - 1 for j in forward(whole, most))
+    features, edges = tuple(range(f)), memory["edges"]
+    asked = replace(question, kind="bins", regressors=tuple(regressors), coefficients=coefficients)
+    return ask(replace(asked, leaves=(0,), features=features, edges=edges), memory)
 
 
 def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:
@@ -161,7 +105,7 @@ def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
 # --- growing --------------------------------------------------------------------------------------------------------
 
 
-def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Done:
+def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
@@ -190,16 +134,8 @@ def _binned(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Do
         candidates += [(leaf, one.ramp) for one in found[: question.parameters.exact_ramps]]
     if not candidates:
         return _split(question, memory)
-    asked = Question(
-        "ramps",
-        question.parameters,
-        question.domain,
-        question.regressors,
-        question.tree,
-        memory["coefficients"],
-        candidates=tuple(candidates),
-        levels=question.levels,
-    )
+    coefficients = memory["coefficients"]
+    asked = replace(question, kind="ramps", coefficients=coefficients, candidates=tuple(candidates))
     return ask(asked, memory)
 
 
@@ -208,7 +144,7 @@ def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
     return max(parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
 
 
-def taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str, Any]:
+def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
     tree, leaves = question.tree, set(question.tree.leaves)
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
@@ -237,7 +173,7 @@ def taken_in(question: Question, memory: dict[str, Any], sums: Sums) -> dict[str
     }
 
 
-def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | Done:
+def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
@@ -268,7 +204,7 @@ def _compared(question: Question, memory: dict[str, Any], sums: Sums) -> Next | 
     return _split(question, {**memory, "open": found})
 
 
-def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
+def _split(question: Question, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, found = question.tree, dict(memory["open"])
     room = question.parameters.most_rules - 1 - len(tree.splits)
@@ -287,17 +223,18 @@ def _split(question: Question, memory: dict[str, Any]) -> Next | Done:
             if weight >= 2.0 * _least(question.parameters, memory):  # else no ramp leaves enough on either side
                 heavy.append(tree.size + 2 * number + child)
     last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
-    asked = Question(
-        "bins",
-        question.parameters,
-        question.domain,
-        question.regressors,
-        grown,
-        np.stack([by_leaf[leaf] for leaf in grown.leaves]),
+    asked = replace(
+        question,
+        kind="bins",
+        tree=grown,
+        coefficients=np.stack([by_leaf[leaf] for leaf in grown.leaves]),
         latest=len(chosen),
         leaves=() if last else tuple(heavy),
         features=tuple(memory["features"]),
         edges=memory["edges"],
-        levels=question.levels,
     )
     return ask(asked, {**memory, "open": found})
+
+
+SERVER = TrainingServer(Question, read_task, check_sums, _step)
+"""Turns summed answers into the next question, or into the model."""

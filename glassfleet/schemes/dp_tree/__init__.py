@@ -23,7 +23,6 @@ from glassfleet.schemes.dp_tree.messages import MAX_CLASSES, NAME, read_task
 from glassfleet.schemes.dp_tree.params import Parameters
 from glassfleet.schemes.dp_tree.params import Parameters as DpTreeParameters
 from glassfleet.schemes.dp_tree.server import DpTreeServer
-from glassfleet.tables import RuleTables
 from glassfleet.untrusted import check_classes
 from schemas.errors import RunFailedError, UsageError
 
@@ -40,6 +39,7 @@ class DifferentiallyPrivateTree:
     Parameters: type[BaseModel] = Parameters
     client = DpTreeClient()
     server = DpTreeServer()
+    tables = staticmethod(tables_of)
 
     def exact(self, parameters: DpTreeParameters) -> DpTreeParameters:
         """Return `parameters` without noise: nothing is hidden then, for models that stay where the rows are."""
@@ -96,10 +96,6 @@ class DifferentiallyPrivateTree:
         question = read_task(task)
         entries, sums = rows * question.n_features, sum(math.prod(shape) for shape in question.shapes().values())
         return Cost(2e-7 * (entries + sums), (entries * 80 + sums * 40) / 1e6)
-
-    def tables(self, model: TreeModel) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> TreeModel:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

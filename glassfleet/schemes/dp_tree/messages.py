@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import Remembered, check_classes, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, SchemeQuestion, check_classes, read_task_head, task_errors, task_head
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -96,15 +95,13 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
     kind : {"hello", "edges", "level"}
         Who is there; how are your inputs spread; what do the open nodes hold.
-    parameters : Parameters
-    domain : Domain
     agents : int
         t, from the first round; 0 in it.
     edges : ndarray of float64, shape (F, n_bins - 1), or None
@@ -116,21 +113,10 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     agents: int = 0
     edges: NDArray[np.float64] | None = None
     growth: Growth | None = None
     nodes: NDArray[np.intp] | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, K."""
-        return len(self.domain.classes)
 
     @property
     def depth(self) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
+
+from glassfleet.data.documents import RunParameters
 
 Noise = Literal["local", "aggregate", "paper", "none"]
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of dp_tree can be told.
 
     Attributes
@@ -32,7 +34,7 @@ class Parameters(BaseModel):
         these as well. None: 3 in a private run; others ask nothing again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    later = ("losses",)
 
     epsilon: float = Field(default=1.0, ge=1e-3, le=1e3)
     noise: Noise = "local"
@@ -40,14 +42,6 @@ class Parameters(BaseModel):
     n_bins: int = Field(default=5, ge=2, le=32)
     edge_share: float = Field(default=0.1, gt=0.0, lt=1.0)
     losses: int | None = Field(default=None, ge=0, le=100)
-
-    @model_serializer(mode="wrap")
-    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what plain runs do not use: their models keep their digests."""
-        values: dict[str, Any] = write(self)
-        if self.losses is None:
-            values.pop("losses", None)
-        return values
 
     @property
     def once(self) -> float:

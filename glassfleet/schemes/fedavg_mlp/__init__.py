@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -32,6 +31,7 @@ class FederatedPerceptron:
     trial = Parameters(hidden=(8, 4), rounds=4)
     client = FedAvgClient()
     server = FedAvgServer()
+    from_document = staticmethod(Perceptron.from_document)
 
     def exact(self, parameters: FedAvgParameters) -> FedAvgParameters:
         """Return `parameters` as they are: nothing is nullified."""
@@ -61,10 +61,6 @@ class FederatedPerceptron:
     def tables(self, model: Perceptron) -> NetworkTables:
         """Return the model as plain tables, for exports."""
         return NetworkTables(model.shape.units, tuple(model.weights.tolist()))
-
-    def from_document(self, document: Mapping[str, Any]) -> Perceptron:
-        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return Perceptron.from_document(document)
 
 
 SCHEME = FederatedPerceptron()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from glassfleet.data.documents import RunParameters
 
 MAX_WEIGHTS = 1 << 20
 """Most weights of a network: they travel, at 8 bytes each, in every round."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of federated averaging can be told.
 
     Attributes
@@ -28,8 +30,6 @@ class Parameters(BaseModel):
     l2 : float
         Penalty on the squared weights.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(default=(32, 16), min_length=1, max_length=8)
     rounds: int = Field(default=20, ge=1, le=10_000)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from glassfleet.crisp import Forest
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.untrusted import Remembered, check_class_order, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, SchemeQuestion, check_class_order, read_task_head, task_errors, task_head
 
 NAME = "fedga"
 Kind = Literal["depth", "local", "candidates"]
@@ -18,15 +17,13 @@ KINDS: tuple[Kind, ...] = ("depth", "local", "candidates")
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
     kind : {"depth", "local", "candidates"}
         How deep would you go; which structure do you grow; how good are these structures.
-    parameters : Parameters
-    domain : Domain
     seed : int
         Of the vehicles' splits into folds, and into fitting and scoring rows. Not of any privacy noise.
     depth : int
@@ -41,17 +38,11 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     seed: int
     depth: int = 0
     generation: int = 0
     fit_on_all: bool = False
     forest: Forest | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
 
     @property
     def positive(self) -> int | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from glassfleet.data.documents import RunParameters
 
 MAX_DEPTH = 15
 """Deepest tree: its string of genes has 2^15 - 1 places."""
@@ -15,7 +17,7 @@ MAX_STRUCTURES = 4096
 Choice = Literal["vote", "always", "never"]
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of FedGA can be told.
 
     Attributes
@@ -48,8 +50,6 @@ class Parameters(BaseModel):
     min_rows : int
         A class count, or a sum of the target, that rests on fewer rows of a vehicle is nullified. 1: never.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     population: int | None = Field(default=None, ge=2, le=1000)
     generations: int = Field(default=100, ge=0, le=5000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -11,14 +10,12 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
-from glassfleet.schemes.fmt.client import FmtClient
+from glassfleet.schemes.fmt.client import CLIENT
 from glassfleet.schemes.fmt.messages import NO_PRIVATE_TEXTS, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.params import Parameters as FmtParameters
-from glassfleet.schemes.fmt.server import FmtServer
-from glassfleet.schemes.fmt.tables import tables_of
-from glassfleet.tables import RuleTables
+from glassfleet.schemes.fmt.server import SERVER
 
 
 class FederatedModelTree:
@@ -35,8 +32,10 @@ class FederatedModelTree:
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
-    client = FmtClient()
-    server = FmtServer()
+    client = CLIENT
+    server = SERVER
+    tables = staticmethod(FuzzyModelTree.tables)
+    from_document = staticmethod(FuzzyModelTree.from_document)
 
     def exact(self, parameters: FmtParameters) -> FmtParameters:
         """Return `parameters` with which rows are not condensed."""
@@ -79,14 +78,6 @@ class FederatedModelTree:
             lines = calls = len(question.coefficients) * (8 + len(question.regressors))
         seconds = 2e-5 * (question.tree.size + nodes * calls) + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
         return Cost(seconds, 8e-6 * (rows * (2 * inputs + nodes) + nodes * question.width * (1 + cuts)))
-
-    def tables(self, model: FuzzyModelTree) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
-
-    def from_document(self, document: Mapping[str, Any]) -> FuzzyModelTree:
-        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyModelTree.from_document(document)
 
 
 SCHEME = FederatedModelTree()

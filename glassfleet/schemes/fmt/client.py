@@ -8,18 +8,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.dataset import Dataset, remembered
-from glassfleet.errors import TaskError
-from glassfleet.fuzzy.category_sums import category_sums
+from glassfleet.data.dataset import remembered
 from glassfleet.fuzzy.linear_rules import outputs_of
-from glassfleet.numerics.statistics import blocks, pair_products, to_grid
-from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.numerics.edges import histogram
+from glassfleet.numerics.statistics import blocks, pair_products
+from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.messages import Question, read_task
-from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, GRID_BITS, MAX_ROWS
-from glassfleet.schemes.fmt.partition import Knots, histogram, positions, up_to
+from glassfleet.schemes.fmt.params import BLOCK_ROWS, GRID_BITS
+from glassfleet.schemes.fmt.partition import BINS, Knots, positions, up_to
 from glassfleet.schemes.fmt.support import count_rows, weights
-from glassfleet.schemes.fmt.tree import Cut, crisp, degrees
-from glassfleet.training import TrainingRows, training_rows
+from glassfleet.schemes.fmt.tree import Cut, blends, crisp, degrees, squared_error
+from glassfleet.training import TrainingClient, TrainingRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,27 +29,6 @@ GRID = float(1 << GRID_BITS)
 
 _PRODUCTS = 1 << 20
 """Most products of columns in memory at once (8 MiB)."""
-
-
-class FmtClient:
-    """Computes the sums of a question over one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
-        question = read_task(task)
-        parameters = question.parameters
-        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
-        if rows.count > MAX_ROWS:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        answers = {
-            "levels": _levels,
-            "scan": _scan,
-            "grow": _grow,
-            "sizes": _sizes,
-            "leaves": _leaves,
-            SUPPORT: _support,
-        }
-        return Contribution(question.kind, rows.count, answers[question.kind](question, rows))
 
 
 def positions_of(rows: TrainingRows, knots: Knots) -> Array:
@@ -153,16 +131,11 @@ def _node_sums(question: Question, rows: TrainingRows, node: int, position: Arra
 # --- the answers -----------------------------------------------------------------------------------------------
 
 
-def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum the target and the other inputs of all rows by category."""
-    return category_sums(question.domain, rows.X, rows.y)
-
-
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
     gram = _node_sums(question, rows, 0, rows.inputs, np.ones(rows.training))[0]
     training = np.array([rows.training], dtype=np.int64)
-    return {"histogram": histogram(rows.inputs), "gram": gram, "training": training}
+    return {"histogram": histogram(rows.inputs, BINS), "gram": gram, "training": training}
 
 
 def _grow(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -192,8 +165,8 @@ def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum squared errors over the held-out rows: for each variant, way of inference and number of rules."""
     assert question.coefficients is not None
-    variants, tree = question.coefficients.shape[0], question.tree
-    errors = np.zeros((variants, 2, len(tree.splits) + 1), dtype=np.int64)
+    tree = question.tree
+    errors = np.zeros((len(question.coefficients), 2, len(tree.splits) + 1), dtype=np.int64)
     held = rows.count - rows.training
     for block in blocks(held, BLOCK_ROWS):
         part = slice(rows.training + block.start, rows.training + block.stop)
@@ -202,19 +175,21 @@ def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         reached = degrees(tree, position, range(tree.size))
         decided = [crisp(tree, position, node) for node in range(tree.size)]
         inputs = rows.inputs[list(question.regressors), part]
-        for variant in range(variants):
-            outputs = [outputs_of(line, inputs) for line in question.coefficients[variant]]
-            answers = [outputs[0].copy(), outputs[0].copy()]
-            for size in range(len(tree.splits) + 1):
-                if size:
-                    node, (low, high) = tree.splits[size - 1].node, (2 * size - 1, 2 * size)
-                    answers[0] -= reached[node] * outputs[node]
-                    answers[0] += reached[low] * outputs[low]
-                    answers[0] += reached[high] * outputs[high]
-                    answers[1][decided[low]] = outputs[low][decided[low]]
-                    answers[1][decided[high]] = outputs[high][decided[high]]
-                # With support the errors of the other way of inference, which nobody needs, are not told.
-                for way, answer in enumerate(answers[:1] if question.parameters.support else answers):
-                    error = np.minimum(np.maximum(answer, 0.0), 1.0) - target
-                    errors[variant, way, size] += int(to_grid(error * error, ERROR_BITS).sum())
+        for variant, lines in enumerate(question.coefficients):
+            outputs = [outputs_of(line, inputs) for line in lines]
+            for size, answer in enumerate(blends(tree, reached, outputs)):
+                errors[variant, 0, size] += squared_error(answer, target)
+            if question.parameters.support:  # the other way's errors, which nobody needs, are not told
+                continue
+            answer = outputs[0].copy()
+            for node, output in enumerate(outputs):
+                answer[decided[node]] = output[decided[node]]
+                if node % 2 == 0:  # both sides of a split are there
+                    errors[variant, 1, node // 2] += squared_error(answer, target)
     return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}
+
+
+CLIENT = TrainingClient(
+    read_task, {"scan": _scan, "grow": _grow, "sizes": _sizes, "leaves": _leaves, SUPPORT: _support}
+)
+"""Computes the sums of a question over one vehicle's rows."""

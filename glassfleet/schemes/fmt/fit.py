@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.sparse import forward, select
+from glassfleet.numerics.sparse import select
 from glassfleet.schemes.fmt.grow import UNIT, refine
 from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.tree import Tree
@@ -89,13 +89,3 @@ def sparse(whole: Ints, above: Array, error: float, variant: Variant) -> Array:
         matrix[k - 1, j] += pulled
         matrix[k - 1, k - 1] += pulled * float(above[j])
     return select(matrix, variant.slopes, error / weight, variant.ridge)
-
-
-def rank_regressors(whole: Ints, n: int, most: int) -> list[int]:
-    """Return at most `most` of `n` inputs, increasing: a forward selection on the root's sums."""
-    if n <= most:
-        return list(range(n))
-    matrix = moments(whole[None], n + 2)[:, :, 0]
-    for i in range(1, n + 1):
-        matrix[i, i] += 1.0
-    return sorted(j - 1 for j in forward(matrix, most))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.schemes.fmt.linear import moments, residual_moments
 from glassfleet.schemes.fmt.params import GRID_BITS
-from glassfleet.schemes.fmt.tree import Cut, Split, Tree
+from glassfleet.schemes.fmt.tree import Cut, Tree
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -22,22 +21,6 @@ UNIT = 1 << (2 * GRID_BITS)
 
 _CANDIDATES = 1 << 9
 """Systems eliminated together: few enough for the cache."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best split of a node.
-
-    Attributes
-    ----------
-    gain : float
-        Decrease of the penalised squared error, in scaled target squared times rows; 0: no split is possible.
-    place : int
-        Which cut, among those asked about.
-    """
-
-    gain: float
-    place: int
 
 
 def refine(whole: Ints, above: Array, ridge: float, k: int) -> tuple[Array, float]:
@@ -85,14 +68,6 @@ def gains(whole: Ints, lower: Ints, coefficients: Array, error: float, *, ridge:
     return np.maximum(gain, 0.0)
 
 
-def best_of(gain: Array) -> Best:
-    """Return the first of the highest gains."""
-    if not len(gain):
-        return Best(0.0, 0)
-    place = int(np.argmax(gain))
-    return Best(float(gain[place]), place)
-
-
 def growth_order(tree: Tree, gain_of: dict[int, float]) -> list[int]:
     """Return the numbers of the splits in best-first order: always the known split with the highest gain."""
     order: list[int] = []
@@ -109,11 +84,6 @@ def growth_order(tree: Tree, gain_of: dict[int, float]) -> list[int]:
         offer(2 * index + 1)
         offer(2 * index + 2)
     return order
-
-
-def split_at(node: int, cut: Cut) -> Split:
-    """Return the split of `node` at `cut`."""
-    return Split(node, cut[0], cut[1])
 
 
 def choose_features(gain: Array, cuts: Sequence[Cut], most: int) -> list[int]:

@@ -5,23 +5,25 @@ The same for a number and for classes: there are one or more targets, and the ga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums
-from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.hinges import Hinges
-from glassfleet.fuzzy.levels import Levels
+from glassfleet.errors import TaskError
+from glassfleet.fuzzy.hinges import Hinges, check_hinges
 from glassfleet.rules import Condition
-from glassfleet.schemes.fmt.grow import best_of, choose_features, gains, growth_order, refine, split_at
+from glassfleet.schemes.fmt.grow import choose_features, gains, growth_order, refine
 from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.partition import Knots
-from glassfleet.schemes.fmt.tree import Cut, Tree
+from glassfleet.schemes.fmt.partition import Knots, check_knots
+from glassfleet.schemes.fmt.tree import Cut, Split, Tree
+from glassfleet.training import TrainingQuestion
+from glassfleet.untrusted import increasing
+from schemas.codec import Value
 
 Ints = NDArray[np.int64]
 Choice = tuple[int, int, int]
@@ -53,19 +55,17 @@ class GrowthParameters(Protocol):
     def ridge(self) -> float:
         """Pull of a side's coefficients towards its parent's, in rows."""
 
+    @property
+    def most_knots(self) -> int:
+        """Most knots of an input."""
+
 
 @dataclass(frozen=True)
-class GrowthQuestion:
+class GrowthQuestion(TrainingQuestion):
     """What the questions about a growing tree have in common.
 
     Attributes
     ----------
-    kind : str
-        Which question; inputs are scanned before there are knots.
-    parameters : GrowthParameters
-        The run's parameters.
-    domain : Domain
-        The run's domain.
     knots : tuple of tuple of float
         Each input's partition. Empty for ``"scan"``.
     regressors : tuple of int
@@ -76,27 +76,46 @@ class GrowthQuestion:
         The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree.
     nodes : tuple of int
         ``"grow"``: leaves whose cuts are asked about, increasing.
-    levels : tuple of tuple of float
-        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
     hinges : tuple of (int, float)
         Where polynomials may bend; see :mod:`glassfleet.fuzzy.hinges`.
     """
 
-    kind: str
     parameters: GrowthParameters
-    domain: Domain
     knots: Knots = ()
     regressors: tuple[int, ...] = ()
     split_features: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     nodes: tuple[int, ...] = ()
-    levels: Levels = ()
     hinges: Hinges = ()
 
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.inputs)
+    def body(self) -> dict[str, Value]:
+        """Return the tree and what it is made of; the learner adds what it asks about it."""
+        return {
+            "knots": [list(line) for line in self.knots],
+            "regressors": list(self.regressors),
+            "split_features": list(self.split_features),
+            "tree": self.tree.to_value(),
+        }
+
+    def with_tree(self, body: Mapping[str, Any], hinges: Any = ()) -> Self:
+        """Return this question with what `body` and `hinges` say of the tree; raises as :meth:`with_body`."""
+        knots = check_knots(body["knots"], self.n_features, self.parameters.most_knots)
+        bends = check_hinges(hinges, self.domain, knots)
+        return replace(
+            self,
+            knots=knots,
+            hinges=bends,
+            regressors=increasing("regressors", body["regressors"], self.n_features + len(bends)),
+            split_features=increasing("split_features", body["split_features"], self.n_features),
+            tree=Tree.from_value(body["tree"], knots),
+        )
+
+    def read_nodes(self, body: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the leaves that a task asks about; raises TaskError."""
+        nodes = increasing("nodes", body["nodes"], self.tree.size)
+        if not nodes or any(node in self.tree.split_of for node in nodes):
+            raise TaskError("a node asked about is split already, or there is none")
+        return nodes
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -118,9 +137,16 @@ class GrowthQuestion:
         """For each node asked about, which of :attr:`cuts` would cut it."""
         return {node: possible(self, node) for node in self.nodes}
 
-    def condition(self, feature: int, first: int, last: int) -> Condition:
-        """Return that an input is in the sets `first` .. `last`, or is one of their categories."""
-        return Inputs(self.domain, self.levels, self.knots).condition(feature, first, last)
+    def side(self, node: int) -> Condition:
+        """Return in which sets, or categories, of the input that was cut last the rows of a node are."""
+        feature = self.tree.splits[(node - 1) // 2].feature
+        sets = self.tree.span(node, self.n_sets)[feature]
+        return Inputs(self.domain, self.levels, self.knots).condition(feature, *sets)
+
+    @property
+    def asked(self) -> Sequence[int]:
+        """Nodes of the tree that the vehicles are asked about: a scan is about the root."""
+        return (0,) if self.kind == "scan" else self.nodes
 
     def triangles(self, sums: Ints) -> list[Ints]:
         """Return the triangles over ``[1, x, target]`` of every target, each shape (..., p), from a node's sums."""
@@ -223,9 +249,9 @@ def _appraised(question: Q, memory: dict[str, Any], new: Sequence[int]) -> tuple
             gain, lower["0"] = gain[kept], lower["0"][kept]
             if "cuts" in memory:
                 memory = {**memory, "cuts": {"0": memory["cuts"]["0"][kept]}}
-        found = best_of(gain)
-        if found.gain > 0.0:
-            best[str(node)] = [found.gain, found.place]
+        place = int(np.argmax(gain)) if len(gain) else 0  # the first of the highest
+        if len(gain) and gain[place] > 0.0:
+            best[str(node)] = [float(gain[place]), place]
         else:
             del lower[str(node)]
     return question, {**memory, "coefficients": coefficients, "best": best, "lower": lower}
@@ -242,7 +268,7 @@ def split(question: Q, memory: dict[str, Any]) -> Q | None:
         return None
     highest = memory["best"][str(open_leaves[0])][0]
     chosen = [node for node in open_leaves if memory["best"][str(node)][0] >= TOGETHER * highest][:room]
-    splits = [split_at(node, question.cuts[memory["best"][str(node)][1]]) for node in chosen]
+    splits = [Split(node, *question.cuts[memory["best"][str(node)][1]]) for node in chosen]
     nodes = []
     for number, node in enumerate(chosen):
         low = int(memory["lower"][str(node)][memory["best"][str(node)][1]][0])

@@ -13,6 +13,8 @@ from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.partition import Knots, positions, up_to
+from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.tables import CutTree
 
 Array = NDArray[np.float64]
 
@@ -54,6 +56,11 @@ class Inputs:
         at = positions(np.array([[value]]), (self.knots[feature],))[0]
         upper = float(up_to(float(sets[1]), at)[0])
         return upper if sets[0] == 0 else upper * (1.0 - float(up_to(sets[0] - 1.0, at)[0]))
+
+    def cut_tree(self, tree: Tree, *, crisp: bool) -> CutTree:
+        """Return when which leaf of a tree over these inputs fires, for exports."""
+        splits = tuple((split.node, split.feature, split.cut) for split in tree.splits)
+        return CutTree(self.knots, splits, tuple(tree.leaves), crisp)
 
     def condition(self, feature: int, first: int, last: int) -> Condition:
         """Return that an input is in the sets `first` .. `last`, or is one of their categories."""

@@ -14,11 +14,12 @@ from glassfleet.schemes.fmt.document import read_document, write_document
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
+from glassfleet.tables import RuleTables
 
 Array = NDArray[np.float64]
 
 
-class FuzzyModelTree(LinearTree[tuple[int, int]]):
+class FuzzyModelTree(LinearTree[Tree, tuple[int, int]]):
     """A binary tree of fuzzy cuts with a linear model in each leaf.
 
     Parameters
@@ -36,10 +37,8 @@ class FuzzyModelTree(LinearTree[tuple[int, int]]):
     scheme = "fmt"
 
     def __init__(self, parameters: Parameters, inputs: Inputs, tree: Tree, rules: LinearRules) -> None:
-        super().__init__(inputs.domain, tree, rules, inputs.levels)
-        self.parameters = parameters
+        super().__init__(parameters, inputs.domain, tree, rules, inputs.levels)
         self.inputs = inputs
-        self.tree = tree
 
     def strengths(self, scaled: Array) -> Array:
         """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
@@ -64,6 +63,11 @@ class FuzzyModelTree(LinearTree[tuple[int, int]]):
     def membership(self, feature: int, value: float, span: tuple[int, int]) -> float:
         """Return the membership of a scaled value in a run of sets."""
         return self.inputs.membership(feature, value, span)
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        alone = self.parameters.inference == "one_rule"
+        return self._tables(self.inputs.cut_tree(self.tree, crisp=alone), alone=alone)
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import EXACT_BITS, capacity
 from glassfleet.schemes.fmt.partition import Kind
@@ -37,7 +38,7 @@ MAX_ROWS = capacity(2 * GRID_BITS)
 """Largest total number of rows of a run for which no sum can overflow."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of FMT can be told.
 
     Attributes
@@ -78,7 +79,7 @@ class Parameters(BaseModel):
         number of sets is tried; costs one round more for each level. 0: all is asked.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    later = ("support",)
 
     n_sets: int = Field(default=7, ge=2, le=31)
     other_sets: tuple[Annotated[int, Field(ge=2, le=31)], ...] = Field(default=(5,), max_length=8)
@@ -94,14 +95,6 @@ class Parameters(BaseModel):
     size_tolerance: float = Field(default=0.03, ge=0.0, le=1.0)
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
     support: int = Field(default=0, ge=0, le=1_000_000)
-
-    @model_serializer(mode="wrap")
-    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `support` where it is not used: models of other runs keep their digests."""
-        values: dict[str, Any] = write(self)
-        if not self.support:
-            values.pop("support", None)
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

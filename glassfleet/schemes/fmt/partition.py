@@ -32,14 +32,6 @@ Kind = Literal["mixed", "uniform", "quantile", "union"]
 """Where knots are placed, see :class:`~glassfleet.schemes.fmt.params.Parameters`."""
 
 
-def histogram(scaled: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Count rows `scaled`, shape (F, n), in [0, 1], by bin; returns shape (F, `BINS`)."""
-    f = scaled.shape[0]
-    bins = np.minimum(scaled * float(BINS), BINS - 1.0).astype(np.intp)
-    bins += np.arange(f)[:, None] * BINS
-    return np.bincount(bins.ravel(), minlength=f * BINS).reshape(f, BINS).astype(np.int64)
-
-
 def find_knots(counts: NDArray[np.int64], n_sets: int, kind: Kind) -> Knots:
     """Return the knots of every input.
 

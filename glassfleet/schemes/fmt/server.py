@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.aggregate import Sums, ask, memory_of, taken_up
-from glassfleet.data.domain import Domain
+from glassfleet.aggregate import Sums, ask
 from glassfleet.forecasts import rule_forecasts
-from glassfleet.fuzzy.category_sums import levels_of
-from glassfleet.fuzzy.levels import first_levels, has_categories, needs_levels, with_levels
+from glassfleet.fuzzy.levels import with_levels
+from glassfleet.fuzzy.linear_rules import LinearRules, widened
+from glassfleet.numerics.sparse import ranked
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
-from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
+from glassfleet.schemes.fmt.fit import Variant, fit_nodes
+from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
 from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.linear import moments
-from glassfleet.schemes.fmt.messages import NAME, NO_PRIVATE_TEXTS, Kind, Question, read_task
+from glassfleet.schemes.fmt.linear import moments, residual_moments
+from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
-from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.params import ERROR_BITS, Parameters
 from glassfleet.schemes.fmt.partition import find_knots
-from glassfleet.schemes.fmt.progress import progress_of
-from glassfleet.schemes.fmt.rules import rules_of
 from glassfleet.schemes.fmt.support import decide
 from glassfleet.schemes.fmt.tree import Tree
-from glassfleet.untrusted import check_head, check_numeric, usage_errors
+from glassfleet.training import Memory, TrainingServer, check_trained
 from schemas.codec import Value
-from schemas.errors import RunFailedError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -47,72 +44,33 @@ SLOPES = (12, 8, 6, 4, 2)
 """Numbers of slopes of a rule that the held-out rows choose from, beside `max_slopes` and below it."""
 
 
-class FmtServer:
-    """Turns summed answers into the next question, or into the model."""
-
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for histograms and for the root's sums."""
-        with usage_errors():
-            check_numeric(domain, NAME, MAX_INPUTS)
-            if parameters.support and needs_levels(domain):
-                raise ValueError(NO_PRIVATE_TEXTS)
-        kind: Kind = "levels" if has_categories(domain) else "scan"
-        levels = first_levels(domain) if kind == "scan" else ()
-        return ask(Question(kind, parameters, domain, levels=levels), {"sums_digest": ""})
-
-    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
-        """Return the largest total number of rows that the sums are good for."""
-        return MAX_ROWS
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = read_task(task)
-        check_head(task, contribution, MAX_ROWS, sums_only=True)
-        check_sums(question, contribution)
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        if question.kind == SUPPORT:
-            return _supported(question, memory_of(state), contributions)
-        rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
-        if question.kind == "levels":
-            return _leveled(question, memory, sums)
-        if question.kind == "scan":
-            return _scanned(question, memory, sums)
-        if question.kind == "grow":
-            return _grown(question, memory, sums)
-        if question.kind == "sizes":
-            return _sized(question, memory, rows, sums)
-        return _finish(question, memory, rows, sums["gram"])
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
-        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
+    if question.kind == "scan":
+        return _scanned(question, memory, sums)
+    if question.kind == "grow":
+        return _grown(question, memory, sums)
+    if question.kind == "sizes":
+        return _sized(question, memory, rows, sums)
+    return _finish(question, memory, rows, sums["gram"])
 
 
-def _leveled(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
-    """Give each category its level, and scan the inputs."""
-    return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
-
-
-def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
     training = int(sums["training"][0])
-    if training == 0 or int(sums["gram"][0]) == 0:
-        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
+    check_trained(training, int(sums["gram"][0]))
+    root = moments(sums["gram"][None], question.n_features + 2)[:, :, 0]
     kept = {
         "sums_digest": memory["sums_digest"],
         "training": training,
         "histogram": sums["histogram"],
         "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_features]),
-        "regressors": rank_regressors(sums["gram"], question.n_features, question.parameters.max_regressors),
+        "regressors": ranked(root, question.parameters.max_regressors),
         "tried": [],
     }
     return _plant(question, kept)
 
 
-def _plant(question: Question, memory: dict[str, Any]) -> Next:
+def _plant(question: Question, memory: Memory) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
     parameters, f = question.parameters, question.n_features
     n_sets = parameters.tried_sets[len(memory["tried"])]
@@ -120,12 +78,11 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
         "grow",
         parameters,
         question.domain,
-        with_levels(find_knots(memory["histogram"], n_sets, parameters.partition), question.levels),
-        tuple(memory["regressors"]),
-        tuple(range(f)),
-        Tree(),
-        (0,),
-        question.levels,
+        knots=with_levels(find_knots(memory["histogram"], n_sets, parameters.partition), question.levels),
+        regressors=tuple(memory["regressors"]),
+        split_features=tuple(range(f)),
+        nodes=(0,),
+        levels=question.levels,
     )
     return _ask_nodes(asked, planted(memory))
 
@@ -133,14 +90,14 @@ def _plant(question: Question, memory: dict[str, Any]) -> Next:
 # --- support --------------------------------------------------------------------------------------------------------
 
 
-def _ask_nodes(question: Question, memory: dict[str, Any]) -> Next:
+def _ask_nodes(question: Question, memory: Memory) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
         return ask(question, memory)
     return ask(replace(question, kind=SUPPORT, held=None), memory)
 
 
-def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+def _supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
     """Note what rests on enough rows, and ask about the cuts that do; what follows from the parents is not asked."""
     all_cuts = np.ones(len(question.cuts), dtype=bool)
     cuts: dict[str, Bools] = dict(memory.get("cuts", {}))
@@ -166,7 +123,7 @@ def _supported(question: Question, memory: dict[str, Any], contributions: Sequen
 # --- growing --------------------------------------------------------------------------------------------------------
 
 
-def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _grown(question: Question, memory: Memory, sums: Sums) -> Next:
     """Take in the sums of the nodes asked about and split on, or stop growing."""
     question, memory = taken_in(question, memory, sums)
     asked = split(question, memory)
@@ -185,7 +142,7 @@ def _variants(parameters: Parameters, regressors: int) -> list[Variant]:
     ]
 
 
-def _compare(question: Question, memory: dict[str, Any]) -> Next:
+def _compare(question: Question, memory: Memory) -> Next:
     """Put the splits in best-first order and ask how well each number of rules does on held-out rows."""
     tree, whole, kept = best_first(question, memory)
     variants = _variants(question.parameters, len(question.regressors))
@@ -196,7 +153,7 @@ def _compare(question: Question, memory: dict[str, Any]) -> Next:
     return ask(asked, kept)
 
 
-def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
+def _sized(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
     """Note this tree's errors; go on with the next number of sets, or to the leaves of the tree that is chosen."""
     parameters = question.parameters
     assert question.coefficients is not None
@@ -238,7 +195,7 @@ def _sized(question: Question, memory: dict[str, Any], rows: int, sums: Sums) ->
     return ask(asked, kept) if nodes else _finish(asked, kept, rows, np.zeros((0, asked.width), dtype=np.int64))
 
 
-def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -> Done:
+def _finish(question: Question, memory: Memory, rows: int, gram: Ints) -> Done:
     """Fit the final leaves over all rows and build the model; `gram` has the sums of the leaves asked about."""
     parameters, tree = question.parameters, question.tree
     leaves = tree.leaves
@@ -250,18 +207,16 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
         whole[tree.splits[index].node] = whole[2 * index + 1] + whole[2 * index + 2]
     variant = _variants(parameters, len(question.regressors))[memory["best"]["variant"]]
     coefficients = fit_nodes(tree, whole, len(question.regressors), [variant])[0]
-    wide = np.zeros((len(leaves), question.n_features + 1))
-    wide[:, [0, *(feature + 1 for feature in question.regressors)]] = coefficients[leaves]
-    rules = rules_of(whole[leaves], coefficients[leaves], wide, rows)
+    k, lines = len(question.regressors) + 1, coefficients[leaves]
+    sums, columns = moments(whole[leaves], k + 1), np.ascontiguousarray(lines.T)
+    strength, error = whole[leaves, 0].astype(np.float64) / UNIT, residual_moments(sums, columns)[k, k]
+    wide = widened(lines, question.regressors, question.n_features)
+    rules = LinearRules.of(wide, strength, error, float(rows))
     model = FuzzyModelTree(parameters, Inputs(question.domain, question.levels, question.knots), tree, rules)
     held = int(memory["held_out"])
     summary: dict[str, Value] = {name: memory[name] for name in ("sums_digest", "reference")}
     summary |= {"rows": rows, "held_out": held}
-    k = len(question.regressors) + 1
-    sums_of = moments(whole[leaves], k + 1)[:k, :k]
-    summary["forecasts"] = rule_forecasts(
-        question.domain, rows, sums_of, np.ascontiguousarray(coefficients[leaves].T), question.regressors
-    )
+    summary["forecasts"] = rule_forecasts(question.domain, rows, sums[:k, :k], columns, question.regressors)
     if held:
         target = question.domain.target
         assert target is not None
@@ -272,3 +227,7 @@ def _finish(question: Question, memory: dict[str, Any], rows: int, gram: Ints) -
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]
     return Done(model, {**summary, **model.complexity()})
+
+
+SERVER = TrainingServer(Question, read_task, check_sums, _step, _supported)
+"""Turns summed answers into the next question, or into the model."""

@@ -8,7 +8,7 @@ so the product of the degrees along the path is the membership in one run of adj
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.numerics.statistics import to_grid
+from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import Knots, up_to
+
+Array = NDArray[np.float64]
 
 MAX_SPLITS = 1023
 """Most splits of a tree that is accepted from a peer or a document."""
@@ -129,6 +133,34 @@ def degrees(tree: Tree, position: NDArray[np.float64], nodes: Sequence[int]) -> 
         low = up_to(float(split.cut), position[split.feature])
         found[lower], found[upper] = whole * low, whole * (1.0 - low)
     return {node: found[node] for node in nodes}
+
+
+def blends(tree: Tree, reached: Mapping[int, Array], outputs: Sequence[Array]) -> Iterator[Array]:
+    """Yield what the first rule, the first two, ... of a tree answer together, shape (n,); one array, changed in place.
+
+    Parameters
+    ----------
+    tree : Tree
+        Its splits are in the order of growth.
+    reached : mapping of int to ndarray of float64, shape (n,)
+        The degree to which rows reach each node.
+    outputs : sequence of ndarray of float64, shape (n,)
+        What each node answers.
+    """
+    answer = outputs[0].copy()
+    yield answer
+    for index, split in enumerate(tree.splits):
+        low, high = 2 * index + 1, 2 * index + 2
+        answer -= reached[split.node] * outputs[split.node]
+        answer += reached[low] * outputs[low]
+        answer += reached[high] * outputs[high]
+        yield answer
+
+
+def squared_error(answer: Array, truth: Array) -> int:
+    """Return the sum of squared errors of answers that are kept in [0, 1], each on the grid of errors."""
+    error = np.minimum(np.maximum(answer, 0.0), 1.0) - truth
+    return int(to_grid(error * error, ERROR_BITS).sum())
 
 
 def crisp(tree: Tree, position: NDArray[np.float64], node: int) -> NDArray[np.bool_]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt_classes.checks import shapes_of
-from glassfleet.schemes.fmt_classes.client import FmtClassesClient
+from glassfleet.schemes.fmt_classes.client import CLIENT
 from glassfleet.schemes.fmt_classes.messages import read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.params import Parameters as ClassParameters
-from glassfleet.schemes.fmt_classes.server import FmtClassesServer
-from glassfleet.schemes.fmt_classes.tables import tables_of
-from glassfleet.tables import RuleTables
+from glassfleet.schemes.fmt_classes.server import SERVER
 from schemas.errors import UsageError
 
 
@@ -32,8 +29,10 @@ class FederatedClassTree:
     categorical = True
     missing_cells = True
     Parameters: type[BaseModel] = Parameters
-    client = FmtClassesClient()
-    server = FmtClassesServer()
+    client = CLIENT
+    server = SERVER
+    tables = staticmethod(FuzzyClassTree.tables)
+    from_document = staticmethod(FuzzyClassTree.from_document)
 
     def exact(self, parameters: ClassParameters) -> ClassParameters:
         """Return `parameters` with which rows are not condensed."""
@@ -63,14 +62,6 @@ class FederatedClassTree:
         seconds = 1e-3 + 2e-5 * nodes * lines / 40 + 1e-9 * rows * (100 * inputs + nodes * (20 + lines))
         sums = 2 * question.width if question.kind in {"scan", "hinges"} else nodes * question.width * (1 + lines / 40)
         return Cost(seconds, 1.0 + 8e-6 * (rows * (3 * inputs + len(question.hinges) + nodes) + sums))
-
-    def tables(self, model: FuzzyClassTree) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
-
-    def from_document(self, document: Mapping[str, Any]) -> FuzzyClassTree:
-        """Rebuild a model; raises ``DocumentError`` when the document is malformed."""
-        return FuzzyClassTree.from_document(document)
 
 
 SCHEME = FederatedClassTree()

@@ -1,7 +1,4 @@
-"""Can an answer be true? What sums of rows in [0, 1] always obey, checked before they are added to others'.
-
-Rounding is monotone: a smaller term never becomes a larger integer. So the bounds are exact.
-"""
+"""Can an answer be true? What sums of rows in [0, 1] always obey, checked before they are added to others'."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.fuzzy.hinges import bends_contradict
 from glassfleet.numerics.statistics import triangle, unpack_symmetric
 from glassfleet.scheme import Contribution
-from glassfleet.schemes.fmt.checks import check_cuts, check_gram
+from glassfleet.schemes.fmt.checks import check_cuts
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.schemes.fmt_classes.messages import Question
-from glassfleet.untrusted import at_most, check_shapes
+from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes
 
 Ints = NDArray[np.int64]
 
@@ -31,9 +28,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         check_category_sums(question.domain, sums, rows)
     elif question.kind == "scan":
         at_most(sums["training"], rows, "more rows train than there are")
-        at_most(sums["histogram"], rows, "a histogram counts more rows than there are")
-        if (sums["histogram"].sum(axis=1) != rows).any():
-            raise ContributionError("a histogram does not count every row once")
+        check_histogram(sums["histogram"], rows)
         _check_node_sums(question, sums["gram"][None], rows)
     elif question.kind == "hinges":
         _check_node_sums(question, sums["gram"][None], rows)
@@ -72,7 +67,7 @@ def _check_node_sums(question: Question, sums: Ints, rows: int) -> None:
     for own in question.triangles(sums):
         if own.size and int(own.min()) < 0:
             raise ContributionError("a class has more than all classes together")
-        check_gram(own, len(question.columns) + 2, rows)
+        check_products(own, len(question.columns) + 2, rows, GRID_BITS)
     k = len(question.columns) + 1
     classes = sums[:, question.squares :].reshape(len(sums), -1, k)
     at_most(classes.sum(axis=1), sums[:, :k], "the classes have more than all rows together")

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.dataset import Dataset
-from glassfleet.errors import TaskError
-from glassfleet.fuzzy.category_sums import category_sums
 from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.linear_rules import outputs_of
+from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.softmax import probabilities
-from glassfleet.numerics.statistics import blocks, to_grid
-from glassfleet.scheme import Contribution, Task
+from glassfleet.numerics.statistics import blocks
 from glassfleet.schemes.fmt.client import GRID, positions_of, rounded_weights, weighted
-from glassfleet.schemes.fmt.params import BLOCK_ROWS, ERROR_BITS, MAX_ROWS
-from glassfleet.schemes.fmt.partition import histogram
-from glassfleet.schemes.fmt.tree import degrees
+from glassfleet.schemes.fmt.params import BLOCK_ROWS
+from glassfleet.schemes.fmt.partition import BINS
+from glassfleet.schemes.fmt.tree import blends, degrees, squared_error
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
-from glassfleet.training import TrainingRows, training_rows
+from glassfleet.training import TrainingClient, TrainingRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,19 +26,6 @@ Chosen = NDArray[np.intp] | slice
 
 LEAST_CURVATURE = 1e-5
 """p (1 - p) counts as this at least, so that nodes of one class alone still have a step."""
-
-
-class FmtClassesClient:
-    """Computes the sums of a question over one vehicle's rows."""
-
-    def contribute(self, task: Task, data: Dataset, rng: np.random.Generator) -> Contribution:  # noqa: ARG002
-        """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
-        question = read_task(task)
-        parameters = question.parameters
-        rows = training_rows(data, question.domain, parameters.group_rows, parameters.holdout, question.levels)
-        if rows.count > MAX_ROWS:
-            raise TaskError(f"{rows.count} rows, the run's grid is good for {MAX_ROWS}")
-        return Contribution(question.kind, rows.count, _ANSWERS[question.kind](question, rows))
 
 
 # --- sums of products -----------------------------------------------------------------------------------------------
@@ -79,18 +61,13 @@ class _Products:
         return np.concatenate([self.squares(line), *own])
 
 
-# --- the six answers -----------------------------------------------------------------------------------------------
-
-
-def _levels(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum over all rows: classes, inputs and categories by category, and products of inputs."""
-    return category_sums(question.domain, rows.X, rows.y)
+# --- the answers ---------------------------------------------------------------------------------------------------
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum the products of all inputs over the training rows."""
     training = np.array([rows.training], dtype=np.int64)
-    return {"histogram": histogram(rows.inputs), "gram": _gram(question, rows), "training": training}
+    return {"histogram": histogram(rows.inputs, BINS), "gram": _gram(question, rows), "training": training}
 
 
 def _hinges(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -132,15 +109,8 @@ def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:
             for target, lines in enumerate(targets, start=question.n_scores == 1):
                 truth = (rows.y[part] == target).astype(np.float64)
                 outputs = [outputs_of(line, inputs) for line in lines]
-                answer = outputs[0].copy()
-                for size in range(len(tree.splits) + 1):
-                    if size:
-                        node, low, high = tree.splits[size - 1].node, 2 * size - 1, 2 * size
-                        answer -= reached[node] * outputs[node]
-                        answer += reached[low] * outputs[low]
-                        answer += reached[high] * outputs[high]
-                    error = np.minimum(np.maximum(answer, 0.0), 1.0) - truth
-                    errors[variant, size] += int(to_grid(error * error, ERROR_BITS).sum())
+                for size, answer in enumerate(blends(tree, reached, outputs)):
+                    errors[variant, size] += squared_error(answer, truth)
     return {"errors": errors, "held_out": np.array([held], dtype=np.int64)}
 
 
@@ -184,11 +154,7 @@ def _summed(terms: list[Array], products: Array) -> Ints:
     return (np.rint(np.stack(terms) * GRID) @ products.T).astype(np.int64)
 
 
-_ANSWERS: Final[Mapping[str, Callable[[Question, TrainingRows], dict[str, Ints]]]] = {
-    "levels": _levels,
-    "scan": _scan,
-    "hinges": _hinges,
-    "grow": _grow,
-    "sizes": _sizes,
-    "newton": _newton,
-}
+CLIENT = TrainingClient(
+    read_task, {"scan": _scan, "hinges": _hinges, "grow": _grow, "sizes": _sizes, "newton": _newton}
+)
+"""Computes the sums of a question over one vehicle's rows."""

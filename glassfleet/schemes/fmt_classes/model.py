@@ -14,12 +14,13 @@ from glassfleet.fuzzy.consequent import linear_score
 from glassfleet.fuzzy.linear_rules import outputs_of, tree_complexity
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule
+from glassfleet.rules import RUNNERS_UP, Activation, Chance, Consequent, Explanation, Rule
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.tree import Span, Tree, degrees
 from glassfleet.schemes.fmt_classes.document import FORMAT, read_document, write_document
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
+from glassfleet.tables import RuleTables, lines
 
 Array = NDArray[np.float64]
 
@@ -97,8 +98,8 @@ class FuzzyClassTree:
         reached = degrees(self.tree, self.inputs.positions(inputs), self.tree.leaves)
         strength = [float(reached[leaf][0]) for leaf in self.tree.leaves]
         blend = np.zeros(self.rule_numbers.coefficients.shape[1:])
-        for degree, lines in zip(strength, self.rule_numbers.coefficients, strict=True):
-            blend += degree * lines
+        for degree, own in zip(strength, self.rule_numbers.coefficients, strict=True):
+            blend += degree * own
         each = np.concatenate([np.zeros_like(blend), blend]) if len(blend) == 1 else blend
         lead = each[order[0]] - each[order[1]]
         terms = lead[1:] * self.inputs.bent(inputs)[:, 0]
@@ -112,6 +113,7 @@ class FuzzyClassTree:
             if rule == ranked[0] or strength[rule] > 0.0
         ]
         classes, chance = self.domain.classes, self.predict_proba(row)[0]
+        among_all = (self.rule_numbers.support[:, None] * self.rule_numbers.shares).sum(axis=0)
         return Explanation(
             prediction=classes[order[0]],
             fired=activations[0],
@@ -119,24 +121,14 @@ class FuzzyClassTree:
             shares=dict(zip(self.domain.names, self.domain.by_feature(shares).tolist(), strict=True)),
             base=float(lead[0]),
             measure=f"log of the odds of {classes[order[0]]} over {classes[order[1]]}",
-            notes=(
-                "probabilities: "
-                + ", ".join(
-                    f"{classes[number]} {chance[number]:.3f} ({self._among_all[number]:.3f} of all rows)"
-                    for number in order
-                ),
+            chances=tuple(
+                Chance(classes[number], float(chance[number]), float(among_all[number]), float(scores[number]))
+                for number in order
             ),
         )
 
     def _memberships(self, rule: int, inputs: Array) -> tuple[float, ...]:
         return tuple(self.inputs.membership(f, inputs[f], span) for f, span in self._spans[rule].items())
-
-    @cached_property
-    def _among_all(self) -> Array:
-        """Each class's share of all rows."""
-        rules = self.rule_numbers
-        total: Array = (rules.support[:, None] * rules.shares).sum(axis=0)
-        return total
 
     @cached_property
     def _spans(self) -> list[Span]:
@@ -174,6 +166,22 @@ class FuzzyClassTree:
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, conditions, and parameters: splits and coefficients."""
         return tree_complexity(self.tree, sum(map(len, self._spans)), self.rule_numbers.coefficients)
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports; of the blended scores the highest answers."""
+        rules = self.rule_numbers
+        return RuleTables(
+            evaluator="highest_score",
+            conditions=self.inputs.cut_tree(self.tree, crisp=False),
+            # Of two leaves that fire alike, the first is named.
+            weights=(1.0,) * len(self.tree.leaves),
+            constants=tuple(rules.coefficients[:, :, 0].ravel().tolist()),
+            slopes=lines(rules.coefficients[:, :, 1:].reshape(rules.coefficients[:, :, 0].size, -1).tolist()),
+            hinges=self.inputs.hinges,
+            votes=tuple(rules.classes.tolist()),
+            partition=True,
+            levels=self.inputs.levels if any(self.inputs.levels) else (),
+        )
 
     # --- the document -----------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_REGRESSORS
 
 MAX_HINGES: Final = 32
@@ -42,7 +43,7 @@ STILL: Final = 0.01
 """Scores whose coefficients moved less than this are found: it changes a probability by a quarter of it at most."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of the classifier can be told.
 
     Attributes
@@ -68,8 +69,6 @@ class Parameters(BaseModel):
         A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many of one
         class, and of more rows than there are columns. 1: from its own rows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     n_sets: int = Field(default=11, ge=2, le=31)
     max_rules: int = Field(default=20, ge=1, le=256)

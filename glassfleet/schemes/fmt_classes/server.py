@@ -2,90 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from glassfleet.aggregate import Sums, ask, taken_up
-from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.category_sums import levels_of
+from glassfleet.aggregate import Sums, ask
 from glassfleet.fuzzy.hinges import candidates, choose
-from glassfleet.fuzzy.levels import has_categories, plain_levels, with_levels
-from glassfleet.scheme import Contribution, Done, Next, State, Task
-from glassfleet.schemes.fmt.fit import Variant, fit_nodes, rank_regressors
+from glassfleet.fuzzy.levels import with_levels
+from glassfleet.fuzzy.linear_rules import widened
+from glassfleet.numerics.sparse import ranked
+from glassfleet.scheme import Done, Next
+from glassfleet.schemes.fmt.fit import Variant, fit_nodes
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import best_first, planted, split, taken_in
 from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.linear import moments
-from glassfleet.schemes.fmt.params import ERROR_BITS, MAX_ROWS
+from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import find_knots
-from glassfleet.schemes.fmt.progress import progress_of
 from glassfleet.schemes.fmt_classes.checks import check_sums
-from glassfleet.schemes.fmt_classes.messages import NAME, Question, check_domain, read_task
+from glassfleet.schemes.fmt_classes.messages import Question, read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree
 from glassfleet.schemes.fmt_classes.newton import Pull, first_pull, stepped
-from glassfleet.schemes.fmt_classes.params import SIZE_RIDGE, STEPS, STILL, Parameters
+from glassfleet.schemes.fmt_classes.params import SIZE_RIDGE, STEPS, STILL
 from glassfleet.schemes.fmt_classes.rules import ScoreRules
-from glassfleet.untrusted import check_head, usage_errors
+from glassfleet.training import Memory, TrainingServer, check_trained
 from schemas.codec import Value
-from schemas.errors import RunFailedError
 
 
-class FmtClassesServer:
-    """Turns summed answers into the next question, or into the model."""
-
-    def start(self, parameters: Parameters, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for the sums of the categories; where there are none, for histograms and the root's sums."""
-        with usage_errors():
-            check_domain(domain)
-        if has_categories(domain):
-            return ask(Question("levels", parameters, domain), {"sums_digest": ""})
-        return ask(Question("scan", parameters, domain, levels=plain_levels(domain)), {"sums_digest": ""})
-
-    def max_rows(self, parameters: Parameters) -> int:  # noqa: ARG002 - the same for all
-        """Return the largest total number of rows that the sums are good for."""
-        return MAX_ROWS
-
-    def check(self, task: Task, contribution: Contribution) -> None:
-        """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
-        question = read_task(task)
-        check_head(task, contribution, MAX_ROWS, sums_only=True)
-        check_sums(question, contribution)
-
-    def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
-        """Turn the answers to the state's task into the next task or the model."""
-        question = read_task(Task(NAME, state["kind"], state["body"]))
-        rows, sums, memory = taken_up(state, contributions, MAX_ROWS)
-        if question.kind == "levels":
-            return ask(replace(question, kind="scan", levels=levels_of(question.domain, sums)), memory)
-        if question.kind == "scan":
-            return _scanned(question, memory, sums)
-        if question.kind == "hinges":
-            return _bent(question, memory, sums)
-        if question.kind == "grow":
-            return _grown(question, memory, sums)
-        if question.kind == "sizes":
-            return _sized(question, memory, sums)
-        return _stepped(question, memory, rows, sums)
-
-    def progress(self, state: State) -> Mapping[str, Value]:
-        """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
-        return progress_of(read_task(Task(NAME, state["kind"], state["body"])))
+def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
+    if question.kind == "scan":
+        return _scanned(question, memory, sums)
+    if question.kind == "hinges":
+        return _bent(question, memory, sums)
+    if question.kind == "grow":
+        return _grown(question, memory, sums)
+    if question.kind == "sizes":
+        return _sized(question, memory, sums)
+    return _stepped(question, memory, rows, sums)
 
 
-def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for all hinges; where there can be none, for the root's cuts."""
     parameters, f = question.parameters, question.n_features
     training = int(sums["training"][0])
-    if training == 0 or int(sums["gram"][0]) == 0:
-        raise RunFailedError("no agent has enough rows to train on; lower holdout, or wait for more rows")
+    check_trained(training, int(sums["gram"][0]))
     knots = with_levels(find_knots(sums["histogram"], parameters.n_sets, "mixed"), question.levels)
     # The class nearest to half of the rows speaks for all: of it there is most to learn.
     targets = question.triangles(sums["gram"])
     half = min(targets, key=lambda own: abs(2 * int(own[f + 1]) - int(own[0])))
-    regressors = tuple(rank_regressors(half, f, parameters.max_regressors))
+    regressors = tuple(ranked(moments(half[None], f + 2)[:, :, 0], parameters.max_regressors))
     hinges = candidates(question.domain, regressors, knots) if parameters.max_hinges else ()
     asked = replace(
         question,
@@ -99,7 +64,7 @@ def _scanned(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     return ask(asked, memory) if hinges else _planted(asked, memory)
 
 
-def _bent(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _bent(question: Question, memory: Memory, sums: Sums) -> Next:
     """Choose the hinges, and ask for the root's cuts."""
     f, k = question.n_features, len(question.regressors) + 2
     lines = len(question.regressors) - len(question.hinges)
@@ -110,12 +75,12 @@ def _bent(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     return _planted(replace(question, regressors=regressors, hinges=hinges), memory)
 
 
-def _planted(question: Question, memory: dict[str, Any]) -> Next:
+def _planted(question: Question, memory: Memory) -> Next:
     """Ask for the root's cuts."""
     return ask(replace(question, kind="grow", nodes=(0,)), planted(memory))
 
 
-def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _grown(question: Question, memory: Memory, sums: Sums) -> Next:
     """Take in the sums of the nodes asked about and split on; or ask how well each number of rules does."""
     question, memory = taken_in(question, memory, sums)
     asked = split(question, memory)
@@ -128,7 +93,7 @@ def _grown(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     return ask(asked, kept)
 
 
-def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+def _sized(question: Question, memory: Memory, sums: Sums) -> Next:
     """Choose the number of rules, and ask for the first Newton round of the tree's nodes."""
     assert question.coefficients is not None
     held, (errors,) = int(sums["held_out"][0]), sums["errors"].astype(np.float64)
@@ -143,7 +108,7 @@ def _sized(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
     return ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
 
 
-def _stepped(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> Next | Done:
+def _stepped(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
     """Take a Newton step in every node; go on, or build the model."""
     steps = int(memory["steps"])
     pull = Pull(float(memory["pull"]), tuple(memory["spread"])) if steps else first_pull(question, sums)
@@ -167,9 +132,12 @@ def _model(question: Question, rows: int, sums: Sums) -> tuple[FuzzyClassTree, d
     each = np.column_stack([weight - known[:, 0], known[:, 0]]) if question.n_scores == 1 else known
     shares = np.minimum(each / np.where(weight > 0.0, weight, 1.0)[:, None], 1.0)
     leaves = question.tree.leaves
-    wide = np.zeros((len(leaves), question.n_scores, question.n_features + len(question.hinges) + 1))
-    wide[:, :, [0, *(feature + 1 for feature in question.regressors)]] = question.coefficients[leaves]
+    wide = widened(question.coefficients[leaves], question.regressors, question.n_features + len(question.hinges))
     rules = ScoreRules(wide, shares[leaves], np.minimum(weight[leaves] / (float(rows) * UNIT), 1.0))
     inputs = Inputs(question.domain, question.levels, question.knots, question.hinges)
     model = FuzzyClassTree(question.parameters, inputs, question.tree, rules)
     return model, dict(zip(question.domain.classes, shares[0].tolist(), strict=True))
+
+
+SERVER = TrainingServer(Question, read_task, check_sums, _step)
+"""Turns summed answers into the next question, or into the model."""

@@ -16,8 +16,6 @@ from glassfleet.schemes.frbc.model import FuzzyRuleClassifier
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.params import Parameters as FrbcParameters
 from glassfleet.schemes.frbc.server import FrbcServer
-from glassfleet.schemes.frbc.tables import tables_of
-from glassfleet.tables import RuleTables
 from schemas.errors import UsageError
 
 
@@ -32,6 +30,7 @@ class FederatedRuleClassifier:
     Parameters: type[BaseModel] = Parameters
     client = FrbcClient()
     server = FrbcServer()
+    tables = staticmethod(FuzzyRuleClassifier.tables)
 
     def exact(self, parameters: FrbcParameters) -> FrbcParameters:
         """Return `parameters` with which rows are not condensed."""
@@ -67,10 +66,6 @@ class FederatedRuleClassifier:
         counts = 0 if question.prefixes is None else len(question.prefixes) * question.parameters.n_sets**question.more
         sums = antecedents * question.n_classes + question.cells * question.n_limbs + counts
         return Cost(1e-7 * (rows * (inputs + 2 * fires) + sums), (rows * inputs * 30 + sums * 80) / 1e6)
-
-    def tables(self, model: FuzzyRuleClassifier) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRuleClassifier:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -17,7 +17,7 @@ from glassfleet.private.union import LIMB_BITS, table_shape
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frbc.limbs import read
 from glassfleet.schemes.frbc.messages import ANTECEDENT_SUMS, CLASS_SUMS, RULE_SUMS, Candidates, Question
-from glassfleet.untrusted import check_names, check_shapes
+from glassfleet.untrusted import check_names, check_shapes, check_told
 
 _TOLERANCE = 1e-9
 
@@ -53,9 +53,7 @@ def check_counts(question: Question, contribution: Contribution) -> None:
     if contribution.values:
         raise ContributionError(f"an answer about {question.kind} is sums only")
     if "rows" in sums:
-        vehicles = 1 if contribution.vehicles is None else contribution.vehicles
-        if (sums["rows"] > min(rows, question.parameters.support * max(1, vehicles))).any():
-            raise ContributionError("more rows than can be told")
+        check_told(contribution, question.parameters.support)
     if question.kind == SUPPORT:
         return
     known = int(sums["class_rows"].sum())

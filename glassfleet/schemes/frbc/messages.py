@@ -10,13 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.private.union import SIZES
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frbc.matching import sort_rules, unpack, word_count
 from glassfleet.schemes.frbc.params import MAX_CELLS, MAX_CLASSES, MAX_RULES, Parameters
-from glassfleet.untrusted import check_classes, read_task_head, task_errors, task_head
+from glassfleet.untrusted import SchemeQuestion, check_classes, read_task_head, task_errors, task_head
 
 NAME = "frbc"
 Kind = Literal["rules", "union", "strengths", "prefixes", "support"]
@@ -98,18 +97,14 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
     kind : {"rules", "union", "strengths", "prefixes", "support"}
         Which rules do you find; the same as a table of sums; what do your rows say about these rules; how many rows
         have these classes and sets of the first inputs; for how many rows do these rules fire.
-    parameters : Parameters
-        The run's parameters.
-    domain : Domain
-        The run's domain.
     rules : Candidates or None
         Only for ``"strengths"`` and ``"support"``: the union of the agents' rules.
     cells : int
@@ -122,21 +117,10 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     rules: Candidates | None = None
     cells: int = 0
     prefixes: NDArray[np.int16] | None = None
     more: int = 0
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, C."""
-        return len(self.domain.classes)
 
     @property
     def n_limbs(self) -> int:

@@ -18,6 +18,7 @@ from glassfleet.schemes.frbc.document import write_document
 from glassfleet.schemes.frbc.matching import AntecedentTree
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.schemes.frbc.rulebase import RuleBase
+from glassfleet.tables import RuleList, RuleTables
 
 _ROW_BLOCK = 1 << 12
 
@@ -187,6 +188,18 @@ class FuzzyRuleClassifier:
             raise ValueError(f"max_rules must be at least 1, got {max_rules}")
         parameters = self.parameters.model_copy(update={"max_rules": max_rules})
         return FuzzyRuleClassifier(parameters, self.domain, self.base.reduced(max_rules))
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports; strengths count times weights where these compete, too."""
+        base = self.base
+        weights = tuple(base.weight.tolist())
+        return RuleTables(
+            evaluator="class_vote",
+            conditions=RuleList(self.parameters.n_sets, tuple(map(tuple, base.antecedents.tolist()))),
+            weights=weights,
+            votes=tuple(base.classes.tolist()),
+            factors=() if self.parameters.association == "strength" else weights,
+        )
 
     # --- the document -----------------------------------------------------------------------------------------------
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.schemes.frbc.limbs import limb_capacity
 
@@ -27,7 +21,7 @@ MAX_CELLS = 1 << 22
 """Most pairs of an antecedent and a class: an agent keeps four int64 sums of each while it answers."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of FRBC can be told.
 
     Attributes
@@ -59,7 +53,7 @@ class Parameters(BaseModel):
         fewer fire in a sum that is opened. They are found input by input, some inputs a round. 0: all are asked about.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    later = ("union", "support")
 
     n_sets: int = Field(default=3, ge=2, le=MAX_SETS)
     weights: Literal["pooled", "owners"] = "pooled"
@@ -71,16 +65,6 @@ class Parameters(BaseModel):
     fraction_bits: int = Field(default=80, ge=48, le=80, multiple_of=2)
     union: Literal["rules", "sum"] = "rules"
     support: int = Field(default=0, ge=0, le=1_000_000)
-
-    @model_serializer(mode="wrap")
-    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `union` and `support` where they are the usual ones: such models keep their digests."""
-        values: dict[str, Any] = write(self)
-        if self.union == "rules":
-            values.pop("union", None)
-        if not self.support:
-            values.pop("support", None)
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

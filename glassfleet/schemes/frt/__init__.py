@@ -16,8 +16,6 @@ from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.params import Parameters as FrtParameters
 from glassfleet.schemes.frt.server import FrtServer
-from glassfleet.schemes.frt.tables import tables_of
-from glassfleet.tables import RuleTables
 
 
 class FederatedRegressionTree:
@@ -31,6 +29,7 @@ class FederatedRegressionTree:
     Parameters: type[BaseModel] = Parameters
     client = FrtClient()
     server = FrtServer()
+    tables = staticmethod(FuzzyRegressionTree.tables)
 
     def exact(self, parameters: FrtParameters) -> FrtParameters:
         """Return `parameters` with which nothing is condensed or nullified."""
@@ -63,10 +62,6 @@ class FederatedRegressionTree:
         # A leaf's sums of a block are a product of their own.
         calls = -(-rows // ROW_BLOCK) * min(nodes, block * reached) if question.kind == "leaves" else 0
         return Cost(1e-4 * calls + 5e-9 * entries + 5e-8 * sums, (block * reached * 100 + sums * 40) / 1e6)
-
-    def tables(self, model: FuzzyRegressionTree) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> FuzzyRegressionTree:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

@@ -11,7 +11,7 @@ import numpy as np
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
-from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes
+from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes, check_told
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:
@@ -64,10 +64,8 @@ def _check_leaves(question: Question, contribution: Contribution) -> None:
 
 
 def _check_support(question: Question, contribution: Contribution) -> None:
-    counts, vehicles = contribution.sums["rows"], contribution.vehicles
-    most = min(contribution.rows, question.least_rows * max(1, 1 if vehicles is None else vehicles))
-    at_most(counts, most, "a cell holds more rows than can be told")
-    if counts[~question.free].any():
+    check_told(contribution, question.least_rows)
+    if contribution.sums["rows"][~question.free].any():
         raise ContributionError("rows of a feature that the path uses already")
 
 

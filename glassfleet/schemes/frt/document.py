@@ -73,13 +73,7 @@ def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Ru
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, Rules]:
-    """Read what :func:`write_document` wrote.
-
-    Raises
-    ------
-    DocumentError
-        Anything is missing, unknown, out of range, or does not fit together.
-    """
+    """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)

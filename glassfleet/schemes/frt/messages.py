@@ -9,12 +9,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.scheme import SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
-from glassfleet.untrusted import Remembered, check_array, check_numeric, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    SchemeQuestion,
+    check_array,
+    check_numeric,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 
 NAME = "frt"
 Kind = Literal["level", "leaves", "weights", "support"]
@@ -28,18 +35,14 @@ NODE_SUMS = ("count", "ws", "wls", "wss")
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
     kind : {"level", "leaves", "weights", "support"}
         Split statistics of the frontier; Gram sums of the leaves; quality sums of the leaves; on how many rows split
         statistics would rest.
-    parameters : Parameters
-        The run's parameters.
-    domain : Domain
-        The run's domain.
     tree : Tree
         The tree as far as it has grown.
     nodes : ndarray of intp, shape (m,)
@@ -53,16 +56,10 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     tree: Tree
     nodes: NDArray[np.intp]
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
 
     @property
     def gram_columns(self) -> int:

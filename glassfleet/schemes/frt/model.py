@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
+from glassfleet.fuzzy.consequent import ReadsRules, linear_rule, outputs_at
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Condition, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.frt.document import write_document
 from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
+from glassfleet.tables import RuleTables, SetTree, lines
 
 _ROW_BLOCK = 1 << 13
 
@@ -91,12 +92,12 @@ class FuzzyRegressionTree(ReadsRules):
         n = scaled.shape[0]
         default = self._order[0]
         if self.parameters.inference == "maximum_matching":
-            return self._outputs(scaled, self._winners(reached, self._measure(reached), n))
-        terms = reached.strength * self._outputs(scaled[reached.row], rule)
+            return outputs_at(self._rules.coefficients, scaled, self._winners(reached, self._measure(reached), n))
+        terms = reached.strength * outputs_at(self._rules.coefficients, scaled[reached.row], rule)
         strength = np.bincount(reached.row, weights=reached.strength, minlength=n)
         fired = strength > 0
         mean = np.bincount(reached.row, weights=terms, minlength=n) / np.where(fired, strength, 1.0)
-        return np.where(fired, mean, self._outputs(scaled, np.full(n, default)))
+        return np.where(fired, mean, outputs_at(self._rules.coefficients, scaled, np.full(n, default)))
 
     def deciding(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the rule that answers each of the rows `X`, or the strongest of those averaged, shape (n,)."""
@@ -123,14 +124,6 @@ class FuzzyRegressionTree(ReadsRules):
         rank = np.full(n, len(self._order), dtype=np.intp)
         np.minimum.at(rank, reached.row[top], self._rank[rule[top]])
         return self._order[np.where(rank == len(self._order), 0, rank)]
-
-    def _outputs(self, scaled: NDArray[np.float64], rule: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the polynomial of `rule`, shape (n,), at `scaled`, shape (n, F); element-wise, so batch-free."""
-        coefficients = self._rules.coefficients
-        output: NDArray[np.float64] = coefficients[rule, -1]
-        for feature in range(scaled.shape[1]):
-            output = output + coefficients[rule, feature] * scaled[:, feature]
-        return output
 
     # --- explaining -------------------------------------------------------------------------------------------------
 
@@ -206,6 +199,25 @@ class FuzzyRegressionTree(ReadsRules):
             "depth": int(self.tree.depth.max()),
             "parameters": inner + coefficients,
         }
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports; the highest strength over its mean answers, or the mean."""
+        tree, rules, parameters = self.tree, self._rules, self.parameters
+        averaged = parameters.inference == "weighted_average"
+        slopes = rules.coefficients[:, :-1] if parameters.order else rules.coefficients[:, :0]
+        return RuleTables(
+            evaluator="weighted_mean" if averaged else "maximum_matching",
+            conditions=SetTree(
+                n_sets=tree.n_sets,
+                feature=tuple(tree.split.tolist()),
+                child=tuple(map(tuple, tree.child.tolist())),
+                rule=tuple(self._rule_of.tolist()),
+            ),
+            weights=tuple(rules.weight.tolist()),
+            constants=tuple(rules.coefficients[:, -1].tolist()),
+            slopes=lines(slopes.tolist()),
+            divisors=() if averaged else tuple(rules.mean_strength.tolist()),
+        )
 
     # --- the document -----------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import capacity, gram_capacity
 
@@ -17,7 +18,7 @@ MAX_LINEAR_FEATURES = 256
 """Most inputs of first-order leaves: a leaf's Gram sums grow with their square, its solution with their cube."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of FRT can be told.
 
     Attributes
@@ -55,7 +56,7 @@ class Parameters(BaseModel):
         its regression has columns. 0: all is asked. Costs one round more for each level; not with `prune`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    later = ("prune", "max_slopes", "support")
 
     n_sets: int = Field(default=5, ge=2, le=MAX_SETS)
     min_samples_fraction: float = Field(default=0.1, ge=0.0, le=1.0)
@@ -70,18 +71,6 @@ class Parameters(BaseModel):
     prune: float = Field(default=0.0, ge=0.0, le=1e6)
     max_slopes: int | None = Field(default=None, ge=0, le=MAX_LINEAR_FEATURES)
     support: int = Field(default=0, ge=0, le=1_000_000)
-
-    @model_serializer(mode="wrap")
-    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the options that the paper lacks where they are not used: its models keep their digests."""
-        values: dict[str, Any] = write(self)
-        if not self.prune:
-            values.pop("prune", None)
-        if self.max_slopes is None:
-            values.pop("max_slopes", None)
-        if not self.support:
-            values.pop("support", None)
-        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +35,4 @@ class Rules:
     def take(self, lines: Sequence[int]) -> Rules:
         """Return the given lines, in that order."""
         at = np.array(lines, dtype=np.intp)
-        return Rules(
-            self.node[at],
-            self.coefficients[at],
-            self.mean_strength[at],
-            self.weight[at],
-            self.support[at],
-            self.confidence[at],
-        )
+        return Rules(*(getattr(self, one.name)[at] for one in fields(self)))

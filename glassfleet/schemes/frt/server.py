@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.simplify import moments, sparse_consequents
-from glassfleet.numerics.statistics import carry, gram_value, rule_weight, unpack_symmetric
+from glassfleet.numerics.statistics import carry, gram_value, unpack_symmetric, weigh
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
@@ -203,11 +203,8 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:
     """Weigh the rules (harmonic mean of confidence and support) and build the model."""
     assert question.coefficients is not None
-    ws, wq = sums["ws"].astype(np.float64), sums["wq"].astype(np.float64)
-    confidence = np.where(ws > 0, wq / np.where(ws > 0, ws, 1.0), 0.0)
-    support = wq / (float(rows) * float(1 << question.parameters.fraction_bits))
-    weight = rule_weight(support, confidence)
-    rules = Rules(question.nodes, question.coefficients, state["mean_strength"], weight, support, confidence)
+    shares = weigh(sums["ws"], sums["wq"], rows, question.parameters.fraction_bits)
+    rules = Rules(question.nodes, question.coefficients, state["mean_strength"], *shares)
     model = FuzzyRegressionTree.build(question.parameters, question.domain, question.tree, rules)
     line = {int(node): at for at, node in enumerate(question.nodes) if rules.mean_strength[at] > 0}
     known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}

@@ -17,8 +17,6 @@ from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.params import Parameters as TskParameters
 from glassfleet.schemes.tsk.server import TskServer
-from glassfleet.schemes.tsk.tables import tables_of
-from glassfleet.tables import RuleTables
 from schemas.errors import UsageError
 
 
@@ -33,6 +31,7 @@ class FederatedTskSystem:
     Parameters: type[BaseModel] = Parameters
     client = TskClient()
     server = TskServer()
+    tables = staticmethod(TskSystem.tables)
 
     def exact(self, parameters: TskParameters) -> TskParameters:
         """Return `parameters` with which rows are not condensed."""
@@ -68,10 +67,6 @@ class FederatedTskSystem:
         return Cost(
             4e-6 * calls + 2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2)
         )
-
-    def tables(self, model: TskSystem) -> RuleTables:
-        """Return the model as plain tables, for exports."""
-        return tables_of(model)
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

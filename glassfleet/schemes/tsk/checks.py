@@ -23,7 +23,7 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.untrusted import at_most, check_names, check_qualities, check_regressions, check_shapes
+from glassfleet.untrusted import at_most, check_names, check_qualities, check_regressions, check_shapes, check_told
 
 Sums = Mapping[str, NDArray[np.int64]]
 
@@ -45,9 +45,7 @@ def check_answer(question: Question, contribution: Contribution) -> None:
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
     elif question.kind == SUPPORT:
-        vehicles = 1 if contribution.vehicles is None else contribution.vehicles
-        most = min(contribution.rows, question.least_rows * max(1, vehicles))
-        at_most(contribution.sums["rows"], most, "a rule has more rows than can be told")
+        check_told(contribution, question.least_rows)
     elif question.kind == "sums":
         check_regressions("rule", contribution, question.gram_columns, bits, parameters.gram_bits)
     else:

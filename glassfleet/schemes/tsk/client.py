@@ -14,12 +14,12 @@ from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
-from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid
+from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
 from glassfleet.schemes.tsk.messages import NAME, Question, read_task
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths, weigh
+from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths
 from glassfleet.untrusted import select_numbers
 from schemas.codec import Value
 

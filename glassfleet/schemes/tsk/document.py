@@ -53,13 +53,7 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
 
 
 def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, RuleBase]:
-    """Read what :func:`write_document` wrote.
-
-    Raises
-    ------
-    DocumentError
-        Anything is missing, unknown, out of range, or does not fit together.
-    """
+    """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
     parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
     with document_errors():
         body = _Body.model_validate(model)

@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import Remembered, check_numeric, read_task_head, task_errors, task_head
+from glassfleet.untrusted import Remembered, SchemeQuestion, check_numeric, read_task_head, task_errors, task_head
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights", "support"]
@@ -41,18 +40,14 @@ _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
 
 
 @dataclass(frozen=True)
-class Question:
-    """A task of this scheme, read and checked.
+class Question(SchemeQuestion):
+    """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
     kind : {"rules", "clusters", "sums", "weights", "support"}
         Which rules do you find; what do your rows say about these centres; the regressions of these rules; how good
         they are; on how many rows they rest.
-    parameters : Parameters
-        The run's parameters.
-    domain : Domain
-        The run's domain.
     centres : ndarray of float64, shape (s, K, F + 1)
         Only for ``"clusters"``: the centres of the last s iterations, one or two, the newest last.
     antecedents : ndarray of int8, shape (r, F)
@@ -63,15 +58,9 @@ class Question:
 
     kind: Kind
     parameters: Parameters
-    domain: Domain
     centres: NDArray[np.float64] | None = None
     antecedents: NDArray[np.int8] | None = None
     coefficients: NDArray[np.float64] | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs, F."""
-        return len(self.domain.features)
 
     @property
     def gram_columns(self) -> int:

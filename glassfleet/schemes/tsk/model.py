@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
+from glassfleet.fuzzy.consequent import ReadsRules, linear_rule, outputs_at
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
+from glassfleet.tables import RuleList, RuleTables, lines
 
 Floats = NDArray[np.float64]
 
@@ -90,14 +91,14 @@ class TskSystem(ReadsRules):
         strength = self._strengths(fuzzify(scaled, self.parameters.n_sets))
         winner = self._winners(strength)
         if self.parameters.inference == "maximum_matching":
-            return self._outputs(scaled, winner)
+            return outputs_at(self.base.coefficients, scaled, winner)
         # Entries row by row and rule by rule: bincount adds them in this order, whatever rows are in the batch.
         row, rule = np.nonzero(strength.T)
         weight, n = _relative(strength)[rule, row], len(scaled)
         total = np.bincount(row, weights=weight, minlength=n)
-        terms = np.bincount(row, weights=weight * self._outputs(scaled[row], rule), minlength=n)
+        terms = np.bincount(row, weights=weight * outputs_at(self.base.coefficients, scaled[row], rule), minlength=n)
         fired = total > 0
-        return np.where(fired, terms / np.where(fired, total, 1.0), self._outputs(scaled, winner))
+        return np.where(fired, terms / np.where(fired, total, 1.0), outputs_at(self.base.coefficients, scaled, winner))
 
     def _strengths(self, members: Memberships) -> Floats:
         """Return the strength with which each rule answers; OTHERWISE does only where no other rule fires."""
@@ -111,14 +112,6 @@ class TskSystem(ReadsRules):
         best = strength.max(axis=0)
         rank = np.where(strength == best, self._rank[:, None], self.base.size).min(axis=0)
         return self._order[np.where(best > 0, rank, 0)]
-
-    def _outputs(self, scaled: Floats, rule: NDArray[np.intp]) -> Floats:
-        """Return the polynomial of `rule`, shape (n,), at `scaled`, shape (n, F); element-wise, so batch-free."""
-        coefficients = self.base.coefficients
-        output: Floats = coefficients[rule, -1]
-        for feature in range(scaled.shape[1]):
-            output = output + coefficients[rule, feature] * scaled[:, feature]
-        return output
 
     # --- explaining -------------------------------------------------------------------------------------------------
 
@@ -190,6 +183,19 @@ class TskSystem(ReadsRules):
         if self.parameters.max_slopes is not None:  # those that are zero are not told
             coefficients = rules + int(np.count_nonzero(self.base.coefficients[:, :-1]))
         return {"rules": rules, "rule_length": length, "parameters": sets + coefficients}
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports; OTHERWISE, which has no sets, answers when no rule fires."""
+        base, n_sets = self.base, self.parameters.n_sets
+        return RuleTables(
+            evaluator="weighted_mean" if self.parameters.inference == "weighted_average" else "maximum_matching",
+            conditions=RuleList(n_sets, tuple(map(tuple, base.antecedents.tolist()))),
+            weights=tuple(base.weight.tolist()),
+            constants=tuple(base.coefficients[:, -1].tolist()),
+            slopes=lines(base.coefficients[:, :-1].tolist()),
+            relative=True,
+            default=self._otherwise,
+        )
 
     # --- the document -----------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
+from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import capacity, gram_capacity
 from glassfleet.schemes.tsk.clusters import cluster_capacity
@@ -16,7 +17,7 @@ MAX_CLUSTERS = 1000
 """Most clusters of a vehicle's fuzzy C-means, hence most rules that it can find."""
 
 
-class Parameters(BaseModel):
+class Parameters(RunParameters):
     """What a run of TSK can be told.
 
     Attributes
@@ -69,7 +70,7 @@ class Parameters(BaseModel):
         than their regression has columns. Costs a round, and one more where rules are left out. 0: all is asked.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    later = ("prune", "max_slopes", "support")
 
     n_sets: int = Field(default=3, ge=2, le=MAX_SETS)
     n_clusters: int = Field(default=30, ge=1, le=MAX_CLUSTERS)
@@ -89,18 +90,6 @@ class Parameters(BaseModel):
     prune: float = Field(default=0.0, ge=0.0, le=1e6)
     max_slopes: int | None = Field(default=None, ge=0, le=limits.MAX_FEATURES)
     support: int = Field(default=0, ge=0, le=1_000_000)
-
-    @model_serializer(mode="wrap")
-    def _published(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `prune`, `max_slopes` and `support` where they are not used: such models keep their digests."""
-        values: dict[str, Any] = write(self)
-        if not self.prune:
-            values.pop("prune", None)
-        if self.max_slopes is None:
-            values.pop("max_slopes", None)
-        if not self.support:
-            values.pop("support", None)
-        return values
 
     @model_validator(mode="before")
     @classmethod

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.partition import Memberships, fuzzify
-from glassfleet.numerics.statistics import rule_weight
 
 Floats = NDArray[np.float64]
 
@@ -101,27 +100,6 @@ def outputs(coefficients: Floats, inputs: Floats) -> Floats:
     return result
 
 
-def weigh(ws: NDArray[np.int64], wq: NDArray[np.int64], rows: int, bits: int) -> tuple[Floats, Floats, Floats]:
-    """Return rule weight, support and confidence; a rule that never fires has zeros.
-
-    confidence = sum w q / sum w, support = sum w q / rows, weight = their harmonic mean.
-
-    Parameters
-    ----------
-    ws, wq : ndarray of int64, shape (r,)
-        Sums of w and w q in units of 2^-bits.
-    rows : int
-        Rows that were summed over.
-    bits : int
-        Fraction bits.
-    """
-    strength, quality = ws.astype(np.float64), wq.astype(np.float64)
-    confidence = np.where(ws > 0, quality / np.where(ws > 0, strength, 1.0), 0.0)
-    support = quality / (float(max(rows, 1)) * float(1 << bits))
-    weight = rule_weight(support, confidence)
-    return np.minimum(weight, 1.0), support, confidence
-
-
 @dataclass(frozen=True)
 class RuleBase:
     """The rules, in the lexicographic order of their antecedents.
@@ -146,16 +124,6 @@ class RuleBase:
     def size(self) -> int:
         """Number of rules."""
         return len(self.weight)
-
-    def take(self, lines: NDArray[np.intp] | NDArray[np.bool_]) -> RuleBase:
-        """Return some of the rules."""
-        return RuleBase(
-            self.antecedents[lines],
-            self.coefficients[lines],
-            self.weight[lines],
-            self.support[lines],
-            self.confidence[lines],
-        )
 
 
 def average(bases: Sequence[RuleBase]) -> RuleBase:

@@ -13,7 +13,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import moments, rules_worth_keeping
-from glassfleet.numerics.statistics import carry
+from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.support import decided, holds, noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
@@ -23,7 +23,7 @@ from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, rea
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.regression import solve
-from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, weigh, with_otherwise
+from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
 from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError

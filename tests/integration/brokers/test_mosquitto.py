@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from broker.paho_transport import PahoTransport, connect_once
-from broker.port import Link, Message
+from broker.port import Link
 from broker.servers.launch import EmbeddedProcess
-from broker.servers.mosquitto import MosquittoConfig, MosquittoProcess
+from broker.servers.mosquitto import MosquittoProcess
 from schemas.errors import BrokerError
 from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
@@ -48,51 +48,6 @@ def test_missing_mosquitto_is_said_with_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *args, **kwargs: None)
     with pytest.raises(BrokerError, match="apt install mosquitto"):
         MosquittoProcess(tmp_path)
-
-
-def test_configuration_has_the_measured_necessities(tmp_path):
-    text = MosquittoConfig(port=1, state_dir=tmp_path).render()
-    for line in (
-        "set_tcp_nodelay true",
-        "max_queued_messages 100000",
-        "max_inflight_messages 100",
-        "allow_anonymous false",
-    ):
-        assert line in text.splitlines()
-    assert "listener 1 127.0.0.1" in text
-
-
-def test_hundred_agents_answer_a_request_and_get_their_receipts(broker):
-    coordinator = Client(PahoTransport(Link(broker.url, "h-coordinator")))
-    coordinator.on_message = lambda m: coordinator.transport.publish(m.topic.replace("answer", "receipt"), m.payload)
-    coordinator.transport.subscribe("gf/1/h/agent/+/answer")
-    coordinator.start()
-    agents = []
-    for n in range(100):
-        agent = Client(
-            PahoTransport(Link(broker.url, f"h-{n}", will=Message(f"gf/1/h/agent/{n}/state", b"down", True)))
-        )
-        agent.transport.subscribe("gf/1/h/request")
-        agent.transport.subscribe(f"gf/1/h/agent/{n}/receipt")
-
-        def answer(message: Message, agent: Client = agent, n: int = n) -> None:
-            if message.topic.endswith("request"):
-                agent.transport.publish(f"gf/1/h/agent/{n}/answer", message.payload + b"x" * 4000)
-
-        agent.on_message = answer
-        agents.append(agent.start())
-    make_ready(eventually, coordinator, *agents)
-    for number in range(3):
-        coordinator.transport.publish("gf/1/h/request", b"round %d" % number, retain=True)
-        eventually(
-            lambda number=number: all(
-                any(m.topic.endswith("receipt") and m.payload.startswith(b"round %d" % number) for m in a.messages)
-                for a in agents
-            ),
-            "all receipts arrived",
-        )
-    for each in [coordinator, *agents]:
-        each.transport.stop()
 
 
 def test_retained_messages_reach_subscribers_only_when_a_client_comes_back(broker):

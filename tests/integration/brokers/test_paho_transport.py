@@ -83,26 +83,12 @@ def test_probe_says_when_the_host_is_unknown():
         connect_once(Link("mqtt://nowhere.invalid", "x", insecure_plaintext=True))
 
 
-def test_probe_says_when_something_else_listens():
-    with (
-        server(lambda level: b"HTTP/1.1 400 Bad Request\r\n\r\n") as url,
-        pytest.raises(BrokerError, match="does not answer as an MQTT broker: is this the right port"),
-    ):
-        connect_once(Link(url, "x"), 0.5)
-
-
 @pytest.mark.parametrize("said", [None, b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["silence", "closing", "TLS alert"])
 def test_probe_says_when_no_broker_answers(said):
     words = r"does not answer as an MQTT broker: .* If it is a TLS port, write mqtts://"
     with server(lambda level: said) as url, pytest.raises(BrokerError, match=words) as caught:
         connect_once(Link(url, "x"), 0.3)
     assert caught.value.exit_code == 4
-
-
-def test_probe_says_when_tls_meets_a_plain_port(broker):
-    url = broker.url.replace("mqtt://", "mqtts://")
-    with pytest.raises(BrokerError, match=r"probably does not speak TLS.*write mqtt:// for it, or name .*TLS port"):
-        connect_once(Link(url, "x"), 2.0)
 
 
 def reset(peer: socket.socket) -> None:

@@ -156,8 +156,8 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     assert causes == ["published", "published", "rolled-back"]
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
-    assert world.told("model", "promote", "m", "2")["version"] == 2
-    assert "is current already" in world.say("model", "promote", "m", "2", code=2)
+    assert world.told("model", "promote", "m@2")["version"] == 2
+    assert "is current already" in world.say("model", "promote", "m", "2", code=2)  # the former way
     assert "known: m" in world.say("model", "history", "n", code=9)
 
 

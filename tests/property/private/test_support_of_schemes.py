@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassfleet import catalogue
-from glassfleet.audit.sums import fmt_triangles
+from glassfleet.audit.sums import tree_triangles
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
@@ -122,7 +122,7 @@ class Oracle:
 
     @staticmethod
     def fmt(view: Any) -> list[bool]:
-        return [bool(line[0]) for _, triangles, _ in fmt_triangles(view) for line in triangles]
+        return [bool(line[0]) for _, triangles, *_ in tree_triangles(view) for line in triangles]
 
     @staticmethod
     def tsk(view: Any) -> list[bool]:

@@ -205,20 +205,6 @@ def test_list_of_the_ca_that_was_dropped_leaves_the_folder_and_revokes_nothing_a
     assert not revoked_after_restart(folder, sealed_birth(cloud, "cloud"))
 
 
-def test_changed_ca_is_trusted_and_the_former_one_not_any_more(ca, clock, tmp_path):
-    folder, cloud = ca.identity("agent", "v1"), ca.identity("coordinator", "cloud")
-    topic, sealed = sealed_birth(cloud, "cloud")
-    credentials = FolderCredentials(folder, clock=clock)
-    assert credentials.verifier.open(topic, sealed, CLOUD)
-    other = FleetCa(tmp_path / "other")
-    save_identity(folder, ca=other.authority.ca_pem)
-    assert look(credentials, clock)
-    with pytest.raises(WireError, match="foreign"):
-        credentials.verifier.open(topic, sealed, CLOUD)
-    topic, sealed = sealed_birth(other.identity("coordinator", "cloud"), "cloud")
-    assert credentials.verifier.open(topic, sealed, CLOUD)
-
-
 def sealed_birth(folder: Path, name: str) -> tuple[str, bytes]:
     signer = FolderCredentials(folder).signer
     if signer.owner.role == "coordinator":

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from console.main import run
-from console.run.quorum import could_be_private, tell_quorum
+from console.run.quorum import could_be_private, quorum_lines
 from console.run.runs import _check_end
 from console.run.runspec import plan_of
 from coordinator.http.api import ApiServer
@@ -30,23 +30,10 @@ OFFER = "this fleet could learn privately, nobody would see a single vehicle's n
 SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "policy": {}}
 
 
-class Fleet:
-    """The coordinator's list of vehicles, all up."""
-
-    def __init__(self, vehicles: int) -> None:
-        self._vehicles = [{"agent": f"v{number}", "status": "up"} for number in range(vehicles)]
-
-    def get(self, path: str) -> Any:
-        assert path == "/api/agents"
-        return self._vehicles
-
-
 @pytest.mark.parametrize(("vehicles", "offered"), [(7, False), (8, True)])
-def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(
-    vehicles: int, offered: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tell_quorum(Fleet(vehicles), SPEC, 0.0)  # type: ignore[arg-type]
-    told = capsys.readouterr().err.splitlines()
+def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(vehicles: int, offered: bool) -> None:
+    fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": f"v{n}", "status": "up"} for n in range(vehicles)])
+    told = quorum_lines(fleet, SPEC, 0.0)
     assert told[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
     assert told[1:] == ([OFFER] if offered else [])
 
@@ -81,7 +68,7 @@ def api(candidate: int | None) -> Any:
 
 
 def test_model_that_stayed_a_candidate_is_a_failure_with_the_reason_and_the_way_out() -> None:
-    with pytest.raises(RunFailedError, match=r"qoe v3 did not pass the gate.*too-bad.*model promote qoe 3") as fault:
+    with pytest.raises(RunFailedError, match=r"qoe v3 did not pass the gate.*too-bad.*model promote qoe@3") as fault:
         _check_end(api(3), STATUS, None, 0.0)
     assert fault.value.exit_code == 6
 
@@ -92,25 +79,6 @@ def test_model_that_became_current_is_none(candidate: int | None) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[3]
-STAGE = {"share": 0.2, "asked": ["a", "b"], "reported": 1, "cannot": 1, "opened": 1.0, "closed": None, "verdict": ""}
-
-
-def rollout(**changes: Any) -> dict[str, Any]:
-    told = {
-        "rollout": "rollout-1",
-        "model": "qoe",
-        "version": 3,
-        "champion": 2,
-        "phase": "trying",
-        "reason": "",
-        "plan": {"stages": [0.2, 1.0]},
-        "needed": 1,
-        "awaited": 0,
-        "remaining": 61.4,
-        "stages": [STAGE],
-        "cannot": {"b": "no test rows"},
-    }
-    return {**told, **changes}
 
 
 def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_meant(tmp_path: Path) -> None:

@@ -252,10 +252,6 @@ def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words
         load_config(file)
 
 
-def test_config_may_be_exposed_when_asked_for() -> None:
-    assert load_config(api_host="0.0.0.0", api_expose=True).http.api_host == "0.0.0.0"
-
-
 def test_event_queue_drops_contributions_above_its_bounds_but_never_states() -> None:
     queue = EventQueue(max_messages=3, max_bytes=5000, full_wait=0.01)
     for number in range(5):

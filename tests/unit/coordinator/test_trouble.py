@@ -301,32 +301,6 @@ def test_run_goes_on_when_its_scheme_is_installed_again(suspended: Fleet) -> Non
     assert record.document == central(toy_spec(), "ab").to_document()
 
 
-def test_suspended_run_ends_when_it_is_cancelled(suspended: Fleet) -> None:
-    fleet = suspended
-    fleet.core.cancel("r1", "not needed")
-    fleet.hub.pump()
-    document = fleet.core.runs.document("r1")
-    assert (document["state"], document["outcome"], document["reason"]) == ("ended", "cancelled", "not needed")
-    assert TOPICS.request("r1") not in fleet.hub.retained
-    fleet.engine = TOY_ENGINE
-    fleet.crash()
-    assert fleet.core.runs.document("r1") == document
-
-
-def test_coordinator_suspends_a_run_when_its_records_are_of_another_version() -> None:
-    fleet = Fleet()
-    fleet.birth("a")
-    fleet.core.start_run(toy_spec("r1"))
-    fleet.begin(run="r2")
-    entries = fleet.journal.content.entries
-    entries[0] = replace(entries[0], body=entries[0].body.replace(b"participation", b"participatiox"))
-    fleet.crash()
-    assert fleet.core.runs.document("r1")["state"] == "suspended"
-    assert fleet.core.runs.document("r2")["state"] == "running"
-    fleet.finish("a", run="r2")
-    assert fleet.core.runs.document("r2")["outcome"] == "finished"
-
-
 def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from coordinator.engine import Answer, Engine, Event, Offer, Publish, RunState, SendReceipt, Start
+from coordinator.engine import Answer, Offer, Publish, RunState, SendReceipt
 from coordinator.engine.events import from_value, to_value
 from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import client_of
-from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.discovery.guard import in_words
 from glassfleet.draw import drawn_for
 from glassfleet.errors import ContributionError
 from glassfleet.numerics.grids import Grid
-from glassfleet.scheme import Contribution, Task, input_quantiles_of
+from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
+from tests.support.engine_bench import Play
 from tests.support.sample_models import search
 
 RNG = np.random.default_rng(0)
@@ -62,43 +60,12 @@ def test_one_vehicle_with_a_unit_mistake_leaves_the_limits_as_they_are(
         assert abs(other.high - one.high) < width
 
 
-@pytest.mark.parametrize(
-    ("factor", "share"), [(100.0, 1.0), (0.01, 1.0), (1e9, 1.0), (1e9, 0.05)], ids=["cm", "km", "1e9", "1e9 at times"]
-)
-def test_one_broken_vehicle_of_fifteen_real_ones_leaves_the_limits_of_a_model_tree(
-    factor: float, share: float, glassfleet_data: Path
-) -> None:
-    sources = [read_source(path).train for path in sorted((glassfleet_data / "qoe").glob("vehicle_*.csv.gz"))]
-    parts = [
-        Dataset(data.features, data.target, data.X[part], data.y[part])
-        for data in sources
-        for part in np.array_split(np.arange(data.rows), 5)
-    ]
-    quantiles = input_quantiles_of(catalogue.load("fmt"))
-    wanted = DiscoveryParameters(features=parts[0].features, target="y", input_quantiles=quantiles)
-    right = discover(wanted, parts)
-    X = parts[-1].X.copy()
-    X[: round(share * len(X))] *= factor
-    wrong = discover(wanted, [*parts[:-1], replace(parts[-1], X=X)])
-    for one, other in zip(right.features, wrong.features, strict=True):
-        width = one.high - one.low
-        assert abs(other.low - one.low) < 0.1 * width, one.name
-        assert abs(other.high - one.high) < 0.1 * width, one.name
-
-
 def test_two_wrong_vehicles_of_four_are_believed_for_nobody_can_tell_who_is_right() -> None:
     guarded, plain = (
         discover(PARAMETERS.model_copy(update={"guarded": guarded}), fleet(4, factor=1e6)) for guarded in (True, False)
     )
     assert guarded == plain
     assert guarded.features[0].high > 1e6
-
-
-def test_who_is_far_out_is_named_with_column_and_share() -> None:
-    found = search(PARAMETERS, fleet(factor=1e6))[1].summary
-    assert found["guard"] == {"far_out": {"v14": {"speed": 1.0, "load": 1.0}}, "rows": {}}
-    assert in_words(found["guard"], 0) == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
-    assert search(PARAMETERS, fleet())[1].summary["guard"] == {"far_out": {}, "rows": {}}
 
 
 def test_claimed_rows_decide_no_limit() -> None:
@@ -147,42 +114,29 @@ def test_rows_beyond_a_bound_do_not_give_the_rest_of_the_edge_bin_away() -> None
 # The same with the engine: real tasks, answered as agents answer them.
 
 
-@dataclass
-class Drive:
-    """A run of real vehicles, one event after the other."""
+class Drive(Play):
+    """A run of real vehicles, some of which claim more rows than they have."""
 
-    vehicles: Mapping[str, Dataset]
-    spec: RunSpec
-    lies: Mapping[str, int] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    published: Publish | None = None
-    reasons: dict[str, str] = field(default_factory=dict)
+    def __init__(self, spec: RunSpec, vehicles: Mapping[str, Dataset], lies: Mapping[str, int]) -> None:
+        self.vehicles, self.lies = vehicles, lies
+        offer = Offer(frozenset({spec.scheme}), FEATURES, "quality")
+        super().__init__(spec, tuple(vehicles), default_engine(), offer=offer)
 
     def run(self) -> RunState:
-        engine = default_engine()
-        offer = Offer(frozenset({self.spec.scheme}), FEATURES, "quality")
-        state = self._step(engine, None, Start(0.0, self.spec, dict.fromkeys(self.vehicles, offer)))
-        for _ in range(200):
-            if state.is_ended:
-                break
-            assert state.open is not None
-            task, asked = state.levels[-1].task, state.open.asked
+        while not self.is_over():
+            assert self.state.open is not None
+            task, asked = self.task, self.state.open.asked
             for name in asked:
-                if state.levels[-1].task is task:
-                    state = self._step(engine, state, self._answer(name, task))
-        return state
+                if self.task is task:
+                    self.send(self._said(name, task))
+        return self.state
 
-    def _step(self, engine: Engine, state: RunState | None, event: Event) -> RunState:
-        self.events.append(event)
-        after, effects = engine.step(state, event)
-        for effect in effects:
-            if isinstance(effect, Publish):
-                self.published = effect
-            if isinstance(effect, SendReceipt) and effect.outcome == "rejected":
-                self.reasons[effect.agent] = effect.reason
-        return after
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why answers were rejected, by vehicle."""
+        return {each.agent: each.reason for each in self.of(SendReceipt) if each.outcome == "rejected"}
 
-    def _answer(self, name: str, task: Task) -> Answer:
+    def _said(self, name: str, task: Task) -> Answer:
         data = drawn_for(task, self.vehicles[name])
         if task.scheme == SCORES.name:
             answer = summed(task, data, vehicle(99, rows=60))
@@ -200,7 +154,7 @@ class Drive:
 def a_run(vehicles: list[Dataset], **how: Any) -> Drive:
     lies = how.pop("lies", {})
     spec = RunSpec.from_document({"run": "r", "scheme": "fmt", "guarded": True, **how})
-    return Drive({f"v{number:02d}": data for number, data in enumerate(vehicles)}, spec, lies)
+    return Drive(spec, {f"v{number:02d}": data for number, data in enumerate(vehicles)}, lies)
 
 
 @pytest.mark.parametrize("given", [None, 150])
@@ -209,12 +163,12 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     drive = a_run(fleet(6, rows=5000), parameters=parameters, max_rows_each=given)
     state = drive.run()
     assert state.phase == "finished", state.reason
-    assert drive.published is not None
     most = given or 5 * 208
     assert state.max_rows_each == most
     assert state.frozen["v05"][0] == most, "the rows that are shown are those that count"
-    document = drive.published.model.to_document()
-    model, scheme = drive.published.model, catalogue.load("fmt")
+    (published,) = drive.of(Publish)
+    document = published.model.to_document()
+    model, scheme = published.model, catalogue.load("fmt")
     shuffled = {name: _shuffled(data) for name, data in drive.vehicles.items()}
     rows = [local.counted_rows(shuffled[name], model.domain, most) for name in state.cohort]
     assert [data.rows for data in rows] == [min(200, most)] * 5 + [most]
@@ -223,15 +177,6 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     assert document_digest(central) == document_digest(document)
     apart = local.federated(scheme, chosen, model.domain, shuffled, max_rows_each=most).model.to_document()
     assert apart == document
-
-
-def test_claimed_rows_are_refused_by_name_and_the_others_learn() -> None:
-    drive = a_run(fleet(), parameters={"max_rules": 4}, lies={"v14": 100})
-    state = drive.run()
-    assert state.phase == "finished", state.reason
-    assert drive.reasons == {"v14": "impossible: v14 claims 20000 rows; the run counts 1040 (max_rows_each)"}
-    assert "v14" not in state.cohort
-    assert len(state.cohort) == 14
 
 
 @pytest.mark.parametrize(("scheme", "participation"), [("fmt", "cohort"), ("frt", "elastic")])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edge_agent.models.evaluation import mean_f1
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import Domain, Variable, pooled_domain
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.explain import explain_row
 from glassfleet.forecasts import tell_forecasts
@@ -24,6 +24,7 @@ from glassfleet.reference import Reference, explained, recorded, reference_of, t
 from glassfleet.reword import in_words_of
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES, Asked, scored
+from lab.protocols.paper import pooled_domain
 from schemas.errors import VerificationError
 from tests.support.sample_models import unit_domain
 

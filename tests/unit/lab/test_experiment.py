@@ -16,14 +16,13 @@ from console import main
 from glassfleet import catalogue
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import pooled_domain
 from glassfleet.local import federated
 from lab.experiments.command import experiment
 from lab.experiments.folds import SETTINGS
 from lab.protocols import frbc, tsk
 from lab.protocols.anchors import ANCHORS
 from lab.protocols.choice import protocol_of
-from lab.protocols.paper import NESTED_KFOLD, minmax_domain
+from lab.protocols.paper import NESTED_KFOLD, minmax_domain, pooled_domain
 from lab.protocols.references import REFERENCES, fit_reference
 from lab.protocols.skew import skewed_split
 from schemas.errors import DataError

@@ -107,13 +107,6 @@ def cut(size: int = 20_000, **options) -> list[Envelope]:
     return received(parts.frames_for_contribution(answer(size, **options), TOPICS, LIMIT))
 
 
-def test_assembler_completes_again_when_everything_is_sent_again():
-    assembler, arriving = Assembler(), cut()
-    for _ in range(3):
-        assert [assembler.add(each) is not None for each in arriving] == [False] * (len(arriving) - 1) + [True]
-    assert (assembler.open_messages, assembler.kept_bytes) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

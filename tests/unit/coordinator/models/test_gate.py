@@ -142,16 +142,6 @@ def test_gate_ends_at_once_when_no_vehicle_has_test_rows(fleet: Gated) -> None:
     assert fleet.current() == 0
 
 
-def test_gate_goes_on_with_the_reports_it_had_when_the_coordinator_was_killed(fleet: Gated) -> None:
-    fleet.learn("r1", "a", "b", "c")
-    fleet.score("a", "b", error=0.4)
-    fleet.crash()
-    assert fleet.current() == 0
-    fleet.score("c", error=0.4)
-    assert fleet.current() == 1
-    assert fleet.newest()["reports"] == 3
-
-
 def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Gated()
     fleet.begin("a")

@@ -101,6 +101,8 @@ def test_rollback_goes_to_the_version_before_when_all_its_runs_are_forgotten(wor
     world.forget()
     assert world.versions() == [1, 3, 4]
     assert world.core.models.rollback("one", None, "tunnels again").version == 1
+    with pytest.raises(NotFoundError, match="no version before 1 was ever current; name one with --to"):
+        world.core.models.rollback("one", None, "and again")
     world.hub.pump()
     assert world.retained() == [1, 3, 4]
 
@@ -166,14 +168,6 @@ def test_journal_of_the_first_version_gets_its_decisions_and_keeps_its_models(tm
     assert (HEAD, registry.aliases.current["m"].version) == ("0004", 1)
     assert [each.body["cause"] for each in journal.decisions("m")] == ["adopted"]
     journal.close()
-
-
-def test_rollback_goes_to_what_was_current_before_and_says_when_nothing_was() -> None:
-    registry = registry_of(MemoryJournal(), 1)
-    with pytest.raises(NotFoundError, match="name one with --to"):
-        registry.before("m")
-    registry = registry_of(MemoryJournal(), 3)
-    assert registry.before("m") == 2
 
 
 def fleet_model(name: str, version: int = 1) -> ModelRecord:

@@ -230,15 +230,6 @@ def test_answers_to_a_closed_round_take_less_room_than_their_numbers_did() -> No
     assert room < numbers / 2
 
 
-def test_answers_to_a_round_that_is_open_again_can_be_added_to() -> None:
-    told = told_by(3)
-    closed = packed({"a": Map(told), "b": Map(told)}, "")
-    again = packed(closed, "a")
-    assert isinstance(again["a"], Map)
-    assert again["b"] is closed["b"]
-    assert again["a"].set("w", told["v00000"])["v00002"].answer_digest == told["v00002"].answer_digest
-
-
 def test_cohort_keeps_the_answers_to_closed_rounds_packed() -> None:
     play = in_a_round(5, participation="cohort")
     assert [type(each) for each in play.state.store.values()] == [Packed, Map]

@@ -31,19 +31,6 @@ def paired(vehicles: int = 15, *, rounds: int = 1, **spec: Any) -> PrivateStage:
     return stage
 
 
-@pytest.mark.parametrize(("lost", "rounds"), [(3, 1), (6, 2), (1, 3), (6, 4), (3, 5)])
-def test_model_is_the_central_one_when_vehicles_are_lost_in_any_round_and_those_away_are_company(
-    rounds: int, lost: int
-) -> None:
-    stage = paired(rounds=rounds)
-    assert len(stage.state.rounds) == rounds
-    stage.finish(*AGENTS[lost:])
-    assert stage.phase == "finished"
-    assert len(stage.state.cohort) == 15 - max(3, lost)
-    assert set(stage.state.domain_contributors) >= set(stage.state.cohort)
-    stage.check_end()
-
-
 @pytest.mark.parametrize(("private", "support"), [({}, 3), ({"support": 0}, 0), ({"support": 9}, 9)])
 def test_support_is_of_the_run_and_what_it_withholds_is_in_the_summary(private: dict[str, int], support: int) -> None:
     stage = paired(private=private)

@@ -2,164 +2,96 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from coordinator.engine import Answer, Engine, Event, Offer, OpenRound, Publish, RunState, Start, Tick
-from coordinator.engine.events import from_value, to_value
 from coordinator.models.sums import judged
 from coordinator.runs.earlier import FORMER_RUNS, former, quarantined
 from coordinator.specification.run import RunSpec
 from edge_agent.models.evaluation import root_mean_square
-from edge_agent.models.summed import summed
-from glassfleet import catalogue
-from glassfleet.data.dataset import Dataset
+from glassfleet.data.dataset import Dataset, pool
 from glassfleet.intervals import errors_on
-from glassfleet.private.masks import RunKey
-from glassfleet.private.simulation import Vehicle
-from glassfleet.scheme import Contribution
-from glassfleet.scores import SCORES
 from schemas.errors import UsageError
+from tests.support.private_bench import PrivateStage, rows_of
 from tests.support.sample_models import unit_domain
 
-DOMAIN = unit_domain("ab", high=2.0)
-AGENTS = tuple(f"v{number:02d}" for number in range(14))
-SPEC = RunSpec.from_document(
-    {
-        "run": "r1",
-        "scheme": "frt",
-        "parameters": {"max_depth": 2},
-        "domain": DOMAIN,
-        "private": {"patience": 0},
-        "policy": {"deadline": 10, "gather_agents": len(AGENTS)},
-        "nonce": "0" * 32,
-    }
-)
+AGENTS = [f"v{number:02d}" for number in range(14)]
+SPEC: dict[str, Any] = {
+    "domain": unit_domain("ab", high=2.0),
+    "guarded": False,
+    "private": {"patience": 0},
+    "parameters": {"max_depth": 2},
+    "policy": {"deadline": 10, "gather_agents": len(AGENTS)},
+}
 
 
-def rows(seed: int, number: int = 60) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((number, 2))
-    return Dataset(("a", "b"), "y", X, X[:, 0] + X[:, 1] ** 2)
+def held_out(agent: str) -> Dataset:
+    """Return rows that a vehicle did not learn from, of each a different number."""
+    rows, count = pool([rows_of(f"{agent} tests"), rows_of(f"{agent} more")]), 10 + AGENTS.index(agent)
+    return Dataset(rows.features, rows.target, rows.X[:count], rows.y[:count])
 
 
-class Fleet:
-    """Vehicles that answer an engine under masks, and may be lost when a kind of question comes."""
+def played(*lost: str, champion: dict[str, Any] | None = None) -> PrivateStage:
+    """Return a run that has ended; who is lost is silent from the question for scores on."""
+    stage = PrivateStage(AGENTS, tests=held_out, champion=champion, **SPEC)
+    stage.finish(*AGENTS, leaves=dict.fromkeys(lost, _rounds_before_scores() if lost else 0))
+    return stage
 
-    def __init__(self, champion: dict[str, Any] | None = None) -> None:
-        self.engine = Engine(catalogue.load, lambda *_: (None, None))  # type: ignore[arg-type]
-        self.vehicles = {agent: Vehicle(agent, rows(at), RunKey.generate()) for at, agent in enumerate(AGENTS)}
-        self.tests = {agent: rows(100 + at, 10 + at) for at, agent in enumerate(AGENTS)}
-        self.at, self.asked, self.published = 0.0, {}, []  # type: ignore[var-annotated]
-        self.lost: dict[str, set[str]] = {}
-        self.entries: list[Any] = []
-        self.state: RunState | None = None
-        offer = Offer(frozenset({"frt"}), ("a", "b"), "y")
-        self.send(Start(0.0, SPEC, dict.fromkeys(AGENTS, offer), champion))
 
-    def send(self, event: Event) -> None:
-        self.entries.append(to_value(event))
-        self.state, effects = self.engine.step(self.state, event)
-        for effect in effects:
-            if isinstance(effect, OpenRound):
-                self.asked[effect.task_digest] = effect
-            if isinstance(effect, Publish):
-                self.published.append(effect)
-
-    def run(self) -> RunState:
-        """Answer until the run has ended."""
-        while True:
-            state = self.state
-            assert state is not None
-            if state.open is None:
-                return state
-            opened, before = self.asked[state.open.digest], state
-            for agent in AGENTS:
-                if agent not in self.lost.get(opened.task.kind, set()) and agent in (opened.asked or AGENTS):
-                    self._answer(agent, opened)
-            after = self.state or state
-            if after is before or (after.open is not None and after.open.digest == opened.task_digest):
-                self.at += 10.0
-                self.send(Tick(self.at))
-
-    def _answer(self, agent: str, opened: OpenRound) -> None:
-        vehicle = self.vehicles[agent]
-        if opened.phase == "pairing":
-            own = vehicle.announcement
-            said = {"key": own.key, "floor": own.floor, "message": b"sealed"}
-            contribution = Contribution("keys", 0, values=said)
-        else:
-            group = next(each for each in opened.groups if agent in each.edition.members)
-            if vehicle.chain is None:
-                vehicle.meet(group.edition.roster.terms, group.edition.roster)
-            scheme: Any = catalogue.load("frt")
-            if opened.task.scheme == SCORES.name:
-                client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, self.tests[agent]))
-                scheme = SimpleNamespace(layout=SCORES.layout, server=SCORES.server, client=client)
-            words = vehicle.answer(scheme, opened.task, group.edition, group.question)
-            assert words is not None
-            contribution = Contribution(opened.task.kind, 0, {"masked": words.view(np.int64)})
-        digest, value = opened.task_digest, contribution.to_value()
-        data = vehicle.announcement.data_digest
-        self.send(Answer.of(self.at, agent, digest, rows=0, data_digest=data, contribution=value))
+@cache
+def _rounds_before_scores() -> int:
+    return [each.kind for each in played().state.rounds].index("scores")
 
 
 def test_scores_of_a_private_run_are_those_of_all_test_rows_together_and_the_rows_are_counted() -> None:
-    fleet = Fleet()
-    state = fleet.run()
+    state = played().state
     assert state.phase == "finished"
-    tests = list(fleet.tests.values())
+    tests = [held_out(agent) for agent in AGENTS]
     X, y = np.concatenate([each.X for each in tests]), np.concatenate([each.y for each in tests])
     assert state.scores["candidate"] == pytest.approx(root_mean_square(y, state.model.predict(X)), rel=1e-6)
     assert (state.scores["rows"], state.scores["vehicles"]) == (len(y), len(AGENTS))
     assert state.scores["compared"] == {"constant": len(AGENTS)}
     assert state.errors == errors_on(state.model, X, y), "the errors are those of all test rows in one place"
-    told = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 60}
+    told = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 12}
     assert state.private == told
     assert [each.kind for each in state.rounds].count("scores") == 1
     assert state.levels[-1].task.scheme == "frt"
 
 
 def test_who_is_lost_when_scores_are_asked_changes_neither_the_model_nor_its_cohort() -> None:
-    whole, fleet = Fleet().run(), Fleet()
-    fleet.lost = {"scores": {"v03"}}
-    state = fleet.run()
-    assert state.model.to_document() == whole.model.to_document()
-    assert state.cohort == AGENTS
+    stage = played("v03")
+    state = stage.state
+    assert state.model.to_document() == played().state.model.to_document()
+    assert state.cohort == tuple(AGENTS)
     assert not state.lost
     assert state.scores["vehicles"] == 11  # it left with company, in one smaller edition
-    assert fleet.published[0].cohort == AGENTS
+    assert [each.cohort for each in stage.published] == [tuple(AGENTS)]
 
 
 @pytest.mark.parametrize("lost", [AGENTS[:9], AGENTS])
-def test_a_run_whose_scores_cannot_be_had_is_published_without(lost: tuple[str, ...]) -> None:
-    fleet = Fleet()
-    fleet.lost = {"scores": set(lost)}
-    state = fleet.run()
+def test_a_run_whose_scores_cannot_be_had_is_published_without(lost: list[str]) -> None:
+    stage = played(*lost)
+    state = stage.state
     assert state.phase == "finished"
     assert state.reason == ""
     assert state.scores["missing"].startswith(("too-few-for-privacy: ", "quorum-not-met: "))
-    assert len(fleet.published) == 1
+    assert len(stage.published) == 1
     assert not judged(state.scores, asked=None, current=None, cohort=14).passes
 
 
 def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings_it_back() -> None:
-    first = Fleet().run()
-    document = first.model.to_document()
-    fleet = Fleet(champion=document)
-    state = fleet.run()
+    document = played().state.model.to_document()
+    stage = played(champion=document)
+    state = stage.state
     assert state.scores["champion"] == state.scores["candidate"]
     assert state.scores["compared"] == {"champion": 14, "constant": 14}
-    folded: RunState | None = None
-    for entry in fleet.entries:
-        folded, _ = fleet.engine.step(folded, from_value(entry))
-    assert folded is not None
-    assert folded.scores == state.scores
+    stage.restart()
+    assert stage.state.scores == state.scores
     other = {**document, "domain": {**document["domain"], "target": {"name": "z", "low": 0.0, "high": 1.0}}}
-    assert "champion" not in Fleet(champion=other).run().scores
+    assert "champion" not in played(champion=other).state.scores
 
 
 def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
@@ -179,7 +111,7 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
 
 def test_staged_rollout_of_a_private_model_is_refused_with_a_reason() -> None:
     with pytest.raises(UsageError, match="no vehicle tells its own scores"):
-        RunSpec.from_document({**SPEC.to_document(), "rollout": {}})
+        RunSpec.from_document({"run": "r1", "scheme": "frt", **SPEC, "rollout": {}})
 
 
 def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from broker.port import Message
-from coordinator.engine import AgentDown, AgentUp, Answer, NoBroker, Offer, RunState, asking, gives_up_at, waiting
+from coordinator.engine import AgentDown, AgentUp, Answer, Offer, RunState, asking, gives_up_at, waiting
 from coordinator.engine.events import to_value
 from coordinator.messages.decoder import Decoder, ForRun
 from coordinator.runs.records import entry_of
@@ -191,22 +191,6 @@ def test_run_names_the_members_that_are_down_when_its_cohort_is_fixed() -> None:
     assert said(play.state) == lacks
     play.up("c")
     assert said(play.state) == ""
-
-
-def test_reason_names_the_missing_broker_when_nobody_could_be_heard() -> None:
-    play = Play(toy_spec(policy={"min_agents": 2, "deadline": 10, "extensions": 1}))
-    play.pass_time(4)
-    play.send(NoBroker(play.at, 2.5))
-    play.pass_time(6)
-    assert play.state.open is not None
-    assert play.state.open.attempt == 2
-    play.send(NoBroker(18.0, 11.0))
-    play.pass_time(10)
-
-    assert play.state.reason == (
-        "quorum-not-met: 0 of 3 asked had answered at the deadline, 2 must; the coordinator had no broker for 8.5 s of "
-        "this round; not counted: no answer by the deadline (a, b, c)"
-    )
 
 
 @pytest.mark.parametrize("columns", [("x",), ("x", "snr"), None])

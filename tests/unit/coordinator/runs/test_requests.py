@@ -23,9 +23,9 @@ from coordinator.specification.run import RunSpec
 from edge_agent.messages.decoder import request_seen
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import pooled_domain
 from glassfleet.data.lags import Memory
 from glassfleet.scheme import Task
+from lab.protocols.paper import pooled_domain
 from schemas.codec import encode
 from schemas.envelope import Envelope
 from schemas.messages import Request

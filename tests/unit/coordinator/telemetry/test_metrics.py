@@ -23,7 +23,7 @@ from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
 from coordinator.telemetry.tracing import Traces
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
-from glassfleet.data.domain import pooled_domain
+from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState

@@ -148,17 +148,6 @@ def test_log_has_the_interval_of_each_forecast_when_the_record_tells_errors(benc
     assert at_time(bench.folder, 101.0, within=0.1)["interval"] == intervals(model, learned.X[:1])[0].tolist()
 
 
-def test_forecaster_waits_for_a_model_and_its_memory_is_full_when_one_comes(bench):
-    data = samples(rows())
-    assert [bench.forecast(sample) for sample in data[:5]] == [None] * 5
-    bench.keep(FIRST)
-    forecast = bench.forecast(data[5])
-    assert forecast.version == 1
-    inputs = at_time(bench.folder, bench.now, within=0.1)["inputs"]
-    assert inputs["a_change_1"] == data[5]["a"] - data[4]["a"]
-    assert inputs["b_before_2"] == data[3]["b"]
-
-
 def test_forecaster_takes_over_a_new_model_between_two_forecasts_with_its_memory(bench):
     data = samples(rows())
     bench.keep(FIRST)

@@ -209,23 +209,6 @@ def test_vehicle_that_lost_its_folder_is_refused_by_itself_and_by_the_coordinato
     assert event.contribution != again.contribution
 
 
-def test_second_request_for_keys_with_another_nonce_is_refused(vehicle: OneVehicle) -> None:
-    vehicle.pair()
-    other = PrivateStage(AGENTS, parameters={"max_depth": 1, "n_sets": 2}, nonce="8" * 32)
-    refuses("too-many-runs", lambda: vehicle.respond(other.requests[0]))
-    assert vehicle.respond().task_digest == vehicle.stage.requests[-1].task_digest, "the first goes on"
-
-
-def test_run_that_ended_here_is_not_opened_again(vehicle: OneVehicle) -> None:
-    vehicle.pair()
-    vehicle.respond()
-    vehicle.private.end("r1")
-    vehicle.snapshots.drop("r1")
-    vehicle.restart()
-    refuses("run-over", lambda: vehicle.respond(vehicle.stage.requests[0]))
-    refuses("not-member", vehicle.respond)
-
-
 def test_test_rows_are_in_the_ledger_once_scores_are_told(tmp_path: Path) -> None:
     vehicle = OneVehicle(tmp_path / "v00", tests=lambda _: rows_of("tests"))
     tests = row_hashes(vehicle.secret, rows_of("tests"))
@@ -247,19 +230,6 @@ def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle:
 
 def test_vehicle_with_few_rows_is_no_company_for_others(tmp_path: Path) -> None:
     refuses("no-rows", OneVehicle(tmp_path / "v00", limits=Limits()).respond)
-
-
-def test_answers_to_all_rounds_make_the_central_model(vehicle: OneVehicle) -> None:
-    vehicle.pair()
-    while not vehicle.stage.state.is_ended:
-        number = len(vehicle.stage.state.rounds)
-        vehicle.restart()
-        vehicle.give(vehicle.respond())
-        for agent in AGENTS[1:]:
-            vehicle.stage.answer(agent)
-        assert len(vehicle.stage.state.rounds) == number + 1
-    assert vehicle.stage.phase == "finished"
-    vehicle.stage.check_end()
 
 
 def unreadable() -> Source:

@@ -43,14 +43,6 @@ def victim(tmp_path: Path) -> Victim:
     return Victim(tmp_path)
 
 
-def test_an_honest_coordinator_is_answered(victim: Victim) -> None:
-    terms, founders = victim.met()
-    for task in (domain_task(terms), first_task(terms)):
-        assert victim.answer(terms, victim.request(terms, founders, task)).rows == 0
-    victim.restart()
-    assert victim.answer(terms, victim.request(terms, founders, first_task(terms)))
-
-
 @pytest.mark.parametrize("same_run", [True, False])
 def test_a_run_that_was_answered_is_not_met_again_when_its_chain_is_gone(victim: Victim, same_run: bool) -> None:
     """Else the chain would begin anew: all 11 answer, then 10 of them, and the difference is the eleventh."""

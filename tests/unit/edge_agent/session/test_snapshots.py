@@ -76,15 +76,6 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     assert abs(float(drawn[0].y.mean()) - float(many.y.mean())) < 0.15, "not those with the lowest values, say"
 
 
-def test_freezer_deletes_the_rows_when_the_run_ends_and_freezes_anew(tmp_path):
-    snapshots = Snapshots(tmp_path / "runs", SECRET)
-    before = snapshots.of_run("r1", dataset(0)).digest
-    snapshots.drop("r1")
-    snapshots.drop("r1")
-    assert not (tmp_path / "runs" / "r1").exists()
-    assert snapshots.of_run("r1", dataset(1)).digest != before
-
-
 def test_freezer_keeps_a_bounded_number_of_snapshots(tmp_path):
     snapshots = Snapshots(tmp_path / "runs", SECRET, max_runs=3)
     for index in range(6):

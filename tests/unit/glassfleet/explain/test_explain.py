@@ -23,12 +23,10 @@ from glassfleet.explain import (
     effect,
     explain_row,
     importance,
-    partitions,
     starting_row,
     summary,
 )
 from glassfleet.nature import readable_rules
-from glassfleet.reword import in_words_of
 from glassfleet.schemes.fmt_classes import FuzzyClassTree
 from schemas.errors import DataError, UsageError
 from tests.support import sample_models
@@ -47,22 +45,6 @@ def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> 
         jsonschema.validate(told, view.model_json_schema(mode="serialization"))
         assert view.model_validate(told) == made
         assert told["format"] == 1
-
-
-@pytest.mark.parametrize("kind", ["frt", "fmt", "bmt", "tsk", "frbc", "dp_tree", "fmt_classes"])
-def test_rules_speak_in_other_words_when_terms_and_units_are_renamed(kind: str) -> None:
-    learned = model(kind)
-    n_sets = len(partitions(learned)[0].sets)
-    terms = tuple(f"step{j}" for j in range(n_sets))
-    snr = FEATURES[0].model_copy(update={"unit": "dBm", "terms": terms})
-    domain = learned.domain.model_copy(update={"features": (snr, *FEATURES[1:])})
-    spoken = in_words_of(learned, domain)
-    told = explain_row(spoken, rows()[0])
-    assert told.prediction == explain_row(learned, rows()[0]).prediction
-    page = json.dumps(summary(spoken).to_dict())
-    assert "dBm" in page
-    assert "step0" in page or not n_sets
-    assert "dBm" not in json.dumps(summary(learned).to_dict())
 
 
 def test_rows_are_read_by_name_and_refused_when_an_input_is_missing_or_no_number() -> None:
@@ -104,25 +86,6 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
         assert "glassfleet forecast run --id VEHICLE --source SOURCE --data ROWS" in notes[1]
         assert "glassfleet explain --at last --id VEHICLE" in notes[1]
     assert explain_row(model("dp_tree"), rows()[0]).nature == "rules"
-
-
-def test_networks_and_populations_tell_no_rules_when_they_are_summed_up() -> None:
-    for kind in ("fedavg_mlp-numbers", "fedavg_mlp-classes"):
-        told = summary(model(kind))
-        assert (told.nature, told.rules, told.rule_count, told.features) == ("network", (), 0, ())
-        assert "no rules" in told.notes[0]
-        assert readable_rules(model(kind)) == ()
-    shared = summary(population(), top=5)
-    document = population().to_document()["model"]
-    assert (shared.nature, shared.rule_count) == ("structures", len(document["structures"]))
-    fitness = [rule.fitness for rule in shared.rules]
-    assert fitness == sorted(document["fitness"], reverse=True)[:5]
-    for rule in shared.rules:
-        assert (rule.weight, rule.support, rule.confidence, rule.otherwise) == (None, None, None, False)
-        assert re.match(rf"structure {rule.index} \(fitness ", rule.text)
-    assert not shared.features
-    assert {"mean_nodes", "mean_leaves", "mean_depth"} < set(shared.complexity)
-    assert not {"nodes", "leaves", "depth"} & set(shared.complexity)
 
 
 @pytest.mark.parametrize(

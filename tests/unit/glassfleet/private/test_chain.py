@@ -11,7 +11,7 @@ import pytest
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import REFUSALS, PrivacyError, TaskError
-from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet, same_roster
+from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet
 from glassfleet.private.groups import Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.scheme import Task
@@ -56,12 +56,6 @@ def test_a_vehicle_meets_the_group_that_has_it_as_it_announced_itself() -> None:
     picky = replace(FOUNDERS[0], floor=16)
     with refused("too-few"):
         meet(picky, TERMS, Roster(TERMS, 0, (picky, *FOUNDERS[1:])))
-
-
-def test_another_roster_later_is_refused() -> None:
-    same_roster(begun(), Roster.from_value(ROSTER.to_value()))
-    with refused("other-roster"):
-        same_roster(begun(), Roster(TERMS, 0, FOUNDERS[:14]))
 
 
 def test_editions_only_shrink_by_company_along_one_chain() -> None:
@@ -158,16 +152,6 @@ def test_a_chain_is_the_same_after_a_restart() -> None:
     del value["roster"]
     with pytest.raises(WireError, match="malformed: chain"):
         Chain.from_value(value)
-
-
-def test_between_runs_nobody_is_singled_out_either() -> None:
-    for former in (frozenset(IDS[:14]), frozenset({*IDS, "w"}), frozenset({*IDS[1:], "w1", "w2", "w3"})):
-        with refused("single-out"):
-            begun((former,))
-    chain = begun((frozenset(IDS), frozenset(IDS[:12])))
-    with refused("single-out"):
-        follow(chain, 1, (*IDS[:11], IDS[14]))
-    assert follow(chain, 1, IDS[:12])
 
 
 def ledger(**changes: Any) -> Ledger:

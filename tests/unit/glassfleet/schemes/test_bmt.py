@@ -10,9 +10,10 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
 from glassfleet.local import central
+from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.bmt import SCHEME, Parameters
-from glassfleet.schemes.bmt.bins import CELLS, find_edges, histogram, ramps
+from glassfleet.schemes.bmt.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.bmt.client import _sum
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.bmt.messages import Question
@@ -43,7 +44,7 @@ def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
 
 def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> Question:
     coefficients = np.full((len(tree.leaves), K), 0.1)
-    return Question("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
+    return Question("bins", EXACT, DOMAIN, tree, (0, 1, 2), coefficients, latest, leaves, (0, 2), EDGES)
 
 
 def columns(data: Dataset) -> np.ndarray[Any, Any]:
@@ -120,7 +121,7 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
-    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, K), 0.1), candidates=((leaf, ramp),))
+    asked = Question("ramps", EXACT, DOMAIN, TREE, (0, 1, 2), np.full((5, K), 0.1), candidates=((leaf, ramp),))
     sums = answer(asked, data)
     mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
     for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
@@ -206,7 +207,7 @@ def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
 
 def test_edges_follow_the_rows_and_leave_no_stretch_without_bins():
     skewed = np.random.default_rng(0).random((1, 10_000)) ** 8
-    (edges,) = find_edges(histogram(np.concatenate([skewed, np.zeros_like(skewed)])), 64, ())[:1]
+    (edges,) = find_edges(histogram(np.concatenate([skewed, np.zeros_like(skewed)]), CELLS), 64, ())[:1]
     assert (np.diff(edges) > 1e-6).all()
     assert (edges < 0.1).sum() > 20
     assert np.diff(edges).max() < 0.06

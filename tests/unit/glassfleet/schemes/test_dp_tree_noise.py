@@ -70,17 +70,6 @@ def test_nothing_is_called_private_that_is_not() -> None:
 # --- the budget ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [Parameters(), Parameters(max_depth=3, edge_share=0.4, epsilon=7.0)])
-@pytest.mark.parametrize("features", [1, 11])
-def test_questions_of_a_run_spend_the_budget_and_no_more(parameters: Parameters, features: int) -> None:
-    spent = parameters.edge_epsilon(features) * features
-    for level in range(parameters.max_depth + 1):
-        last = level == parameters.max_depth
-        spent += parameters.node_epsilon(last=last)
-        spent += 0.0 if last else parameters.cell_epsilon(features) * features
-    assert spent == pytest.approx(parameters.epsilon)
-
-
 def test_a_row_is_once_in_every_histogram_so_that_its_budget_is_what_it_costs() -> None:
     data = _fleet(1)["v0"]
     more = Dataset(
@@ -103,19 +92,6 @@ def test_a_row_is_once_in_every_histogram_so_that_its_budget_is_what_it_costs() 
     assert ("histogram", 3) in changes
     assert {change for name, change in changes if name == "cells"} <= {0, 3}
     assert {change for name, change in changes if name == "nodes"} <= {0, 1}
-
-
-def test_noise_is_the_same_when_asked_again_and_other_for_another_generator() -> None:
-    data = _fleet(1)["v0"]
-    hello: Any = SCHEME.server.start(Parameters(), DOMAIN, 0)
-    step: Any = SCHEME.server.reduce(
-        hello.state, [SCHEME.client.contribute(hello.task, data, np.random.default_rng(0))]
-    )
-    first, again, other = (
-        SCHEME.client.contribute(step.task, data, np.random.default_rng(seed)).sums["histogram"] for seed in (1, 1, 2)
-    )
-    assert np.array_equal(first, again)
-    assert np.count_nonzero(first != other) > 100
 
 
 # --- growing -------------------------------------------------------------------------------------------------------

@@ -17,14 +17,11 @@ from edge_agent.sources import Source, read_source
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.local import federated, learn_local
+from glassfleet.local import federated
 from glassfleet.outline import OutlineNode, outlined
 from glassfleet.scheme import is_personal
-from glassfleet.schemes.frt import SCHEME, Parameters
-from schemas.documents import document_digest
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
-from tests.support.sample_models import unit_domain
 from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
@@ -171,34 +168,6 @@ def test_catalogue_tells_why_a_scheme_is_unavailable():
 def test_catalogue_lists_what_it_knows_for_an_unknown_name():
     with pytest.raises(NotFoundError, match="frt"):
         catalogue.load("nothing")
-
-
-TWO = ("a", "b")
-TWO_INPUTS = unit_domain(TWO, high=2)
-
-
-def _fleet(agents: int = 3, n: int = 120) -> dict[str, Dataset]:
-    rng = np.random.default_rng(0)
-    parts = {}
-    for i in range(agents):
-        X = rng.random((n, 2))
-        parts[f"v{i}"] = Dataset(TWO, "y", X, X[:, 0] + X[:, 1] ** 2)
-    return parts
-
-
-def test_outcome_counts_rounds_bytes_and_nullified_cells():
-    outcome = federated(SCHEME, Parameters(), TWO_INPUTS, _fleet())
-    assert outcome.rounds >= 3
-    assert outcome.bytes_up > outcome.bytes_down > 0
-    assert outcome.nullified >= 0
-    assert len(outcome.summary["sums_digest"]) == 64
-
-
-def test_learn_local_gives_each_agent_its_own_model():
-    fleet = _fleet()
-    own = learn_local(SCHEME, Parameters(), TWO_INPUTS, fleet)
-    assert sorted(own) == sorted(fleet)
-    assert len({document_digest(outcome.model.to_document()) for outcome in own.values()}) == 3
 
 
 def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from console.model.words import explanation_lines, rule_lines
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
@@ -15,11 +18,12 @@ from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
+from glassfleet.rules import Consequent, Slope
 from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
-from tests.support.sample_models import class_domain
+from tests.support.sample_models import class_domain, model, trips
 
 CITIES = ("Bern", "Campinas", "Lima", "Pisa", "Rio", "Santos")
 NAMES = ("age", "city", "speed")
@@ -157,6 +161,32 @@ def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone
 def test_unknown_text_is_like_the_overall_mean_and_never_refused(learned: FuzzyClassTree) -> None:
     X = np.array([[40.0, code, 5.0] for code in (-0.5, 2.5, 5.5)])
     assert len(set(learned.predict_proba(X)[:, 1])) == 1
+
+
+def test_explanation_says_answer_and_rules_and_what_speaks_for_it_without_contradiction() -> None:
+    gappy: Any = model("fmt_classes-gaps")
+    X = trips(200, gaps=True)
+    for row in X[gappy.predict(X) != np.array([gappy.explain(row).fired.rule.consequent.value for row in X])][:5]:
+        told = gappy.explain(row)
+        chances, scores = np.array([(each.probability, each.score) for each in told.chances]).T
+        assert chances == pytest.approx(np.exp(scores) / np.exp(scores).sum())
+        assert chances.tolist() == sorted(gappy.predict_proba(row[None])[0], reverse=True)
+        head, *lines = explanation_lines(told, gappy.domain, row.tolist())
+        assert head == f"price = {told.prediction}, probability {chances[0]:.3f}"
+        assert not any("THEN" in line or "because" in line for line in lines)
+        degrees = [float(line.split()[0]) for line in lines if re.match(r"  [01]\.\d{3}  rule", line)]
+        assert sum(degrees) == pytest.approx(1.0, abs=0.005)
+        _, *shares, _ = [float(line.split()[0]) for line in lines if re.match(r"  [+-]\d+\.\d{4}  ", line)]
+        assert shares == sorted(shares, reverse=True)
+
+
+def test_rule_is_told_by_its_strongest_terms_unless_in_full(learned: FuzzyClassTree) -> None:
+    slopes = tuple(Slope(f"x{number}", 1.0, float(number)) for number in range(9))
+    whole = Consequent("class", "a", scores=(Consequent("score of a", 0.0, "", slopes),))
+    rule = replace(learned.rules()[0], consequent=whole)
+    told = "THEN class is mostly a", "score of a = 0 + 1 x3 + 1 x4 + 1 x5 + 1 x6 + 1 x7 + 1 x8 and 3 weaker terms"
+    assert tuple(map(str.strip, rule_lines(rule)[-2:])) == told
+    assert "1 x0" in "".join(rule_lines(rule, full=True))
 
 
 def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:

@@ -14,13 +14,14 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError
 from glassfleet.local import central
+from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import Next
 from glassfleet.schemes.fmt import SCHEME, Parameters
 from glassfleet.schemes.fmt.growth import RULE_COST, costs, simplest
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS
-from glassfleet.schemes.fmt.partition import BINS, find_knots, histogram, positions, up_to
+from glassfleet.schemes.fmt.partition import BINS, find_knots, positions, up_to
 from glassfleet.schemes.fmt.support import weights
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
 from tests.fuzz.targets import steps
@@ -43,7 +44,7 @@ def rows(n: int = 500, seed: int = 1) -> Dataset:
 def question(kind: Any, parameters: Parameters, tree: Tree = STUMP, nodes: tuple[int, ...] = (0,)) -> Question:
     knots = find_knots(np.ones((3, BINS), dtype=np.int64), parameters.n_sets, "uniform")
     asked = nodes if kind == "grow" else ()
-    return Question(kind, parameters, DOMAIN, knots, (0, 1, 2), (0, 1, 2), tree, asked)
+    return Question(kind, parameters, DOMAIN, tree, knots, (0, 1, 2), (0, 1, 2), asked)
 
 
 def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -103,7 +104,7 @@ def test_degrees_of_leaves_add_up_to_one_and_reused_inputs_make_runs_of_sets():
 def test_histogram_counts_every_row_once_and_knots_follow_the_ranks():
     rng = np.random.default_rng(3)
     scaled = np.vstack([rng.random(8000), rng.random(8000) ** 3])
-    counts = histogram(scaled)
+    counts = histogram(scaled, BINS)
     assert (counts.sum(axis=1) == 8000).all()
     knots = find_knots(counts, 5, "quantile")
     assert np.allclose(knots[0], [0, 0.25, 0.5, 0.75, 1], atol=0.02)
@@ -116,7 +117,7 @@ def test_histogram_counts_every_row_once_and_knots_follow_the_ranks():
 
 def test_mixed_knots_are_at_equal_steps_of_half_the_range_and_half_the_rows():
     even, skewed = np.arange(8000) / 8000, (np.arange(8000) / 8000) ** 4
-    knots = find_knots(histogram(np.vstack([even, skewed])), 7, "mixed")
+    knots = find_knots(histogram(np.vstack([even, skewed]), BINS), 7, "mixed")
     assert np.allclose(knots[0], np.arange(7) / 6, atol=1e-3)
     share = np.interp(knots[1], skewed, np.arange(8000) / 8000)  # of the rows, below each knot
     assert np.allclose((np.array(knots[1]) + share) / 2, np.arange(7) / 6, atol=0.01)

@@ -75,14 +75,6 @@ def test_ties_go_to_the_heavier_rule() -> None:
     assert model.predict(np.array([[25.0, -120.0]])).tolist() == ["Poor"]
 
 
-def test_association_with_weight_prefers_the_heavier_rule_to_the_stronger() -> None:
-    rules = [((0, 0), 0, 0.3), ((1, 0), 1, 0.9)]
-    row = np.array([[20.0, -120.0]])  # strengths 0.6 and 0.4
-
-    assert _model(rules).predict(row).tolist() == ["Good"]
-    assert _model(rules, "strength*weight").predict(row).tolist() == ["Poor"]
-
-
 def test_heaviest_rule_answers_and_explanation_says_so_when_none_fires() -> None:
     model = _model([((0, 0), 0, 0.6), ((0, 1), 1, 0.7)])
 
