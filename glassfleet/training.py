@@ -130,15 +130,12 @@ class TrainingQuestion(SchemeQuestion, ABC):
 
     Attributes
     ----------
-    tree : SplitTree
-        The splits so far.
     levels : tuple of tuple of float
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
     name, kinds, ParametersType
         The scheme's name, the kinds of its questions, and the class of its parameters.
     """
 
-    tree: SplitTree[Any] = field(default=SplitTree(), kw_only=True)
     levels: Levels = field(default=(), kw_only=True)
 
     name: ClassVar[str]
@@ -171,11 +168,16 @@ class TrainingQuestion(SchemeQuestion, ABC):
 
     @property
     @abstractmethod
+    def tree(self) -> SplitTree[Any]:
+        """The splits so far, in the learner's own kind of tree."""
+
+    @property
+    @abstractmethod
     def asked(self) -> Collection[int]:
         """Nodes of the tree that the vehicles are asked about."""
 
     @property
-    def n_features(self) -> int:
+    def n_inputs(self) -> int:
         """Number of inputs, F, indicators of empty cells among them."""
         return len(self.domain.inputs)
 

@@ -71,7 +71,7 @@ def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array
 def _forecast(question: Question, inputs: Array) -> Array:
     """Return what the question's model says of rows, shape (m,); NaN where it asks for an input that is not told."""
     assert question.coefficients is not None
-    scaled = np.full((question.n_features, len(inputs)), np.nan)
+    scaled = np.full((question.n_inputs, len(inputs)), np.nan)
     scaled[list(question.regressors)] = inputs.T
     reached = degrees(question.tree, scaled)
     lines = zip(question.tree.leaves, question.coefficients, strict=True)
@@ -81,8 +81,8 @@ def _forecast(question: Question, inputs: Array) -> Array:
 
 def _rows(question: Question, inputs: Array, target: Array) -> Rows:
     """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
-    found = np.full((len(inputs), question.n_features + 1), np.nan)
-    found[:, [*question.regressors, question.n_features]] = np.column_stack([inputs, target])
+    found = np.full((len(inputs), question.n_inputs + 1), np.nan)
+    found[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, target])
     return found[~((target < -NEAR) | (target > 1.0 + NEAR))]
 
 
@@ -127,12 +127,12 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
             continue
         if not memory:
             columns = [0, *(feature + 1 for feature in question.regressors)]
-            full = unpack_symmetric(scan["gram"], question.n_features + 2)
+            full = unpack_symmetric(scan["gram"], question.n_inputs + 2)
             memory = {
                 "leaves": [0],
                 "pairs": np.zeros((1, 2), dtype=np.int64),
                 "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-                "target": full[:, [*columns, question.n_features + 1], question.n_features + 1][:, None],
+                "target": full[:, [*columns, question.n_inputs + 1], question.n_inputs + 1][:, None],
             }
         if question.latest:
             memory = taken_in(question, memory, dict(sums))

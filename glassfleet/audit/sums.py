@@ -111,7 +111,7 @@ def groups(view: View) -> Iterator[Groups]:
             grams = unpack_symmetric(triangles.astype(np.float64), k) / 2.0 ** (2 * GRID_BITS)
             order = np.array([*range(1, k - 1), 0, k - 1])
             noise = k * 2.0**-GRID_BITS
-            yield Groups(question.columns, question.n_features, grams[:, order[:, None], order], noise, is_whole, label)
+            yield Groups(question.columns, question.n_inputs, grams[:, order[:, None], order], noise, is_whole, label)
         return
     for task, sums in view:
         if "gram_high" not in sums or task.scheme not in _READ:
@@ -212,7 +212,7 @@ def bands(view: View) -> Rows:
         right = (
             (np.abs(products - outer).max(axis=(1, 2)) < 1.6) & (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
         )
-        found.append(placed(rows[right, 1:], question.columns, question.n_features, label))
+        found.append(placed(rows[right, 1:], question.columns, question.n_inputs, label))
     return stacked(found)
 
 

@@ -52,8 +52,8 @@ class FederatedBlendedTree:
             terms = 5 * terms * 2 * question.latest + terms * len(question.pairs) + own
         else:
             terms = 5 * terms * leaves + terms * 2 * len(question.candidates)
-        seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_features + 20 * question.tree.size + terms)
-        numbers = rows * (2 * question.n_features + question.tree.size + 2 * question.columns) + 4 * terms
+        seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_inputs + 20 * question.tree.size + terms)
+        numbers = rows * (2 * question.n_inputs + question.tree.size + 2 * question.columns) + 4 * terms
         return Cost(seconds, 8e-6 * numbers + 8.0)
 
 

@@ -35,7 +35,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         at_most(sums["rows"], rows, "more rows train than there are")
         if int(sums["rows"].sum()) != rows:
             raise ContributionError("training and held-out rows do not count every row once")
-        check_products(sums["gram"], question.n_features + 2, rows, GRID_BITS)
+        check_products(sums["gram"], question.n_inputs + 2, rows, GRID_BITS)
     elif question.kind == "bins":
         if question.latest:
             check_products(sums["gram"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
@@ -53,7 +53,7 @@ def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "levels":
         return category_shapes(question.domain)
     if question.kind == "scan":
-        return {"histogram": (question.n_features, CELLS), "gram": (2, question.width), "rows": (2,)}
+        return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == "ramps":
         return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k + 1)}

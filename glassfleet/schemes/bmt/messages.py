@@ -84,7 +84,7 @@ class Question(TrainingQuestion):
     @property
     def width(self) -> int:
         """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
-        k = self.n_features + 2 if self.kind == "scan" else self.columns
+        k = self.n_inputs + 2 if self.kind == "scan" else self.columns
         return k * (k + 1) // 2
 
     @cached_property
@@ -134,7 +134,7 @@ class Question(TrainingQuestion):
 
     def with_body(self, body: Mapping[str, Any]) -> Question:
         """Undo :meth:`body`."""
-        f, parameters = self.n_features, self.parameters
+        f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
@@ -167,14 +167,14 @@ def _edges(value: object, shape: tuple[int, int]) -> Array:
     return edges
 
 
-def _candidates(places: object, ramps: object, tree: Tree, n_features: int) -> tuple[tuple[int, Ramp], ...]:
+def _candidates(places: object, ramps: object, tree: Tree, n_inputs: int) -> tuple[tuple[int, Ramp], ...]:
     places = check_array("places", places, np.int32, (None, 2))
     if not 1 <= len(places) <= MAX_CANDIDATES:
         raise TaskError(f"between 1 and {MAX_CANDIDATES} ramps can be asked about")
     limits = check_array("ramps", ramps, np.float64, (len(places), 2)).tolist()
     found = []
     for (leaf, feature), (low, high) in zip(places.tolist(), limits, strict=True):
-        if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_features:
+        if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_inputs:
             raise TaskError("a ramp is of no leaf, or on an input that the domain lacks")
         check_ramp((feature, low, high))
         if overlapping(frozenset(split.ramp for split, _ in tree.path(leaf)), (feature, low, high)):

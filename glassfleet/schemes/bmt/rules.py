@@ -20,5 +20,5 @@ def rules_of(fit: Fit, coefficients: Array, question: Question) -> LinearRules:
         error -= 2.0 * coefficients[:, i] * fit.right[:, i]
         for j in range(fit.columns):
             error += coefficients[:, i] * whole[:, i, j] * coefficients[:, j]
-    wide = widened(coefficients, question.regressors, question.n_features)
+    wide = widened(coefficients, question.regressors, question.n_inputs)
     return LinearRules.of(wide, whole[:, 0, 0], error, fit.rows)

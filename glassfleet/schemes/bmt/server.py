@@ -52,7 +52,7 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
 
 def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the edges, choose the regressors, fit the root, and ask for its bins."""
-    parameters, f = question.parameters, question.n_features
+    parameters, f = question.parameters, question.n_inputs
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     full = unpack_symmetric(sums["gram"], f + 2)
@@ -78,9 +78,16 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     memory["root"] = memory["gram"][0, 0]
     coefficients, error = _refit(Tree(), memory)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
-    features, edges = tuple(range(f)), memory["edges"]
-    asked = replace(question, kind="bins", regressors=tuple(regressors), coefficients=coefficients)
-    return ask(replace(asked, leaves=(0,), features=features, edges=edges), memory)
+    asked = replace(
+        question,
+        kind="bins",
+        regressors=tuple(regressors),
+        coefficients=coefficients,
+        leaves=(0,),
+        features=tuple(range(f)),
+        edges=memory["edges"],
+    )
+    return ask(asked, memory)
 
 
 def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:

@@ -81,7 +81,7 @@ class Tree(SplitTree[Split]):
         return {"places": places, "ramps": np.array([(s.low, s.high) for s in self.splits]).reshape(-1, 2)}
 
     @classmethod
-    def from_value(cls, value: Any, n_features: int) -> Tree:
+    def from_value(cls, value: Any, n_inputs: int) -> Tree:
         """Rebuild a tree; raises ValueError, with the reason, unless it is one over so many inputs."""
         if not isinstance(value, Mapping) or set(value) != {"places", "ramps"}:
             raise ValueError("the tree is not a map of places and ramps")
@@ -94,10 +94,10 @@ class Tree(SplitTree[Split]):
         if len(places) != len(ramps):
             raise ValueError("the tree has another number of places than of ramps")
         rows = [(*place, *ramp) for place, ramp in zip(places.tolist(), ramps.tolist(), strict=True)]
-        return cls.from_rows(rows, n_features)
+        return cls.from_rows(rows, n_inputs)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[tuple[int, int, float, float]], n_features: int) -> Tree:
+    def from_rows(cls, rows: Sequence[tuple[int, int, float, float]], n_inputs: int) -> Tree:
         """Build a tree from (node, feature, low, high); raises ValueError unless each splits a leaf by a new ramp."""
         if len(rows) > MAX_SPLITS:
             raise ValueError(f"a tree of {len(rows)} splits; at most {MAX_SPLITS} are accepted")
@@ -105,7 +105,7 @@ class Tree(SplitTree[Split]):
         for index, split in enumerate(tree.splits):
             if split.node not in paths:
                 raise ValueError(f"split {index} is of node {split.node}, which is no leaf")
-            if not 0 <= split.feature < n_features:
+            if not 0 <= split.feature < n_inputs:
                 raise ValueError(f"split {index} is on input {split.feature}, which the domain lacks")
             check_ramp(split.ramp)
             path = paths.pop(split.node)

@@ -62,7 +62,7 @@ class FederatedModelTree:
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""
         question = read_task(task)
-        inputs, nodes, cuts = question.n_features, 1, 0
+        inputs, nodes, cuts = question.n_inputs, 1, 0
         lines, calls = 5 * question.width, 1  # work for each row and node, and for each node alone
         if question.kind == "grow":
             nodes, cuts = len(question.nodes), len(question.cuts)

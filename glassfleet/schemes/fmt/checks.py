@@ -50,7 +50,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "levels":
         return category_shapes(question.domain)
     if question.kind == "scan":
-        return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
+        return {"histogram": (question.n_inputs, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "grow":
         cuts = sum(len(question.cuts_of[node]) for node in question.nodes)
         return {"whole": (len(question.nodes), question.width), "lower": (cuts, question.width)}

@@ -99,14 +99,14 @@ class GrowthQuestion(TrainingQuestion):
 
     def with_tree(self, body: Mapping[str, Any], hinges: Any = ()) -> Self:
         """Return this question with what `body` and `hinges` say of the tree; raises as :meth:`with_body`."""
-        knots = check_knots(body["knots"], self.n_features, self.parameters.most_knots)
+        knots = check_knots(body["knots"], self.n_inputs, self.parameters.most_knots)
         bends = check_hinges(hinges, self.domain, knots)
         return replace(
             self,
             knots=knots,
             hinges=bends,
-            regressors=increasing("regressors", body["regressors"], self.n_features + len(bends)),
-            split_features=increasing("split_features", body["split_features"], self.n_features),
+            regressors=increasing("regressors", body["regressors"], self.n_inputs + len(bends)),
+            split_features=increasing("split_features", body["split_features"], self.n_inputs),
             tree=Tree.from_value(body["tree"], knots),
         )
 
@@ -120,7 +120,7 @@ class GrowthQuestion(TrainingQuestion):
     @property
     def columns(self) -> tuple[int, ...]:
         """Inputs whose products are summed: all in a scan, else the regressors."""
-        return tuple(range(self.n_features)) if self.kind == "scan" else self.regressors
+        return tuple(range(self.n_inputs)) if self.kind == "scan" else self.regressors
 
     @cached_property
     def n_sets(self) -> tuple[int, ...]:

@@ -105,10 +105,10 @@ def up_to(cut: NDArray[np.float64] | float, position: NDArray[np.float64]) -> ND
     return degree
 
 
-def check_knots(knots: Sequence[Sequence[float]], n_features: int, most: int) -> Knots:
-    """Return `knots` as tuples; raises ValueError, with the reason, unless they make `n_features` partitions."""
-    if len(knots) != n_features:
-        raise ValueError(f"knots of {len(knots)} inputs, expected {n_features}")
+def check_knots(knots: Sequence[Sequence[float]], n_inputs: int, most: int) -> Knots:
+    """Return `knots` as tuples; raises ValueError, with the reason, unless they make `n_inputs` partitions."""
+    if len(knots) != n_inputs:
+        raise ValueError(f"knots of {len(knots)} inputs, expected {n_inputs}")
     for line in knots:
         if not 2 <= len(line) <= most or not all(isinstance(k, float) for k in line):
             raise ValueError("an input has too few or too many knots, or one is no number")

@@ -58,12 +58,12 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
     training = int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
-    root = moments(sums["gram"][None], question.n_features + 2)[:, :, 0]
+    root = moments(sums["gram"][None], question.n_inputs + 2)[:, :, 0]
     kept = {
         "sums_digest": memory["sums_digest"],
         "training": training,
         "histogram": sums["histogram"],
-        "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_features]),
+        "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_inputs]),
         "regressors": ranked(root, question.parameters.max_regressors),
         "tried": [],
     }
@@ -72,7 +72,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
 
 def _plant(question: Question, memory: Memory) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
-    parameters, f = question.parameters, question.n_features
+    parameters, f = question.parameters, question.n_inputs
     n_sets = parameters.tried_sets[len(memory["tried"])]
     asked = Question(
         "grow",
@@ -210,7 +210,7 @@ def _finish(question: Question, memory: Memory, rows: int, gram: Ints) -> Done:
     k, lines = len(question.regressors) + 1, coefficients[leaves]
     sums, columns = moments(whole[leaves], k + 1), np.ascontiguousarray(lines.T)
     strength, error = whole[leaves, 0].astype(np.float64) / UNIT, residual_moments(sums, columns)[k, k]
-    wide = widened(lines, question.regressors, question.n_features)
+    wide = widened(lines, question.regressors, question.n_inputs)
     rules = LinearRules.of(wide, strength, error, float(rows))
     model = FuzzyModelTree(parameters, Inputs(question.domain, question.levels, question.knots), tree, rules)
     held = int(memory["held_out"])

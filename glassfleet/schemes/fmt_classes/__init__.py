@@ -49,7 +49,7 @@ class FederatedClassTree:
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""
         question = read_task(task)
-        inputs, nodes, lines = question.n_features, 1, question.width
+        inputs, nodes, lines = question.n_inputs, 1, question.width
         if question.kind == "grow":
             nodes, lines = len(question.nodes), 5 * question.width + len(question.cuts) * (40 + question.width // 2)
         elif question.kind == "newton":

@@ -48,7 +48,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "levels":
         return category_shapes(question.domain)
     if question.kind == "scan":
-        return {"histogram": (question.n_features, BINS), "gram": (question.width,), "training": (1,)}
+        return {"histogram": (question.n_inputs, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "hinges":
         return {"gram": (question.width,)}
     if question.kind == "grow":
@@ -80,9 +80,9 @@ def _check_bends(question: Question, squares: Ints, vectors: Ints, rows: int) ->
         return
     k, place = len(question.columns) + 1, {own: column for column, own in enumerate(question.columns, start=1)}
     hinges = [
-        (place[question.n_features + number], place[at], knot)
+        (place[question.n_inputs + number], place[at], knot)
         for number, (at, knot) in enumerate(question.hinges)
-        if at in place and question.n_features + number in place
+        if at in place and question.n_inputs + number in place
     ]
     # Weights and products are rounded to the grid, which is a millionth of a row.
     slack = float(rows * (4 << GRID_BITS))

@@ -43,7 +43,7 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
 
 def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for all hinges; where there can be none, for the root's cuts."""
-    parameters, f = question.parameters, question.n_features
+    parameters, f = question.parameters, question.n_inputs
     training = int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
     knots = with_levels(find_knots(sums["histogram"], parameters.n_sets, "mixed"), question.levels)
@@ -66,7 +66,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
 
 def _bent(question: Question, memory: Memory, sums: Sums) -> Next:
     """Choose the hinges, and ask for the root's cuts."""
-    f, k = question.n_features, len(question.regressors) + 2
+    f, k = question.n_inputs, len(question.regressors) + 2
     lines = len(question.regressors) - len(question.hinges)
     matrices = [moments(own[None], k)[:, :, 0] for own in question.triangles(sums["gram"])]
     chosen = choose(matrices, lines, question.parameters.max_hinges)
@@ -132,7 +132,7 @@ def _model(question: Question, rows: int, sums: Sums) -> tuple[FuzzyClassTree, d
     each = np.column_stack([weight - known[:, 0], known[:, 0]]) if question.n_scores == 1 else known
     shares = np.minimum(each / np.where(weight > 0.0, weight, 1.0)[:, None], 1.0)
     leaves = question.tree.leaves
-    wide = widened(question.coefficients[leaves], question.regressors, question.n_features + len(question.hinges))
+    wide = widened(question.coefficients[leaves], question.regressors, question.n_inputs + len(question.hinges))
     rules = ScoreRules(wide, shares[leaves], np.minimum(weight[leaves] / (float(rows) * UNIT), 1.0))
     inputs = Inputs(question.domain, question.levels, question.knots, question.hinges)
     model = FuzzyClassTree(question.parameters, inputs, question.tree, rules)

@@ -44,7 +44,7 @@ def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
 
 def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> Question:
     coefficients = np.full((len(tree.leaves), K), 0.1)
-    return Question("bins", EXACT, DOMAIN, tree, (0, 1, 2), coefficients, latest, leaves, (0, 2), EDGES)
+    return Question("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
 
 
 def columns(data: Dataset) -> np.ndarray[Any, Any]:
@@ -121,7 +121,7 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
-    asked = Question("ramps", EXACT, DOMAIN, TREE, (0, 1, 2), np.full((5, K), 0.1), candidates=((leaf, ramp),))
+    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, K), 0.1), candidates=((leaf, ramp),))
     sums = answer(asked, data)
     mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
     for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):

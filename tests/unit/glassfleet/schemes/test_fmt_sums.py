@@ -44,7 +44,7 @@ def rows(n: int = 500, seed: int = 1) -> Dataset:
 def question(kind: Any, parameters: Parameters, tree: Tree = STUMP, nodes: tuple[int, ...] = (0,)) -> Question:
     knots = find_knots(np.ones((3, BINS), dtype=np.int64), parameters.n_sets, "uniform")
     asked = nodes if kind == "grow" else ()
-    return Question(kind, parameters, DOMAIN, tree, knots, (0, 1, 2), (0, 1, 2), asked)
+    return Question(kind, parameters, DOMAIN, knots, (0, 1, 2), (0, 1, 2), tree, asked)
 
 
 def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
