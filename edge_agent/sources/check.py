@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
+from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, check_widths, is_number, separated
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
 from edge_agent.sources.location import Location
@@ -167,6 +167,7 @@ def _of_blocks(place: Location) -> Cells:
     with place.reader.rows(place) as (names, blocks):
         columns: list[list[Any]] = [[] for _ in names]
         for block in blocks:
+            check_widths(place.shown, block, len(names), len(columns[0]))
             for cells in block:
                 for column, cell in zip(columns, cells, strict=True):
                     column.append(cell)

@@ -140,6 +140,11 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     assert read_table(path).column("y").tolist() == [2.0, 4.0]
     findings = examine(path)
     assert (findings.rows, findings.place, findings.usable) == (2, "row", True)
+    short = tmp_path / "short.tsv"
+    short.write_text("a\ty\n1\t2\n3\n")
+    assert [fault.what for fault in examine(short).faults] == [
+        "row 2 (after the header) has 1 cells, the header has 2 columns"
+    ]
     assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
 
     moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
