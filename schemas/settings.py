@@ -85,7 +85,7 @@ class Settings(BaseModel):
     """Which keys the file may have outside the table; others are left alone, or (strict) refused."""
 
     first: ClassVar[tuple[str, ...]] = ()
-    """Keys that a newcomer needs; help lists them before the others."""
+    """Keys that a first start needs; help lists them before the others."""
 
     retired: ClassVar[Mapping[str, str]] = {}
     """Keys of former versions, and where the constant is now: they are named in `notes`, and change nothing."""

@@ -120,14 +120,14 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
             )
     for (name, version), reason in sorted(registry.faults.items()):
         click.echo(f"! {name} v{version} cannot be read: {reason}", err=True)
-    if registry.seals.verifier is not None:
+    if registry.signatures.verifier is not None:
         click.echo(f"signatures verified: {len(rows)}", err=True)
     for (name, version), reason in sorted(registry.refused.items()):
         what = f"{name} v{version}" if version else f"what is current of {name}"
         click.echo(f"! {what} is not believed: {reason}", err=True)
     if registry.refused:
         raise VerificationError(
-            f"{len(registry.refused)} of what is published is not believed. {registry.seals.advice}"
+            f"{len(registry.refused)} of what is published is not believed. {registry.signatures.advice}"
         )
 
 

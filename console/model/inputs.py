@@ -43,7 +43,7 @@ def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
 
 
 def _remembered(table: Table, domain: Domain) -> NDArray[np.float64]:
-    """Return the inputs of a model with memory inputs: its rows are in the order of time."""
+    """Return the inputs of a model with lagged features: its rows are in the order of time."""
     import numpy as np
 
     from glassfleet.data.dataset import Dataset

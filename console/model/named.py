@@ -101,13 +101,13 @@ def load(options: ModelOptions) -> tuple[ModelRecord | None, Model, str]:
     if options.file is not None:
         if options.name is not None or options.version is not None:
             raise UsageError("give either NAME (and --version) or --file RECORD, not both")
-        from console.model.signatures import Seals
+        from console.model.signatures import Signatures
 
         record, learned = read_model_file(options.file)
-        seals = Seals.at_hand()
+        signatures = Signatures.at_hand()
         if record is not None:
-            seals.judge(record)
-        elif seals.verifier is not None:
+            signatures.judge(record)
+        elif signatures.verifier is not None:
             click.echo(f"{options.file} holds a model without a record: there is no signature to verify", err=True)
         return record, learned, ""
     if options.name is None:

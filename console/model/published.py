@@ -12,7 +12,7 @@ from typing import Self
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from console.common import broker_security
-from console.model.signatures import Seals
+from console.model.signatures import Signatures
 from console.progress import progress
 from console.tables import printable
 from schemas.envelope import Envelope
@@ -100,7 +100,7 @@ class Registry:
         (name, version) -> why a version cannot be read.
     refused : dict
         (name, version), or (name, 0) for what is current -> why the fleet's authority does not vouch for it.
-    seals : Seals
+    signatures : Signatures
         What signatures are held against.
     """
 
@@ -109,7 +109,7 @@ class Registry:
     records: dict[tuple[str, int], ModelRecord] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     refused: dict[tuple[str, int], str] = field(default_factory=dict)
-    seals: Seals = field(default_factory=Seals)
+    signatures: Signatures = field(default_factory=Signatures)
 
     def standing(self, name: str, version: int) -> str:
         """Return what a version is, for people: current, tried, a candidate and why it is not current, or nothing."""
@@ -164,7 +164,7 @@ class Registry:
             raise VerificationError(
                 f"model {name} version {version} is not the one that its pointer promises: try again"
             )
-        self.seals.judge(record)
+        self.signatures.judge(record)
         return record
 
     def _refuse(self, name: str, version: int) -> None:
@@ -172,7 +172,7 @@ class Registry:
         why = self.refused.get((name, version))
         if why is not None:
             what = f"model {name} version {version}" if version else f"what is current of model {name}"
-            raise VerificationError(f"{what} is not believed: {why}. {self.seals.advice}")
+            raise VerificationError(f"{what} is not believed: {why}. {self.signatures.advice}")
 
 
 def read_registry(url: str, fleet: str) -> Registry:
@@ -187,7 +187,7 @@ def read_registry(url: str, fleet: str) -> Registry:
     """
     topics = Topics(fleet)
     store = BlobStore(topics, max_open=1000)
-    registry = Registry(seals=Seals.at_hand())
+    registry = Registry(signatures=Signatures.at_hand())
     pending: dict[str, tuple[str, int]] = {}
     end = time.monotonic() + PATIENCE
     filters_ = [f"{topics.prefix}model/+/{what}" for what in ("current", "candidate", "v/+")]
@@ -224,7 +224,7 @@ def _take(
         is_current = address.kind == "model-current"
         body = Envelope.from_bytes(message.payload, fleet=topics.fleet).body
         if isinstance(body, ModelPointer) and body.name == address.name:
-            why = registry.seals.fault_of(message)
+            why = registry.signatures.fault_of(message)
             if not why:
                 (registry.current if is_current else registry.candidate)[body.name] = body
             elif is_current:
@@ -257,7 +257,7 @@ def _keep(key: tuple[str, int], data: bytes, registry: Registry) -> None:
         registry.faults[key] = str(fault)
         return
     if (record.name, record.version) == key:
-        why = registry.seals.fault_of(record)
+        why = registry.signatures.fault_of(record)
         if why:
             registry.refused[key] = why
         else:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Seals:
+class Signatures:
     """What signatures are held against.
 
     Attributes
@@ -34,7 +34,7 @@ class Seals:
     verifier: Verifier | None = None
 
     @classmethod
-    def at_hand(cls) -> Seals:
+    def at_hand(cls) -> Signatures:
         """Return those of the identity that the running command was given; raises UsageError when it is none."""
         from broker.credentials import FolderCredentials
 

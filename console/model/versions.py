@@ -85,7 +85,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
     """
     from console.model.difference import difference_lines  # numpy comes with it
     from console.model.published import read_registry
-    from console.model.signatures import Seals
+    from console.model.signatures import Signatures
     from glassfleet import catalogue
     from glassfleet.explain import difference
 
@@ -97,7 +97,7 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
             found, learned = read_model_file(path)
             if found is None:
                 raise DocumentError(f"{path} holds a model without a record: there is no version to compare")
-            Seals.at_hand().judge(found)
+            Signatures.at_hand().judge(found)
             return found, learned
         assert registry is not None
         record = registry.record(*versioned(text))

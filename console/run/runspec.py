@@ -125,7 +125,7 @@ def spec_of(options: RunOptions) -> dict[str, Any]:
 
 
 def memory_file(path: Path) -> Memory:
-    """Read the declaration of memory inputs, JSON or TOML; raises UsageError."""
+    """Read the declaration of lagged features, JSON or TOML; raises UsageError."""
     from glassfleet.data.lags import Memory  # numpy comes with it
 
     if path == Path("qoe"):

@@ -44,11 +44,11 @@ def tap(  # noqa: PLR0917 - click passes options by name
       glassfleet tap --kind receipt --kind contribution
     """
     from console.model.published import Listener  # numpy and the MQTT library come with it
-    from console.model.signatures import Seals
+    from console.model.signatures import Signatures
     from schemas.topics import Topics
 
     topics = Topics(fleet)
-    verifier = Seals.at_hand().verifier
+    verifier = Signatures.at_hand().verifier
     end = None if seconds is None else time.monotonic() + seconds
     seen = 0
     with Listener(broker_url(broker, state_dir), f"{topics.prefix}#") as listener:

@@ -61,7 +61,7 @@ source_argument = click.argument(
 @click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts, empty cells, classes.")
 @click.option(
     "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Judge for this domain, or for that of this model record: columns, limits, categories, memory inputs.",
+    help="Judge for this domain, or for that of this model record: columns, limits, categories, lagged features.",
 )  # fmt: skip
 @json_option
 @config_option
@@ -305,7 +305,7 @@ def column_lines(findings: Findings) -> list[str]:
 
 
 def order_lines(order: Order | None) -> list[str]:
-    """Return how the rows lie in time, for memory inputs."""
+    """Return how the rows lie in time, for lagged features."""
     from edge_agent.sources.judge import many  # numpy comes with it
 
     if order is None:
@@ -314,11 +314,9 @@ def order_lines(order: Order | None) -> list[str]:
     if order.drive:
         words.append(f"{many(order.drives, 'drive')} by {order.drive!r} of {order.shortest} to {order.longest} rows")
     if order.time:
-        text = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (memory inputs sort)"
+        text = "" if order.sorted is None else ", in order" if order.sorted else ", not in order (lagged features sort)"
         step = "" if order.step is None else f", step {order.step:g}, {many(order.gaps, 'gap')}"
-        doubles = (
-            f", {many(order.doubles, 'row')} at the time of another: memory inputs refuse them" if order.doubles else ""
-        )
+        doubles = f", {many(order.doubles, 'row')} at the time of another: no lagged features" if order.doubles else ""
         words.append(f"time {order.time!r}{text}{step}{doubles}")
     return [f"order: {'; '.join(words)}"]
 

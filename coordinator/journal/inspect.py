@@ -1,4 +1,4 @@
-"""A look at a journal from outside: nothing is locked, migrated or mended."""
+"""A look at a journal from outside: nothing is locked, migrated or repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of records: appended to, begun anew by a checkpoint, mended."""
+"""The table of records: appended to, begun anew by a checkpoint, repaired."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class RunSpec(BaseModel):
                 raise ValueError(f"bounds of {column!r}: low {low} must be below high {high}")
         if self.domain is not None:
             if self.memory is not None:
-                raise ValueError("the domain says which memory inputs there are: leave memory out")
+                raise ValueError("the domain says which lagged features there are: leave memory out")
             if self.features is not None and self.features != self.domain.names:
                 raise ValueError(
                     "features and domain name different columns: leave features out when a domain is given"
@@ -298,7 +298,7 @@ class RunSpec(BaseModel):
 
     @property
     def memory_inputs(self) -> Memory | None:
-        """The run's memory inputs, declared by themselves or with the domain."""
+        """The run's lagged features, declared by themselves or with the domain."""
         return self.memory if self.domain is None else self.domain.memory
 
     def to_document(self) -> dict[str, Any]:

@@ -169,7 +169,7 @@ class ForecastLog:
     # After a restart
 
     def _recover(self) -> tuple[Head, tuple[str, ...]]:
-        """Return where to go on, and what is wrong. What is missing is not mended: the gap shall be found."""
+        """Return where to go on, and what is wrong. What is missing is not repaired: the gap shall be found."""
         notes: list[str] = []
         paths = segments(self._directory)
         head = self._read_head(notes, has_records=bool(paths))

@@ -2,7 +2,7 @@
 
 Birth certificates and wills carry the incarnation of a process and the time when it started, and an agent reads its own
 topic. What it reads there is mostly its own past: the retained birth of the life before, that life's will, copies of
-both that come late. It is a duel only if the other is alive, that is if it keeps coming back after we were born:
+both that come late. The id is used twice only if the other is alive: it keeps coming back after we were born,
 `SIGHTINGS` times, over at least `SPAN` seconds. Then the one that started later is the intruder and stops;
 ties are broken by the incarnation, so both sides come to the same conclusion. Clocks need not agree: a wrong one lets
 the wrong one stop, never both. Only if the intruder does not stop, for ten times as long and three times as

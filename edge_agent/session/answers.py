@@ -174,7 +174,7 @@ def answer(task: Task, data: Dataset, noise: bytes) -> dict[str, Any]:
 
 
 def with_memory(task: Task, data: Dataset) -> Dataset:
-    """Return the rows with the memory inputs that the task's run declares; raises TaskError when they cannot be had."""
+    """Return the rows with the lagged features that the run declares; raises TaskError when they cannot be had."""
     domain = task.body.get("domain")
     declared = task.body.get("memory") if task.scheme == DOMAIN else isinstance(domain, dict) and domain.get("memory")
     if not declared:

@@ -1,4 +1,4 @@
-"""Whether a table fits a run: the columns and limits of its domain, its memory inputs, and the order of its rows."""
+"""Whether a table fits a run: the columns and limits of its domain, its lagged features, and the order of its rows."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _memory(
         return
     assert domain.memory is not None
     lost = rows.rows - left
-    text = f"memory inputs can be computed: {', '.join(domain.memory.columns)}"
+    text = f"lagged features can be computed: {', '.join(domain.memory.columns)}"
     if lost:
         text += f"; {lost} first rows of drives are left out"
     findings.faults.append(Fault("note", text))

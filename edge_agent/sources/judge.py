@@ -295,7 +295,7 @@ class Judge:
         elif whole and ((steps > 0).all() or (steps < 0).all()):
             what = f"whole numbers that {'rise' if steps[0] > 0 else 'fall'} from row to row, like an id or a time"
         if what:
-            self._say("warning", what, "Remove it as an input (a time column serves memory inputs)")
+            self._say("warning", what, "Remove it as an input (a time column serves lagged features)")
 
     def _texts(self, texts: list[str], rows: list[int], odd: list[int]) -> None:
         column = self._column

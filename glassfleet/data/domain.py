@@ -134,7 +134,7 @@ class Domain(BaseModel):
         if self.memory is not None:
             missing = sorted(set(self.memory.columns) - set(names))
             if missing:
-                raise ValueError(f"memory input {missing[0]!r} is none of the features")
+                raise ValueError(f"lagged feature {missing[0]!r} is none of the features")
         return self
 
     @property

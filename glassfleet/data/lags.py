@@ -1,4 +1,4 @@
-"""Memory inputs: differences and lags of columns, computed at the vehicle from rows in the order of time.
+"""Lagged features: differences and lags of columns, computed at the vehicle from rows in the order of time.
 
 A row says what is; how it changed is often worth more. A `Memory` declares further inputs, each from one column:
 
@@ -47,7 +47,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Recall(BaseModel):
-    """One memory input.
+    """One lagged feature.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Recall(BaseModel):
 
 
 class Memory(BaseModel):
-    """The memory inputs of a run: part of its domain, so that every vehicle and every forecast computes the same.
+    """The lagged features of a run: part of its domain, so that every vehicle and every forecast computes the same.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class Memory(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as fault:
-            raise UsageError(f"memory inputs: {first_fault(fault)}") from fault
+            raise UsageError(f"lagged features: {first_fault(fault)}") from fault
 
 
 def remember(data: Dataset, memory: Memory | None) -> Dataset:
@@ -236,10 +236,10 @@ def _remember(data: Dataset, memory: Memory) -> Dataset:
     place = {name: index for index, name in enumerate(data.features)}
     for name in memory.sources:
         if name not in place:
-            raise DataError(f"memory inputs: there is no column {name!r} here")
+            raise DataError(f"lagged features: there is no column {name!r} here")
     clash = sorted(set(memory.columns) & {*data.features, data.target})
     if clash:
-        raise DataError(f"memory inputs: there is a column {clash[0]!r} already; give the new one another name")
+        raise DataError(f"lagged features: there is a column {clash[0]!r} already; give the new one another name")
     order, first = _drives(data, memory)
     position = np.arange(data.rows)
     columns = []
@@ -265,13 +265,13 @@ def _remember(data: Dataset, memory: Memory) -> Dataset:
 def _source(data: Dataset, name: str, place: Mapping[str, int]) -> FloatArray:
     if name == TARGET:
         if data.y.dtype.kind != "f":
-            raise DataError(f"memory inputs: the target {data.target!r} is a class, which has no lag or difference")
+            raise DataError(f"lagged features: the target {data.target!r} is a class, which has no lag or difference")
         return data.y
     if name in data.categories:
-        raise DataError(f"memory inputs: column {name!r} holds text, which has no lag or difference")
+        raise DataError(f"lagged features: column {name!r} holds text, which has no lag or difference")
     values = data.X[:, place[name]]
     if np.isnan(values).any():
-        raise DataError(f"memory inputs: column {name!r} has empty cells, of which there is no lag: fill them")
+        raise DataError(f"lagged features: column {name!r} has empty cells, of which there is no lag: fill them")
     return values
 
 
@@ -285,8 +285,8 @@ def _drives(data: Dataset, memory: Memory) -> tuple[NDArray[np.intp], NDArray[np
         new[1:] = drive[1:] != drive[:-1]
         if int(new.sum()) > len(np.unique(drive)):
             raise DataError(
-                f"memory inputs: rows of one drive ({memory.drive!r}) are not together. Sort the file, or declare its "
-                "time column"
+                f"lagged features: rows of one drive ({memory.drive!r}) are not together. Sort the file, or declare "
+                "its time column"
             )
         return position, np.maximum.accumulate(np.where(new, position, 0))
     time = data.X[:, data.features.index(memory.time)]
@@ -297,7 +297,7 @@ def _drives(data: Dataset, memory: Memory) -> tuple[NDArray[np.intp], NDArray[np
     twice = np.flatnonzero(same & (gaps <= 0))
     if twice.size:
         raise DataError(
-            f"memory inputs: two rows of one drive have the same time {time[twice[0]]:g} ({memory.time!r}). Name the "
+            f"lagged features: two rows of one drive have the same time {time[twice[0]]:g} ({memory.time!r}). Name the "
             "column that tells drives apart as drive, or leave out the doubles"
         )
     new = np.ones(count, dtype=np.bool_)

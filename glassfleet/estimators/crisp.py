@@ -21,7 +21,7 @@ class FedGATree(SchemeEstimator):
     ``fit`` grows the tree of one party alone: a CART, its depth chosen by cross-validation. ``fit_federated`` evolves
     a population of structures with all parties; each party then fits the structure that suits its rows best, and has a
     tree of its own. The estimator speaks for one party at a time: for the first after ``fit_federated``, for others
-    through :meth:`speak_for`, for a newcomer through :meth:`personalise`.
+    through :meth:`speak_for`, for a vehicle that joins later through :meth:`personalise`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 _TRIED: Final = 64
 _NEIGHBOURS: Final = 8
 _TOWARDS: Final = 0.3
-"""How far a row goes from a rule's peak towards that of a rival, which then fires, too, and the rule still most."""
+"""How far a row goes from a rule's peak towards another's: then both fire, the first one more."""
 
 
 def example_row(model: Model) -> Floats:

@@ -118,9 +118,9 @@ def qoe() -> None:
 
 
 def memory() -> None:
-    """The same vehicles with memory inputs: a track of its own."""
+    """The same vehicles with lagged features: a track of its own."""
     train, test, _ = fleet(data_folder(), "real")
-    title = "QoE, three vehicles, with memory inputs: test RMSE"
+    title = "QoE, three vehicles, with lagged features: test RMSE"
     _compare(title, MEMORY, lambda scheme: memory_domain(scheme, train), train, test)
 
 
@@ -152,7 +152,7 @@ BOOSTERS = {"gradient boosting": _boosting, "histogram gradient boosting": _hist
 
 
 def _fleet(scheme: Any, settings: dict[str, Any], domain: Domain, train: Parts, test: Parts) -> list[Any]:
-    """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's memory inputs."""
+    """Return rules, parameters, bytes and errors of a federated run; test rows get the domain's lagged features."""
     outcome = federated(scheme, scheme.Parameters(**AS_THEY_ARE, **settings), domain, train)
     remembered = [remember(data, domain.memory) for data in test.values()]
     errors = [rmse(outcome.model.predict(data.X), data.y) for data in remembered]

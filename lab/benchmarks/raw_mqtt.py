@@ -40,7 +40,7 @@ def publish(topic: str, payload: bytes, number: int, *, retain: bool = False) ->
 
 
 class Peer:
-    """One connection; `inbox` gives the messages that came, each of which is acknowledged."""
+    """One connection; `messages` gives the messages that came, each of which is acknowledged."""
 
     def __init__(
         self, address: BrokerAddress, name: str, will: tuple[str, bytes] | None = None, identity: Path | None = None
@@ -77,7 +77,7 @@ class Peer:
             while self.unsent:
                 del self.unsent[: self.socket.send(self.unsent)]
 
-    def inbox(self) -> Iterator[tuple[str, bytes]]:
+    def messages(self) -> Iterator[tuple[str, bytes]]:
         """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
         with contextlib.suppress(*LATER):
             while data := self.socket.recv(1 << 18):

@@ -255,7 +255,7 @@ class Vehicles:
 
     def read(self, vehicle: Vehicle, peer: Peer) -> None:
         """Take the messages of one vehicle."""
-        for topic, payload in peer.inbox():
+        for topic, payload in peer.messages():
             self.tally["bytes.down"] += len(payload)
             self.take(vehicle, topic, payload)
             if vehicle.peer is not peer:

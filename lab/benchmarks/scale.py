@@ -163,7 +163,7 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
         while answers < vehicles:
             select.select([asker.socket], [asker.socket] if asker.unsent else [], [])
             asker.flush()
-            answers += sum(1 for _ in asker.inbox())
+            answers += sum(1 for _ in asker.messages())
         seconds.append(time.perf_counter() - begun)
     asker.socket.close()
     return median(seconds)

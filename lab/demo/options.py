@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN: dict[str, dict[str, Any]] = {
     "fmt": {"max_rules": 12, "other_sets": [], "max_regressors": 16, "size_tolerance": 0.01}
 }
-"""Parameters that a scheme is shown with: a quick run, with memory inputs too, and more rules than the two or three
+"""Parameters that a scheme is shown with: a quick run, with lagged features too, and more rules than the two or three
 that the simulated drives need where fewer rules may cost 3 % of the squared error, as they may by default."""
 
 ENOUGH_ROUNDS = 9
@@ -177,7 +177,7 @@ def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
 
 
 def _memory(options: DemoOptions) -> Memory | None:
-    """Return the memory inputs of the run; raises UsageError where vehicles and declaration do not go together."""
+    """Return the lagged features of the run; raises UsageError where vehicles and declaration do not go together."""
     given = options.memory
     if given is None:
         return None

@@ -61,7 +61,7 @@ class Settings:
     labels : bool
         The target is a class.
     memory : Memory or None
-        Memory inputs of the run.
+        Lagged features of the run.
     seed : int
     timeout : float
         Seconds for the whole run.

@@ -157,7 +157,7 @@ def labelled_files(
 def read_rows(
     files: Mapping[str, Path], target: str | None = None, *, labels: bool = False, memory: Memory | None = None
 ) -> dict[str, Source]:
-    """Read all vehicles' rows, with memory inputs, for the references; raises DataError naming file, row and column.
+    """Read all vehicles' rows, with lagged features, for the references; raises DataError naming file, row and column.
 
     The agents read the same files by themselves; nothing is handed to them.
     """

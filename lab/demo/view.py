@@ -299,8 +299,8 @@ def _fleet(scene: Scene, most: int) -> list[Text]:
     rows = min(most, -(-len(names) // columns))
     if len(names) > rows * columns:
         # Those to whom something happens are worth seeing first.
-        calm = ("green", "dim")
-        names = sorted(sorted(names, key=lambda name: shown[name][1] in calm)[: rows * columns])
+        quiet = ("green", "dim")
+        names = sorted(sorted(names, key=lambda name: shown[name][1] in quiet)[: rows * columns])
     lines = [_title(scene, "Vehicles", _tally(scene))]
     for row in range(rows):
         line = Text()

@@ -132,7 +132,7 @@ def write_vehicle(path: Path, vehicle: Vehicle, *, good_above: float | None = No
 
     Rows keep the order of time within a run. With `good_above` the target is a class, Good for a share above it, else
     Poor, and the share itself is left out: a classifier must not find it among its inputs. With `drives` two more
-    columns say which drive a row is of, and its second in it, as memory inputs need it. Raises OSError when the file
+    columns say which drive a row is of, and its second in it, as lagged features need it. Raises OSError when the file
     cannot be written.
     """
     text = io.StringIO()

@@ -26,7 +26,7 @@ WINDOW_PLAN = presets.window(presets.QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
 
 MEMORY = presets.memory(presets.QOE)
-"""The memory inputs of the case study: how each input changed within the last second."""
+"""The lagged features of the case study: how each input changed within the last second."""
 
 METRICS = WINDOW_PLAN.metrics
 """What a vehicle measures each second, in this order. ``occupied_blocks`` is announced by the serving cell."""

@@ -1,4 +1,4 @@
-"""The accuracy that the model tree's pages state on the real datasets, with and without memory inputs."""
+"""The accuracy that the model tree's pages state on the real datasets, with and without lagged features."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ MAX_DEPTH = 15
 """Deepest tree: its string of genes has 2^15 - 1 places."""
 
 MAX_STRUCTURES = 4096
-"""Most structures of a task: a population, its children, and those of newcomers."""
+"""Most structures of a task: a population, its children, and those of vehicles that join later."""
 
 Choice = Literal["vote", "always", "never"]
 

@@ -164,13 +164,13 @@ def _evolve(question: Question, state: State, answers: Mapping[str, Contribution
     if question.generation >= parameters.generations:
         return _finish(question, memory, evolution)
     grown = evolution.breed(parameters, size)
-    newcomers = [
+    joined = [
         string_of(widen(answer.values["structure"], question.n_features), question.depth)
         for name, answer in answers.items()
         if name not in evolution.introduced and len(answer.values["structure"])
     ]
-    if newcomers:
-        grown = grown.join(np.concatenate(newcomers))
+    if joined:
+        grown = grown.join(np.concatenate(joined))
     introduced = (*evolution.introduced, *(name for name in answers if name not in evolution.introduced))
     grown = replace(grown, introduced=introduced)
     # Scores of parents stand while everybody answers. When only some do, others will answer next, and parents and

@@ -137,12 +137,12 @@ class FuzzyRuleClassifier:
 
     def _shares(self, members: Memberships, ranked: list[int]) -> tuple[dict[str, float], float]:
         winner, classes, weight = ranked[0], self.base.classes, self.base.weight
-        rival = next((rule for rule in ranked if classes[rule] != classes[winner]), None)
-        if rival is None:
+        second = next((rule for rule in ranked if classes[rule] != classes[winner]), None)
+        if second is None:
             return {}, 0.0
-        ratio = np.log2(self._degrees(members, winner)) - np.log2(self._degrees(members, rival))
-        counted = self.parameters.association != "strength" and weight[winner] > 0 and weight[rival] > 0
-        base = float(np.log2(weight[winner] / weight[rival])) if counted else 0.0
+        ratio = np.log2(self._degrees(members, winner)) - np.log2(self._degrees(members, second))
+        counted = self.parameters.association != "strength" and weight[winner] > 0 and weight[second] > 0
+        base = float(np.log2(weight[winner] / weight[second])) if counted else 0.0
         return {name: float(share) for name, share in zip(self.domain.names, ratio, strict=True)}, base
 
     # --- reading ----------------------------------------------------------------------------------------------------

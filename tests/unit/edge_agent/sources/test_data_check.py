@@ -205,7 +205,7 @@ def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
 
     good = judged(text)
     assert good.usable
-    assert "memory inputs can be computed: a_change_1" in [fault.what for fault in good.faults]
+    assert "lagged features can be computed: a_change_1" in [fault.what for fault in good.faults]
     double = judged(text + "1,24,3,0.5\n")
     assert "two rows of one drive have the same time" in faults(double)[0][1]
 

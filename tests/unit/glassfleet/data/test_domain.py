@@ -224,7 +224,7 @@ def test_target_is_remembered_only_from_when_it_was_known():
     ],
 )
 def test_declaration_is_refused_in_words_when_it_cannot_be_meant(document, words):
-    with pytest.raises(UsageError, match="memory inputs") as told:
+    with pytest.raises(UsageError, match="lagged features") as told:
         Memory.from_document(document)
     assert words in str(told.value)
 
@@ -294,7 +294,7 @@ def test_agent_adds_what_the_task_declares_or_refuses_in_words(fleet):
     assert with_memory(Task("fmt", "grow", {"domain": {}}), data) is data
     wrong: object
     for wrong in ({"inputs": []}, 3, {"inputs": [{"input": "nosuch", "lag": 1}]}):
-        with pytest.raises(TaskError, match="memory inputs"):
+        with pytest.raises(TaskError, match="lagged features"):
             with_memory(Task("fmt", "grow", {"domain": {"memory": wrong}}), data)
 
 
