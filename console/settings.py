@@ -101,8 +101,8 @@ def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:
 
     def named(name: str) -> Any:
         variables = (f"GLASSFLEET_{table.upper()}_{name.upper()}", f"GLASSFLEET_{name.upper()}")
-        found = [flags.get(name), *(os.environ.get(variable) for variable in variables), settings.get(name)]
-        return next((value for value in found if value is not None), None)
+        values = [flags.get(name), *(os.environ.get(variable) for variable in variables), settings.get(name)]
+        return next((value for value in values if value is not None), None)
 
     if named("fleet") is None:
         flags["fleet"] = DEFAULT_FLEET

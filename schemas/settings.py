@@ -172,12 +172,12 @@ class Settings(BaseModel):
 
     @classmethod
     def _from_environment(cls) -> dict[str, str]:
-        found = {}
+        values = {}
         for key in (*settings_of(cls), *cls.retired):
             for name in cls._variables(key):
                 if name in os.environ:
-                    found[key] = os.environ[name]  # the more particular name comes last, and wins
-        return found
+                    values[key] = os.environ[name]  # the more particular name comes last, and wins
+        return values
 
     @classmethod
     def _variables(cls, key: str) -> tuple[str, ...]:
@@ -204,19 +204,19 @@ class Settings(BaseModel):
 @cache
 def settings_of(config: type[Settings]) -> Mapping[str, Setting]:
     """Return a process's settings by key, those of its groups among them."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for name, field in config.model_fields.items():
         if not dataclasses.is_dataclass(field.annotation):
             owner = next(each for each in config.__mro__ if name in vars(each).get("__annotations__", {}))
-            found[name] = Setting("", name, field, owner)
+            settings[name] = Setting("", name, field, owner)
             continue
         assert isinstance(field.annotation, type)
         prefix = "".join(part.text for part in field.metadata if isinstance(part, Prefix))
         hints = get_type_hints(field.annotation, include_extras=True)
         for inner in dataclasses.fields(field.annotation):
             taken = FieldInfo.from_annotated_attribute(hints[inner.name], inner.default)
-            found[prefix + inner.name] = Setting(name, inner.name, taken, field.annotation)
-    return found
+            settings[prefix + inner.name] = Setting(name, inner.name, taken, field.annotation)
+    return settings
 
 
 def retired_note(key: str, place: str) -> str:

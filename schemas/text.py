@@ -41,13 +41,13 @@ def number_of(text: str) -> int | float:
     >>> number_of("3"), number_of("1.0"), number_of("50 %")
     (3, 1.0, 0.5)
     """
-    said = text.strip()
-    if said.endswith("%"):
-        number: int | float = float(said[:-1]) / 100
+    stripped = text.strip()
+    if stripped.endswith("%"):
+        number: int | float = float(stripped[:-1]) / 100
     else:
-        number = float(said) if any(sign in said for sign in ".eE") else int(said)
+        number = float(stripped) if any(sign in stripped for sign in ".eE") else int(stripped)
     if not math.isfinite(number):
-        raise ValueError(f"{said[:40]} is too large")
+        raise ValueError(f"{stripped[:40]} is too large")
     return number
 
 
@@ -59,7 +59,7 @@ def attributes(owner: type[Any]) -> dict[str, str]:
 def described_attributes(text: str) -> dict[str, str]:
     """Return what the ``Attributes`` section of a numpydoc text says, by name."""
     _, _, section = text.partition("Attributes\n----------\n")
-    found: dict[str, str] = {}
+    described: dict[str, str] = {}
     names: list[str] = []
     for line in section.splitlines():
         heading = re.match(r"^([a-z_0-9, ]+) : ", line)
@@ -67,5 +67,5 @@ def described_attributes(text: str) -> dict[str, str]:
             names = [name.strip() for name in heading.group(1).split(",")]
         elif line.startswith(" "):
             for name in names:
-                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-    return found
+                described[name] = f"{described.get(name, '')} {line.strip()}".strip()
+    return described

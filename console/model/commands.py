@@ -191,9 +191,9 @@ def _private(record: ModelRecord, learned: Model) -> list[str]:
     if not record.is_private:
         return []
     scores, target = record.parameters.get("scores", {}), learned.domain.target
-    told = figures(scores, target.unit if target is not None else "")
+    scored = figures(scores, target.unit if target is not None else "")
     why = WHY_NO_VEHICLES if "metric" in scores else ""
-    return [line for line in (protection(record.parameters["private"]), told, why) if line]
+    return [line for line in (protection(record.parameters["private"]), scored, why) if line]
 
 
 @model.command()

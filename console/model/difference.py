@@ -9,29 +9,29 @@ from glassfleet.explain.difference import Difference, in_digits, name_of, rule_c
 from glassfleet.rules import Rule
 
 
-def difference_lines(found: Difference) -> list[str]:
+def difference_lines(diff: Difference) -> list[str]:
     """Return a difference as lines of text, none wider than the terminal."""
-    return [line for text in _texts(found) for line in _fitted(text)]
+    return [line for text in _texts(diff) for line in _fitted(text)]
 
 
-def _texts(found: Difference) -> Iterator[str]:
-    yield f"{name_of(found.old)} -> {name_of(found.new)}"
-    if found.is_same:
+def _texts(diff: Difference) -> Iterator[str]:
+    yield f"{name_of(diff.old)} -> {name_of(diff.new)}"
+    if diff.is_same:
         yield "the same model: their digests are equal"
-    for change in found.in_words():
+    for change in diff.in_words():
         before = f"terms {change.before}" if change.part == "terms" else change.before
         part = "domain" if change.part in ("limits", "terms") else change.part
         yield f"{part} {change.name}: {before} -> {change.after}"
-    for what, vehicles in (("joined", found.joined), ("left", found.left)):
+    for what, vehicles in (("joined", diff.joined), ("left", diff.left)):
         if vehicles:
             yield f"cohort, {what}: {', '.join(vehicles)}"
-    yield f"rules: {len(found.added)} added, {len(found.gone)} gone, {len(found.moved)} changed, {found.kept} the same"
-    for sign, rules in (("+", found.added), ("-", found.gone)):
+    yield f"rules: {len(diff.added)} added, {len(diff.gone)} gone, {len(diff.moved)} changed, {diff.kept} the same"
+    for sign, rules in (("+", diff.added), ("-", diff.gone)):
         for rule in rules:
             yield f"{sign} {_head(rule)}"
             if rule.measured:
                 yield f"    THEN {rule.output}  (support {rule.support:.3f}, weight {rule.weight:.3f})"
-    for was, now in found.moved:
+    for was, now in diff.moved:
         yield f"~ {_head(now)}"
         for name, pair in rule_changes(was, now).items():
             yield f"    {name}: {' -> '.join(in_digits(*pair))}"

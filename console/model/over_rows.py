@@ -44,36 +44,36 @@ def explain_rows(model: Model, data: Path, most: int, reference: Reference | Non
     """Explain the rows of a file together, and print it; see `over_rows`."""
     X = inputs_of(data, model)
     with progress("explaining", min(len(X), most)) as work:
-        told = over_rows(model, X, most, work, reference)
+        report = over_rows(model, X, most, work, reference)
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        click.echo("\n".join(over_rows_lines(told)))
+        click.echo("\n".join(over_rows_lines(report)))
 
 
-def over_rows_lines(told: dict[str, Any]) -> list[str]:
+def over_rows_lines(report: dict[str, Any]) -> list[str]:
     """Return what `over_rows` found as lines of text."""
-    explained, rules = told["explained"], told["nature"] == "rules"
-    of = "" if explained == told["rows"] else f", spread evenly over {told['rows']}"
-    lines = [f"{told['target']}: {many(explained, 'row')} explained{of}", *_forecast_lines(told)]
-    for note in told["notes"]:
+    explained, rules = report["explained"], report["nature"] == "rules"
+    of = "" if explained == report["rows"] else f", spread evenly over {report['rows']}"
+    lines = [f"{report['target']}: {many(explained, 'row')} explained{of}", *_forecast_lines(report)]
+    for note in report["notes"]:
         lines += wrapped(f"note: {note}", "")
-    lines += ["", *_input_lines(told)] if told["nature"] != "structures" else []
-    lines += ["", *_rule_lines(told)] if told["rules"] else []
-    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {many(told['fallback'], 'row')}"
-    by_input = ", ".join(f"{name} {count}" for name, count in told["outside"]["inputs"].items())
-    outside = many(told["outside"]["rows"], "row") + (f" ({by_input})" if by_input else "")
+    lines += ["", *_input_lines(report)] if report["nature"] != "structures" else []
+    lines += ["", *_rule_lines(report)] if report["rules"] else []
+    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {many(report['fallback'], 'row')}"
+    by_input = ", ".join(f"{name} {count}" for name, count in report["outside"]["inputs"].items())
+    outside = many(report["outside"]["rows"], "row") + (f" ({by_input})" if by_input else "")
     return [
         *lines,
         "",
         *([fell] if rules else []),
-        f"clipped to the target's limits: {many(told['clipped'], 'row')}",
+        f"clipped to the target's limits: {many(report['clipped'], 'row')}",
         f"with an input outside the model's range: {outside}",
     ]
 
 
-def _forecast_lines(told: dict[str, Any]) -> list[str]:
-    forecasts, unit = told["forecasts"], f" {told['unit']}" if told["unit"] else ""
+def _forecast_lines(report: dict[str, Any]) -> list[str]:
+    forecasts, unit = report["forecasts"], f" {report['unit']}" if report["unit"] else ""
     if not forecasts:
         return []
     if all(isinstance(each, int) for each in forecasts.values()):
@@ -82,27 +82,27 @@ def _forecast_lines(told: dict[str, Any]) -> list[str]:
     return [f"forecasts from {low} to {high}, mean {mean}{unit}"]
 
 
-def _input_lines(told: dict[str, Any]) -> list[str]:
-    if not told["inputs"]:
+def _input_lines(report: dict[str, Any]) -> list[str]:
+    if not report["inputs"]:
         return ["there are no shares of inputs to tell for these rows"]
-    what = f"the {told['measure']}" if told["measure"] else "the forecast"
-    if told["unit"] and not told["measure"]:
-        what += f", in {told['unit']}"
+    what = f"the {report['measure']}" if report["measure"] else "the forecast"
+    if report["unit"] and not report["measure"]:
+        what += f", in {report['unit']}"
     rows = [["input", "mean |share|", "mean share", "part of all"]]
-    for each in told["inputs"]:
+    for each in report["inputs"]:
         numbers = f"{each['mean_absolute_share']:.4f}", f"{each['mean_share']:+.4f}", f"{each['part']:.1%}"
         rows.append([each["feature"], *numbers])
-    base = f" (base: {told['base_text']})" if told["base_text"] else ""
+    base = f" (base: {report['base_text']})" if report["base_text"] else ""
     lines = [*wrapped(f"what moves it: shares of {what}{base}", ""), *(f"  {line}" for line in table_lines(rows))]
-    without = told["explained"] - told["with_shares"]
+    without = report["explained"] - report["with_shares"]
     return [*lines, f"  ({many(without, 'row')} had nothing to share out)"] if without else lines
 
 
-def _rule_lines(told: dict[str, Any]) -> list[str]:
-    lines = [f"which rules decided, or weighed most ({len(told['rules'])} of them):"]
-    for each in told["rules"][:SHOWN]:
+def _rule_lines(report: dict[str, Any]) -> list[str]:
+    lines = [f"which rules decided, or weighed most ({len(report['rules'])} of them):"]
+    for each in report["rules"][:SHOWN]:
         lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['brief']}", "")
-    rest = told["rules"][SHOWN:]
+    rest = report["rules"][SHOWN:]
     return (
         [*lines, f"{sum(each['rows'] for each in rest):>6}         {many(len(rest), 'other rule')}"] if rest else lines
     )

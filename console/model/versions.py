@@ -94,11 +94,11 @@ def diff(old: str, new: str, broker: str | None, fleet: str, state_dir: Path, *,
 
     def load(text: str, path: Path | None) -> tuple[ModelRecord, Model]:
         if path is not None:
-            found, learned = read_model_file(path)
-            if found is None:
+            stored, learned = read_model_file(path)
+            if stored is None:
                 raise DocumentError(f"{path} holds a model without a record: there is no version to compare")
-            Signatures.at_hand().judge(found)
-            return found, learned
+            Signatures.at_hand().judge(stored)
+            return stored, learned
         assert registry is not None
         record = registry.record(*versioned(text))
         return record, catalogue.model_of(record)

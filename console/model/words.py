@@ -136,8 +136,8 @@ def _share_lines(explanation: Explanation, unit: str, keep: int | None, values: 
         shown = sorted(shown, key=lambda item: -item[1])
     lines = wrapped(head, "")
     lines += wrapped(f"{explanation.base:+.4f}{unit}  base: {explanation.base_text}", "  ")
-    told = explanation.differences if explanation.reference else values
-    lines.extend(f"  {share:+.4f}{unit}  {name} {told.get(name, '')}".rstrip() for name, share in shown)
+    texts = explanation.differences if explanation.reference else values
+    lines.extend(f"  {share:+.4f}{unit}  {name} {texts.get(name, '')}".rstrip() for name, share in shown)
     if len(shown) < len(moved):
         lines.append(f"  {sum(share for _, share in moved[len(shown) :]):+.4f}{unit}  the others together")
     return [*lines, f"  {total:+.4f}{unit}  together"]
@@ -181,8 +181,8 @@ def input_words(variable: Variable, levels: Sequence[float] = ()) -> str:
         return f"{variable.low:.6g} to {variable.high:.6g} {variable.unit}".rstrip()
     if not levels:
         return ", ".join(variable.categories)
-    told = sorted(zip(levels[1:], variable.categories, strict=True))
-    return ", ".join([*(f"{text} {level:.3g}" for level, text in told), f"any other {levels[0]:.3g}"])
+    by_level = sorted(zip(levels[1:], variable.categories, strict=True))
+    return ", ".join([*(f"{text} {level:.3g}" for level, text in by_level), f"any other {levels[0]:.3g}"])
 
 
 def reworded(domain: Domain, given: Any, where: str) -> Domain:

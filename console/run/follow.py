@@ -191,14 +191,14 @@ def line_of_run(status: dict[str, Any]) -> str:
 
 def private_lines(status: dict[str, Any]) -> list[str]:
     """Return what protected a private run's answers, who went as company, and its scores; empty for other runs."""
-    said = status.get("private") or (status.get("spec") or {}).get("private") or {}
-    if not said:
+    terms = status.get("private") or (status.get("spec") or {}).get("private") or {}
+    if not terms:
         return []
     from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection
 
     scores = status.get("scores") or {}
     lines = [
-        protection(said),
+        protection(terms),
         *left_out(status.get("agents") or {}),
         figures(scores),
         WHY_NO_VEHICLES if "metric" in scores else "",

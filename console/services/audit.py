@@ -154,15 +154,15 @@ def _save(state_dir: Path, whole: dict[str, Any]) -> None:
 def line_table(lines: list[Line]) -> list[list[str]]:
     """Return the lines as a table of text, with its head."""
     head = ["protection", "attacker sees", "attack", "rows read", "share", "whose", "parts", "false", "by chance"]
-    found = [[*head, "values near", "by guessing"]]
+    table = [[*head, "values near", "by guessing"]]
     for line in lines:
         share = f"{line.read / max(1, line.rows):.1%}"
         near = ["", ""] if line.near is None or line.guessed is None else [f"{line.near:.0%}", f"{line.guessed:.0%}"]
         counts = (f"{count:,}" for count in (line.parts, line.false, line.chance))
-        found.append([
+        table.append([
             line.protection, line.seen, line.attack, f"{line.read:,}", share, _whose(line), *counts, *near,
         ])  # fmt: skip
-    return found
+    return table
 
 
 def _whose(line: Line) -> str:
@@ -176,11 +176,11 @@ def _whose(line: Line) -> str:
     return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
 
 
-def _model_words(told: ModelTold) -> str:
-    met = f"gives back {told.met:.2%} of the targets it was learned from, to a millionth of their range"
-    if told.auc is None:
+def _model_words(leak: ModelTold) -> str:
+    met = f"gives back {leak.met:.2%} of the targets it was learned from, to a millionth of their range"
+    if leak.auc is None:
         return f"{met}; there are no other rows to measure membership with"
-    return f"{met} ({told.met_others:.2%} of {told.others:,} other rows); membership AUC {told.auc:.3f}, 0.5 is nothing"
+    return f"{met} ({leak.met_others:.2%} of {leak.others:,} other rows); membership AUC {leak.auc:.3f}, 0.5 is nothing"
 
 
 # --- a run of the journal ---------------------------------------------------------------------------------------------
@@ -194,9 +194,9 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     from glassfleet.data.dataset import pool
     from glassfleet.local import counted_rows
 
-    run, told = _told(options)
-    state, domain = told.state, told.state.domain
-    opened = [each for each in told.answers if each.task.scheme == state.spec.scheme]
+    run, transcript = _told(options)
+    state, domain = transcript.state, transcript.state.domain
+    opened = [each for each in transcript.answers if each.task.scheme == state.spec.scheme]
     if domain is None or not opened:
         raise NotFoundError(f"run {run!r}: no vehicle answered a question about its rows, so nothing was told")
     scheme = catalogue.load(state.spec.scheme)
@@ -207,7 +207,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
         raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
     target = domain.target_name
     fleet = {agent: _read(files[agent], target, scheme, labels=domain.target is None) for agent in agents}
-    _check_same(told, protection, {agent: each.train for agent, each in fleet.items()})
+    _check_same(transcript, protection, {agent: each.train for agent, each in fleet.items()})
     rows = {agent: counted_rows(each.train, domain, state.max_rows_each) for agent, each in fleet.items()}
     lines = attack(protection, opened, {agent: truth(domain, data) for agent, data in rows.items()})
     models = []
@@ -227,14 +227,14 @@ def _told(options: LeakageOptions) -> tuple[str, Told]:
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
-    found = told(replace(default_engine(), fleet=options.fleet), entries(url, run))
-    if found is None:
+    transcript = told(replace(default_engine(), fleet=options.fleet), entries(url, run))
+    if transcript is None:
         named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
         raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
-    return run, found
+    return run, transcript
 
 
-def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> None:
+def _check_same(transcript: Told, protection: str, rows: Mapping[str, Dataset]) -> None:
     """Raise DataError unless these are the rows that the vehicles answered from, as far as that can be told.
 
     Their numbers can; and answers that need no secret, about limits or from rows as they are, are computed again.
@@ -245,15 +245,15 @@ def _check_same(told: Told, protection: str, rows: Mapping[str, Dataset]) -> Non
     from glassfleet.errors import TaskError
 
     way_out = "give the rows as they were when the run began"
-    private = told.state.spec.private is not None
-    for agent, (count, _) in sorted(told.state.frozen.items()):
-        most = told.state.max_rows_each or count
+    private = transcript.state.spec.private is not None
+    for agent, (count, _) in sorted(transcript.state.frozen.items()):
+        most = transcript.state.max_rows_each or count
         if not private and agent in rows and min(count, most) != min(rows[agent].rows, most):
             raise DataError(f"{agent} answered from {count} rows, --data has {rows[agent].rows} of it: {way_out}")
     unknown = set(rows)
-    for each in told.answers:
+    for each in transcript.answers:
         is_asked = each.task.scheme == DOMAIN or (
-            (private or protection == "exact") and each.task.scheme == told.state.spec.scheme
+            (private or protection == "exact") and each.task.scheme == transcript.state.spec.scheme
         )
         if not is_asked or not each.members <= rows.keys() or unknown.isdisjoint(each.members):
             continue

@@ -190,8 +190,8 @@ def explain(  # noqa: PLR0917 - its options
     record = at_time(directory, time, within=within)
     served = model_of(directory, record["model"]["digest"])
     domain = served.model.domain
-    told = record["inputs"]  # null: an empty cell
-    row = vector({name: float("nan") if told[name] is None else float(told[name]) for name in domain.names})
+    inputs = record["inputs"]  # null: an empty cell
+    row = vector({name: float("nan") if inputs[name] is None else float(inputs[name]) for name in domain.names})
     explanation = explained(served.model, row, served.reference)
     again = explanation.prediction if isinstance(explanation.prediction, str) else float(explanation.prediction)
     if again != record["prediction"] or explanation.fired.rule.index != record["rule"]:

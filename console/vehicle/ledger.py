@@ -33,23 +33,23 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
     check_id("fleet", fleet)
     folder = state_dir / "agents" / fleet
     if agent is None:
-        found = sorted(path.parent.name for path in folder.glob(f"*/{NAME}"))
-        if len(found) != 1:
-            raise NotFoundError(f"{len(found)} vehicles have a ledger in {folder}: name one with --id")
-        agent = found[0]
+        agents = sorted(path.parent.name for path in folder.glob(f"*/{NAME}"))
+        if len(agents) != 1:
+            raise NotFoundError(f"{len(agents)} vehicles have a ledger in {folder}: name one with --id")
+        agent = agents[0]
     check_id("agent", agent)
-    told = read(folder / agent / NAME)
+    entries = read(folder / agent / NAME)
     if as_json:
-        print_json({"agent": agent, "runs": told})
+        print_json({"agent": agent, "runs": entries})
         return
-    if not told:
+    if not entries:
         click.echo(f"{agent} has told nothing")
-    for each in told:
+    for each in entries:
         when = dt.datetime.fromtimestamp(each["began"], dt.UTC).isoformat(sep=" ", timespec="seconds")
-        said, members = each["protection"], each["members"]
+        protection, members = each["protection"], each["members"]
         how = "plain: coordinator and broker read this vehicle's numbers"
-        if said:
-            limits = f"never fewer than {said['floor']}, company {said['company']}"
+        if protection:
+            limits = f"never fewer than {protection['floor']}, company {protection['company']}"
             how = f"private: summed over {len(members)} vehicles ({limits})"
             if not members:
                 how = "private: announced itself, and told no numbers"

@@ -48,13 +48,13 @@ Row = tuple[str, str, str, str, str, str]
 
 def rows() -> list[Row]:
     """Return the table: of, setting, default, range, what, why."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    services: dict[tuple[str, ...], list[str]] = {}
     for process in PROCESSES:
         described = descriptions(process)
         for key, (_, _, field, _) in settings_of(process).items():
             row = (f"`{key}`", _default(field), _range(field), *described[key])
-            found.setdefault(row, []).append(process.service)
-    table = [(", ".join(of), *row) for row, of in found.items()]
+            services.setdefault(row, []).append(process.service)
+    table = [(", ".join(of), *row) for row, of in services.items()]
     table += [_option_row(command, name, why) for command, names in COMMANDS.items() for name, why in names.items()]
     for of, model in POLICIES:
         described = attributes(model)
@@ -78,13 +78,13 @@ def _default(field: FieldInfo) -> str:
 
 
 def _option_row(command: str, name: str, why: str) -> Row:
-    found: click.Command = cli
+    group: click.Command = cli
     for word in command.split():
-        assert isinstance(found, click.Group)
-        known = found.get_command(click.Context(found), word)
+        assert isinstance(group, click.Group)
+        known = group.get_command(click.Context(group), word)
         assert known is not None, command
-        found = known
-    option = next(each for each in found.params if each.name == name)
+        group = known
+    option = next(each for each in group.params if each.name == name)
     assert isinstance(option, click.Option)
     kind = option.type
     assert isinstance(kind, click.IntRange | click.FloatRange), f"{command}: {name} has no range"

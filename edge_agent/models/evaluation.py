@@ -220,8 +220,8 @@ class Evaluator:
         metric: Literal["rmse", "f1"] = "rmse" if domain.target is not None else "f1"
         guess = score(test.y, constant(train.y, test.rows))
         few = 0 < len(domain.classes) <= MOST_CONFUSED
-        told = without_few(confusion(test.y, predicted, domain.classes)).tolist() if few else None
-        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess, confusion=told)
+        counts = without_few(confusion(test.y, predicted, domain.classes)).tolist() if few else None
+        scores = Scores(metric, score(test.y, predicted), local, test.rows, guess, confusion=counts)
         if champion is None:
             yield scores
             return

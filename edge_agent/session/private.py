@@ -181,9 +181,9 @@ class PrivateRuns:
         values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
         values["former"] = list(joined.overlapping(terms, rows))
         values["remembers"] = True  # later requests need not repeat what is in the chain
-        said = Contribution("keys", 0, values=values)
+        contribution = Contribution("keys", 0, values=values)
         return ContributionBody(
-            task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
+            task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
         )
 
     def posed(self, run: str, request: Request, snapshot: Snapshot) -> tuple[Task, str]:
@@ -226,9 +226,9 @@ class PrivateRuns:
         self._save(run, replace(met, chain=chain))
         hashes = self._all_hashes if task.scheme == SCORES.name else self._hashes
         self._save_ledger(self._ledger().note(chain, hashes(run, snapshot)))
-        said = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
+        answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
-            task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=said.to_value()
+            task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
         )
 
     def _check_own(self, task: Task, contribution: Contribution) -> None:

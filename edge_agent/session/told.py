@@ -81,14 +81,14 @@ class Told:
         members : sequence of str
             Over whom the answer is summed; empty in a plain run. The smallest set of a run is kept.
         """
-        now, said = self._wall(), json.dumps(dict(protection or {}), sort_keys=True)
+        now, terms = self._wall(), json.dumps(dict(protection or {}), sort_keys=True)
         with _explained("write", self._path):
             self._database.execute(
                 "INSERT INTO told VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
                 "last = excluded.last, answers = answers + 1, numbers = numbers + excluded.numbers, "
                 "scheme = CASE WHEN scheme IN ('private', 'domain', 'pairs') THEN excluded.scheme ELSE scheme END, "
                 "members = CASE WHEN excluded.members = '[]' THEN members ELSE excluded.members END",
-                (run, scheme, now, now, numbers, said, json.dumps(list(members))),
+                (run, scheme, now, now, numbers, terms, json.dumps(list(members))),
             )
             self._database.execute(
                 "DELETE FROM told WHERE run NOT IN (SELECT run FROM told ORDER BY last DESC, run LIMIT ?)", (KEPT_RUNS,)
@@ -97,8 +97,8 @@ class Told:
     def was_private(self, run: str) -> bool:
         """Whether this vehicle answered a run as a private one, by its own record."""
         with _explained("read", self._path):
-            found = self._database.execute("SELECT protection FROM told WHERE run = ?", (run,)).fetchone()
-        return found is not None and bool(json.loads(found[0]))
+            row = self._database.execute("SELECT protection FROM told WHERE run = ?", (run,)).fetchone()
+        return row is not None and bool(json.loads(row[0]))
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -119,8 +119,8 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     with _explained("read", path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-        found = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run").fetchall()  # noqa: S608
-    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found]
+        selected = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM told ORDER BY began, run").fetchall()  # noqa: S608
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in selected]
     return [{**row, **{name: json.loads(row[name]) for name in ("protection", "members")}} for row in rows]
 
 

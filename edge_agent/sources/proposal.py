@@ -136,7 +136,7 @@ def _marks(cells: Sequence[str], separator: str) -> tuple[str, str]:
     commas, points = (sum(1 for cell in clear if form.match(cell)) for form in (_COMMA, _POINT))
     hint = separator != "," and any("," in cell for cell in cells if _EITHER.match(cell))
     decimal = "," if commas > points or (commas == points and hint) else "."
-    marks = Counter(found[1] for cell in cells if (found := _PARTED.match(cell)) and found[1] != decimal)
+    marks = Counter(match[1] for cell in cells if (match := _PARTED.match(cell)) and match[1] != decimal)
     return decimal, marks.most_common(1)[0][0] if marks else ""
 
 
@@ -176,7 +176,7 @@ def _is_id(cells: Sequence[str], values: Sequence[float]) -> bool:
 
 def _unit(cells: Sequence[str]) -> str:
     """Return the unit that all cells end with; empty: none, or different ones."""
-    units = {found[1] if (found := _UNIT.match(cell)) else "" for cell in cells}
+    units = {match[1] if (match := _UNIT.match(cell)) else "" for cell in cells}
     return units.pop() if len(units) == 1 else ""
 
 

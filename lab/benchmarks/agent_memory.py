@@ -66,11 +66,11 @@ def main() -> None:
                 tell("data read, connected")
                 wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
                 wanted["policy"] = {"min_agents": 1}
-                run, told = api.post("/api/runs", wanted)["run"], 0
-                while not (status := api.run(run))["outcome"] or told < len(status["rounds"]):
-                    for each in status["rounds"][told:]:
-                        told += 1
-                        tell(f"round {told} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms")
+                run, shown = api.post("/api/runs", wanted)["run"], 0
+                while not (status := api.run(run))["outcome"] or shown < len(status["rounds"]):
+                    for each in status["rounds"][shown:]:
+                        shown += 1
+                        tell(f"round {shown} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms")
                 wait(lambda: api.get("/api/models/m/1/evaluations"), 0.02)
                 tell("own model learned, both scored")
         finally:

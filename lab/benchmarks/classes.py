@@ -81,7 +81,7 @@ def classes(name: str) -> None:
     data = rows_of(name)
     texts = [index for index, column in enumerate(data.features) if column in data.categories]
     numbers = [index for index in range(len(data.features)) if index not in texts]
-    told: dict[str, list[tuple[Array, Any]]] = {}
+    given: dict[str, list[tuple[Array, Any]]] = {}
     sizes = []
     scheme: Any = catalogue.load("fmt_classes")
     for train, test in StratifiedKFold(5, shuffle=True, random_state=19).split(data.X, data.y):
@@ -97,7 +97,7 @@ def classes(name: str) -> None:
         outcome = federated(scheme, scheme.Parameters(min_rows=1), domain, fleet)
         size = outcome.model.complexity()
         sizes.append((size["leaves"], size["parameters"], outcome.rounds, outcome.bytes_up / 5e6))
-        told.setdefault("fmt_classes", []).append((outcome.model.predict_proba(encode_inputs(other, domain)), other.y))
+        given.setdefault("fmt_classes", []).append((outcome.model.predict_proba(encode_inputs(other, domain)), other.y))
         one_hot = ("texts", OneHotEncoder(handle_unknown="ignore"), texts)
         for title, scaler, learner in (
             ("CART, 20 leaves", "passthrough", DecisionTreeClassifier(max_leaf_nodes=20, random_state=0)),
@@ -105,13 +105,13 @@ def classes(name: str) -> None:
         ):
             fitted = make_pipeline(ColumnTransformer([("numbers", scaler, numbers), one_hot]), learner)
             fitted.fit(own.X, own.y)
-            told.setdefault(title, []).append((fitted.predict_proba(other.X), other.y))
+            given.setdefault(title, []).append((fitted.predict_proba(other.X), other.y))
     names = np.unique(data.y)
     lines = []
-    for title, folds in told.items():
+    for title, folds in given.items():
         each = [(p, y, names[p.argmax(axis=1)]) for p, y in folds]
-        accuracy = [float((y == said).mean()) for _, y, said in each]
-        f1 = np.mean([f1_score(y, said, average="macro") for _, y, said in each])
+        accuracy = [float((y == answer).mean()) for _, y, answer in each]
+        f1 = np.mean([f1_score(y, answer, average="macro") for _, y, answer in each])
         loss = np.mean([log_loss(y, p, labels=names) for p, y, _ in each])
         p, y = np.concatenate([p for p, _, _ in each]), np.concatenate([y for _, y, _ in each])
         # Of two classes the second's chance; of more that of the class that is told.

@@ -85,8 +85,8 @@ class _Course:
         number = state["number"] + 1
         if number > ROUNDS:
             return Done(cast("Any", _Model(number)), {})
-        found = sum(int(each.sums["vehicles"][0]) for each in contributions) if number > ALIKE else 0
-        body = {"number": number, "found": found, "domain": {}, "parameters": {}}
+        vehicles = sum(int(each.sums["vehicles"][0]) for each in contributions) if number > ALIKE else 0
+        body = {"number": number, "found": vehicles, "domain": {}, "parameters": {}}
         return Next({"number": number}, Task(self.name, "count", body))
 
 
@@ -149,8 +149,8 @@ class Play:
 
     def _answer(self, agent: str, request: OpenRound) -> Answer:
         if request.phase == "pairing":
-            said = Contribution("keys", 0, values={"key": self._keys[agent], "floor": 8})
-            return self._event(agent, request, with_message(said.to_value(), b"sealed"))
+            contribution = Contribution("keys", 0, values={"key": self._keys[agent], "floor": 8})
+            return self._event(agent, request, with_message(contribution.to_value(), b"sealed"))
         given = self._give(agent, request.task)
         if not request.groups:
             return self._event(agent, request, given.to_value(), given.rows)

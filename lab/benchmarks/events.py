@@ -92,13 +92,13 @@ class Bench:
         self.costs[what] = min(costs[len(costs) // 2 :])
 
     def state(self, status: Any, incarnation: str, agents: Iterable[str]) -> list[Message]:
-        said = []
+        sent = []
         for agent in agents:
             body = AgentState(
                 status=status, incarnation=incarnation, schemes=["frt"], features=list(self.data.features), target="y"
             )
-            said.append(Message(TOPICS.agent_state(agent), Envelope(fleet="bench", body=body, agent=agent).to_bytes()))
-        return said
+            sent.append(Message(TOPICS.agent_state(agent), Envelope(fleet="bench", body=body, agent=agent).to_bytes()))
+        return sent
 
     @property
     def task(self) -> Task:
@@ -159,13 +159,13 @@ class Bench:
 def events() -> None:
     """Play the run in fleets of `SIZES` vehicles."""
     logs.configure("error", "console")
-    found = []
+    results = []
     for size in SIZES:
         with tempfile.TemporaryDirectory(prefix="glassfleet-bench-") as folder:
-            found.append(Bench(size, Path(folder)).play())
+            results.append(Bench(size, Path(folder)).play())
     rows = [
-        [what, *(f"{costs[what]:.0f}" for costs in found), f"{found[-1][what] / found[0][what]:.2f}"]
-        for what in found[0]
+        [what, *(f"{costs[what]:.0f}" for costs in results), f"{results[-1][what] / results[0][what]:.2f}"]
+        for what in results[0]
     ]
     print_table(
         "An event, processor time in the coordinator without its MQTT client (microseconds)",

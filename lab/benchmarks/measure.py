@@ -27,11 +27,11 @@ def timed(work: Callable[[], T], repeats: int = 5, clock: Callable[[], float] = 
 def wait(condition: Callable[[], T], pause: float = 0.5, patience: float = 1800.0) -> T:
     """Return what `condition` gives once that is true; ends the program after `patience` seconds."""
     end = time.monotonic() + patience
-    while not (found := condition()):
+    while not (result := condition()):
         if time.monotonic() > end:
             raise SystemExit(f"nothing more happens after {patience:.0f} s")
         time.sleep(pause)
-    return found
+    return result
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

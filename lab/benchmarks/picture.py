@@ -12,15 +12,15 @@ HEADING = "## Large fleets"
 
 def series_of(page: str) -> dict[str, tuple[list[float], list[float]]]:
     """Return fleets and a round's median, ms a vehicle, of each scheme and its floor: the table after `HEADING`."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    series: dict[str, tuple[list[float], list[float]]] = {}
     for line in page.partition(HEADING)[2].partition("\n## ")[0].splitlines():
         cells = [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
         if len(cells) > 5 and cells[0].isdigit():
             for name, cell in ((cells[1], cells[3]), (f"floor of {cells[1]}", cells[5])):
-                x, y = found.setdefault(name, ([], []))
+                x, y = series.setdefault(name, ([], []))
                 x.append(float(cells[0]))
                 y.append(float(cell) / x[-1])
-    return found
+    return series
 
 
 def main(page: str, file: str) -> None:

@@ -55,8 +55,8 @@ def _fleet(authority: Authority, vehicles: int) -> list[tuple[str, ...]]:
         masked, words = timed(partial(mask, np.arange(numbers, dtype=np.int64), agent, edition, pairs, _DIGEST))
         answers = np.random.default_rng(0).integers(0, 2**64, (64, numbers), np.uint64)
         added, _ = timed(partial(_sums, editions, answers))
-        said = Contribution("grow", 0, sums={"masked": words.view(np.int64)})
-        size = len(_sealed(authority, key, agent, said)) / 1000
+        contribution = Contribution("grow", 0, sums={"masked": words.view(np.int64)})
+        size = len(_sealed(authority, key, agent, contribution)) / 1000
         once = (f"{vehicles} ({len(editions)})", f"{numbers:,}", ms(seconds), f"{roster / 1000:.0f}")
         rows.append((*once, f"{masked * 1000:.2f}", f"{size:.1f}", f"{added * 1000:.2f}"))
     return rows
@@ -75,9 +75,9 @@ def _announced(authority: Authority, key: bytes, agent: str, public: bytes) -> b
     return _sealed(authority, key, agent, Contribution("keys", 0, values={"key": public, "floor": 8}))
 
 
-def _sealed(authority: Authority, key: bytes, agent: str, said: Contribution) -> bytes:
+def _sealed(authority: Authority, key: bytes, agent: str, contribution: Contribution) -> bytes:
     certificate = authority.issue(Owner("agent", agent), load_key(key).public_key(), days=1)
-    body = ContributionBody(task_digest=_DIGEST, rows=0, data_digest=_DIGEST, contribution=said.to_value())
+    body = ContributionBody(task_digest=_DIGEST, rows=0, data_digest=_DIGEST, contribution=contribution.to_value())
     message = Envelope(fleet="fleet", body=body, run="run", agent=agent).to_bytes()
     return Signer(key, certificate).seal(_TOPICS.contribution(agent, "run"), message)
 

@@ -54,10 +54,10 @@ class Peer:
         self.unsent = bytearray()
         self.subscribing = 0
         flags = 2 | (0xC0 if identity is None else 0) | (0 if will is None else 0x04 | 0x08 | 0x20)
-        said = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
+        fields = [text(name), *([] if will is None else [text(will[0]), text(will[1])])]
         if identity is None:
-            said += [text(address.username or ""), text(address.password or "")]
-        self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *said))
+            fields += [text(address.username or ""), text(address.password or "")]
+        self.send(packet(CONNECT, text("MQTT"), bytes([4, flags]), struct.pack("!H", KEEPALIVE), *fields))
 
     def subscribe(self, *patterns: str) -> None:
         """Subscribe with QoS 1."""
@@ -86,8 +86,8 @@ class Peer:
                     break
             else:
                 raise OSError("the broker ended the connection")
-        while (found := self._next()) is not None:
-            head, body = found
+        while (parsed := self._next()) is not None:
+            head, body = parsed
             if head == CONNACK and body[1]:
                 raise OSError(f"the broker refuses the connection: {body[1]}")
             self.subscribing -= head == SUBACK

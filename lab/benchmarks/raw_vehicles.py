@@ -321,7 +321,7 @@ class Vehicles:
         else:
             given = answer(task, rows, bytes(32))
         body = ContributionBody(task_digest=request.task_digest, data_digest="0" * 64, **given)
-        said = Envelope(
+        sent = Envelope(
             fleet=envelope.fleet,
             body=body,
             run=envelope.run,
@@ -330,7 +330,7 @@ class Vehicles:
             round=envelope.round,
             attempt=envelope.attempt,
         )
-        payload = said.to_bytes()
+        payload = sent.to_bytes()
         assert payload.count(b"v-----") == 1
         return payload
 

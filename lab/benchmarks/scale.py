@@ -83,9 +83,9 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         name = api.post("/api/runs", {**run, "model": "bench", "policy": policy})["run"]
         record = ended(api, name)
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
-        told = settled(tell)
+        result = settled(tell)
         accepted = sum(each["accepted"] for each in record["rounds"])
-        floor = None if signed else _floor(broker.url, vehicles, told["answer.bytes"], tell)  # no vehicle's topic
+        floor = None if signed else _floor(broker.url, vehicles, result["answer.bytes"], tell)  # no vehicle's topic
         journal = (journal_bytes(state) - size) / 1e6
         resident = memory(pid)[1]
     times = [each["seconds"] for each in record["rounds"]]
@@ -97,13 +97,13 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         ms(quantiles(times, n=100, method="inclusive")[98]),
         "-" if floor is None else ms(floor),
         *(f"{1000 * each / accepted:.2f}" for each in processor),
-        f"{told['bytes.up'] / 1000 / told['answers']:.1f}",
-        f"{told['bytes.down'] / 1000 / vehicles:.0f}",
+        f"{result['bytes.up'] / 1000 / result['answers']:.1f}",
+        f"{result['bytes.down'] / 1000 / vehicles:.0f}",
         f"{resident:.0f}",
         f"{journal:.1f}",
         f"{accepted:,}",
-        told["waiting"],
-        told.get("doubled", 0),
+        result["waiting"],
+        result.get("doubled", 0),
         equality(record),
     ]
 
@@ -146,9 +146,9 @@ def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage
 def settled(tell: Any) -> dict[str, Any]:
     """Return what the vehicles counted, once all have their receipts: some come back as the run ends."""
     deadline = time.monotonic() + 2 * RESEND
-    while (told := tell("told"))["waiting"] and time.monotonic() < deadline:
+    while (result := tell("told"))["waiting"] and time.monotonic() < deadline:
         time.sleep(0.5)
-    return dict(told)
+    return dict(result)
 
 
 def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
@@ -202,7 +202,7 @@ def _long(vehicles: int) -> list[Any]:
         wait(lambda: answers(api), 0.05)
         restart = [time.perf_counter() - killed, cpu_seconds(process.pid)]
         record = ended(api, name)
-        seconds, told = time.perf_counter() - begun, tell("told")
+        seconds, result = time.perf_counter() - begun, tell("told")
         processor += cpu_seconds(process.pid) - restart[1]
         after = memory(process.pid)[1]
     accepted = sum(each["accepted"] for each in record["rounds"])
@@ -215,8 +215,8 @@ def _long(vehicles: int) -> list[Any]:
         *(f"{size / 1e6:.0f}" for size in (max(sizes), sizes[-1])),
         *(f"{each:.1f}" for each in restart),
         *(f"{each:.0f}" for each in (before, after)),
-        told["waiting"],
-        told.get("doubled", 0),
+        result["waiting"],
+        result.get("doubled", 0),
         equality(record),
     ]
 

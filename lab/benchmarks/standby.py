@@ -153,7 +153,7 @@ class _Pair:
         records = [api.run(each["run"]) for each in api.get("/api/runs")]
         in_journal = Counter(_key(each) for run in runs(self._journal) for each in entries(self._journal, run))
         del in_journal[None]
-        told = self._watch.accepted
+        accepted = self._watch.accepted
         return [
             f"{sum(record['outcome'] == 'finished' for record in records)} of {len(records)}",
             sum(
@@ -161,7 +161,7 @@ class _Pair:
                 for record in records
             ),
             sum(in_journal.values()),
-            len([key for key in told if key not in in_journal]),
+            len([key for key in accepted if key not in in_journal]),
             sum(count > 1 for count in in_journal.values()),
         ]
 

@@ -60,8 +60,8 @@ class _Looks:
         with httpx.Client(timeout=60.0, trust_env=False) as http:
             while not self._end.wait(0.1):
                 with suppress(httpx.TransportError):  # there is none just now
-                    told = http.get(f"{self.api.url}/api/metrics").json()
-                    self.queue = max(self.queue, (told["queue.messages"], told["queue.bytes"]))
+                    metrics = http.get(f"{self.api.url}/api/metrics").json()
+                    self.queue = max(self.queue, (metrics["queue.messages"], metrics["queue.bytes"]))
                     for page in PAGES:
                         begun = time.perf_counter()
                         answer = http.get(f"{self.api.url}{page}")
@@ -113,9 +113,9 @@ def _storm(vehicles: int) -> list[list[Any]]:
         _in_a_round(api, 6, vehicles)
         rows.append(seen("coordinator killed", kill))
         record = ended(api, name)
-        told = settled(tell)
+        result = settled(tell)
         equal = equality(record)
-    print(f"{vehicles:,} vehicles: {told['waiting']} lost, {told.get('doubled', 0)} doubled, equal: {equal}")
+    print(f"{vehicles:,} vehicles: {result['waiting']} lost, {result.get('doubled', 0)} doubled, equal: {equal}")
     return rows
 
 

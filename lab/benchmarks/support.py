@@ -52,7 +52,7 @@ def _rows(name: str) -> tuple[Dataset, Dataset]:
 def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
     """Return rounds, kB that a vehicle sends, rules and test RMSE; without support, then with it."""
     scheme: Any = catalogue.load(name)
-    found = []
+    results = []
     for least in (0, SUPPORT_ROWS):
         wanted = DiscoveryParameters(
             features=train.features, target=train.target, input_quantiles=input_quantiles_of(scheme)
@@ -64,5 +64,5 @@ def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
         domain = discover(private_parameters(DISCOVERY, wanted, least), parts)
         outcome = central(scheme, private_parameters(scheme, scheme.Parameters(), least), domain, train)
         error = rmse(outcome.model.predict(test.X), test.y)
-        found.append([outcome.rounds, outcome.bytes_up / 1000, len(outcome.model.rules()), error])
-    return found
+        results.append([outcome.rounds, outcome.bytes_up / 1000, len(outcome.model.rules()), error])
+    return results

@@ -124,8 +124,8 @@ def _code_digest(scheme: str) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    versions = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn")}
     for name in ("cubist", "interpret-core"):  # an extra
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions

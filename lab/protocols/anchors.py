@@ -89,11 +89,11 @@ def _tree_of(X: Array, y: Array, leaves: int) -> tuple[Any, dict[int, Any]]:
 
 def _answer(tree: Any, lines: Mapping[int, Any], X: Array) -> Array:
     place = tree.apply(X) if tree else np.zeros(len(X), dtype=np.int64)
-    said = np.zeros(len(X))
+    answers = np.zeros(len(X))
     for leaf, line in lines.items():
         if (place == leaf).any():
-            said[place == leaf] = line.predict(X[place == leaf])
-    return said
+            answers[place == leaf] = line.predict(X[place == leaf])
+    return answers
 
 
 def _cubist(committees: int) -> Any:

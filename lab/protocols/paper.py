@@ -109,8 +109,8 @@ def pooled_domain(
 
 def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:
     """Return the domain of pooled rows: quantiles of an input, or its categories; the target's minimum and maximum."""
-    told = dataset.features, dataset.target, dataset.X, dataset.y
-    return pooled_domain(*told, input_quantiles, categories=dataset.categories)
+    parts = dataset.features, dataset.target, dataset.X, dataset.y
+    return pooled_domain(*parts, input_quantiles, categories=dataset.categories)
 
 
 # The regression papers nullify splits but not leaves.
