@@ -222,23 +222,23 @@ class Authority:
         owner, key = read_request(request_pem)
         digest = Token(owner.id, "", token).digest
         with self._files.changing() as register:
-            found = next((one for one in register.tokens if one.digest == digest), None)
-            if found is None or self._clock() >= dt.datetime.fromisoformat(found.ends):
+            known = next((one for one in register.tokens if one.digest == digest), None)
+            if known is None or self._clock() >= dt.datetime.fromisoformat(known.ends):
                 raise WireError("bad-token", "the token is unknown or has expired: ask for a new one")
-            if owner != Owner("agent", found.agent):
-                raise WireError("bad-token", f"the token is for agent {found.agent}, not for {owner}")
-            if found.key:
-                if found.key != key_digest(key):
+            if owner != Owner("agent", known.agent):
+                raise WireError("bad-token", f"the token is for agent {known.agent}, not for {owner}")
+            if known.key:
+                if known.key != key_digest(key):
                     raise WireError("bad-token", "the token was used: ask for a new one, and whether you were the one")
-                return self._files.kept(found.serial)
+                return self._files.kept(known.serial)
             try:
                 # The id may have become another role's since the token was made.
                 self._check_free(register, owner)
             except UsageError as fault:
                 raise WireError("bad-token", f"{fault}, and ask for a new token") from fault
             certificate, entry = self._make(owner, key, days)
-            used = replace(found, key=entry.key, serial=entry.serial)
-            tokens = [used if one is found else one for one in register.tokens]
+            used = replace(known, key=entry.key, serial=entry.serial)
+            tokens = [used if one is known else one for one in register.tokens]
             self._files.keep(certificate)
             self._files.write(replace(register, issued=[*register.issued, entry], tokens=tokens))
         return certificate.public_bytes(Encoding.PEM)

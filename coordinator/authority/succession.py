@@ -49,8 +49,8 @@ class Former:
 
     def next_name(self) -> str:
         """Return a name for the one that follows: ``fleet CA``, ``fleet CA 2``, ``fleet CA 3``."""
-        found = re.fullmatch(r"(.*\S) ([1-9][0-9]{0,5})", self.name)
-        stem, number = (found[1], int(found[2])) if found else (self.name, 1)
+        match = re.fullmatch(r"(.*\S) ([1-9][0-9]{0,5})", self.name)
+        stem, number = (match[1], int(match[2])) if match else (self.name, 1)
         while (name := f"{stem} {number + 1}") in self.names:
             number += 1
         return name

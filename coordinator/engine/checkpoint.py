@@ -98,8 +98,8 @@ def state_of(event: Checkpoint, parameters: Any) -> RunState:
 
 
 def _level(value: Mapping[str, Any]) -> Level:
-    told = {"questions": tuple(value["questions"]), "members": tuple(value["members"])}
-    return Level(**{**value, **told, "task": Task.from_value(value["task"])})
+    tuples = {"questions": tuple(value["questions"]), "members": tuple(value["members"])}
+    return Level(**{**value, **tuples, "task": Task.from_value(value["task"])})
 
 
 class _Fleet:

@@ -56,8 +56,8 @@ class Openly:
     @staticmethod
     def collect(task: Task, members: Sequence[str], answers: Mapping[str, Stored]) -> list[Contribution]:  # noqa: ARG004
         """Return the answers in the order of agent id."""
-        told = ((member, answers[member].contribution) for member in sorted(members))
-        return [copied(each, each.sums, member) for member, each in told]
+        given = ((member, answers[member].contribution) for member in sorted(members))
+        return [copied(each, each.sums, member) for member, each in given]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Privately:
                 )
                 raise GroupSumError(edition.group, detail) from fault
             former = tuple(
-                told for (group, number, _), told in self.counted_rows.items()
+                counted for (group, number, _), counted in self.counted_rows.items()
                 if group == edition.group and number < edition.number
             )  # fmt: skip
             sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))
@@ -192,7 +192,7 @@ def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> Cou
     What a next edition is asked rests on the difference to this one, too; so it is kept when a group shrinks, of those
     that do not as well, as they may later.
     """
-    found = dict(collecting.counted_rows)
+    rows = dict(collecting.counted_rows)
     for level in levels:
         answers = store.get(level.digest, {}) if level.task.kind == SUPPORT else {}
         for edition in collecting.editions:
@@ -200,9 +200,9 @@ def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> Cou
                 continue
             alone = replace(collecting, editions=(edition,), counted_rows={})
             with suppress(RunFailedError):  # a false answer hides the others as a mask does
-                (told,) = alone.collect(level.task, edition.members, answers)
-                found[edition.group, edition.number, level.task.digest] = (level.task, told)
-    return found
+                (sums,) = alone.collect(level.task, edition.members, answers)
+                rows[edition.group, edition.number, level.task.digest] = (level.task, sums)
+    return rows
 
 
 def carried(

@@ -40,14 +40,14 @@ def _count_pairs(draft: Draft, members: tuple[str, ...], dropped: dict[str, str]
     [edition] = state.asked_editions
     answers = {agent: stored.contribution for agent, stored in state.store[level.digest].items()}
     words = {agent: given.sums[MASKED] for agent, given in answers.items()}
-    found = pairs.judged(edition, words)
+    verdict = pairs.judged(edition, words)
     draft.move("checked")
-    draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *found.false))
+    draft.update(levels=state.levels[:-1], false_answers=(*state.false_answers, *verdict.false))
     cause, why = str(level.state["cause"]), str(level.state["why"])
     lost = _lost(edition.members, members, dropped)
-    lost |= dict.fromkeys(found.false, f"{pairs.FALSE}: its masks fit nobody's")
+    lost |= dict.fromkeys(verdict.false, f"{pairs.FALSE}: its masks fit nobody's")
     if not lost:
-        unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in found.unclear[:3])
+        unclear = "; ".join(f"{one} or {other} answers falsely" for one, other in verdict.unclear[:3])
         why += f"; {unclear or 'all of them answer a check of pairs rightly'}"
         if cause != "impossible-sum":
             draft.move(cause, why)

@@ -129,8 +129,8 @@ class Answer:
     ) -> Answer:
         """Build an answer with its digest."""
         encoded = encoded or encode(contribution)
-        said = encode_around({"rows": rows, "data": data_digest}, "contribution", encoded)
-        answer_digest = hashlib.sha256(said).hexdigest()
+        body = encode_around({"rows": rows, "data": data_digest}, "contribution", encoded)
+        answer_digest = hashlib.sha256(body).hexdigest()
         return cls(at, agent, task_digest, rows, data_digest, contribution, answer_digest, attempt, size, encoded)
 
 

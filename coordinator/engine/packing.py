@@ -117,26 +117,26 @@ class _Block:
     __slots__ = ("_counts", "_digests", "_kinds", "_sums", "_values")
 
     def __init__(self, answers: Sequence[Stored], sums: Mapping[str, Sequence[NDArray[np.int64]]]) -> None:
-        told = [each.contribution for each in answers]
+        contributions = [each.contribution for each in answers]
         self._digests = b"".join(bytes.fromhex(each.answer_digest) for each in answers)
-        self._counts = np.array([(a.rows, c.rows, c.nullified) for a, c in zip(answers, told, strict=True)])
-        self._kinds = [each.kind for each in told]
-        self._values = [each.values or _NOTHING for each in told]
+        self._counts = np.array([(a.rows, c.rows, c.nullified) for a, c in zip(answers, contributions, strict=True)])
+        self._kinds = [each.kind for each in contributions]
+        self._values = [each.values or _NOTHING for each in contributions]
         self._sums = {name: Numbers(arrays) for name, arrays in sums.items()}
 
     def __getitem__(self, index: int) -> Stored:
         given, rows, nullified = self._counts[index].tolist()
         sums, values = _Row(self._sums, index), self._values[index]
-        told = Contribution(self._kinds[index], rows, sums, values, nullified)
-        return Stored(self._digests[32 * index : 32 * index + 32].hex(), given, told)
+        contribution = Contribution(self._kinds[index], rows, sums, values, nullified)
+        return Stored(self._digests[32 * index : 32 * index + 32].hex(), given, contribution)
 
 
 def _laid(answers: Sequence[Stored]) -> _Block | Sequence[Stored]:
     """Return answers side by side, or as they are where their sums differ in names or shapes."""
-    told = [each.contribution.sums for each in answers]
-    if any(sums.keys() != told[0].keys() for sums in told):
+    tables = [each.contribution.sums for each in answers]
+    if any(sums.keys() != tables[0].keys() for sums in tables):
         return answers
-    arrays = {name: [sums[name] for sums in told] for name in told[0]}
+    arrays = {name: [sums[name] for sums in tables] for name in tables[0]}
     if any(len({array.shape for array in alike}) > 1 for alike in arrays.values()):
         return answers
     return _Block(answers, arrays)

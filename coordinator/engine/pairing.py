@@ -132,15 +132,15 @@ def founders(
     former : sequence of Former
         Earlier runs.
     """
-    found = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
+    announced = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
     held = {member: _held(member, _values(answers[member]), former) for member in members}
-    rosters, left_out, awaited = _agreed(terms, found, held, partial(cut_groups, terms))
-    found = [each for each in found if each.agent not in left_out]
-    lacking = missing(terms, found)
+    rosters, left_out, awaited = _agreed(terms, announced, held, partial(cut_groups, terms))
+    announced = [each for each in announced if each.agent not in left_out]
+    lacking = missing(terms, announced)
     editions = () if lacking else tuple(roster.first() for roster in rosters)
-    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in found}
+    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in announced}
     remembering = frozenset(agent for agent in sealed if _values(answers[agent]).get(REMEMBERS) is True)
-    held = {each.agent: held[each.agent] for each in found}
+    held = {each.agent: held[each.agent] for each in announced}
     return Paired(editions, sealed, lacking, left_out, held, awaited - set(members), remembering)
 
 
@@ -157,11 +157,11 @@ def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tupl
         Sets of earlier runs.
     """
 
-    def cut(found: Iterable[Announcement]) -> tuple[Roster, ...]:
-        return (Roster(roster.terms, roster.group, tuple(sorted(found, key=lambda each: each.agent))),)
+    def cut(announced: Iterable[Announcement]) -> tuple[Roster, ...]:
+        return (Roster(roster.terms, roster.group, tuple(sorted(announced, key=lambda each: each.agent))),)
 
-    found = [roster.by_id[agent] for agent in founders]
-    [smaller], left_out, _ = _agreed(roster.terms, found, held, cut)
+    founding = [roster.by_id[agent] for agent in founders]
+    [smaller], left_out, _ = _agreed(roster.terms, founding, held, cut)
     return None if missing(roster.terms, smaller.founders) else smaller.first(), left_out
 
 
@@ -175,30 +175,30 @@ def blamed(editions: Iterable[Edition], refusals: Mapping[str, str]) -> dict[int
     refusals : mapping of str to str
         Reasons, by agent.
     """
-    found = {}
+    result = {}
     for edition in editions:
         named = Counter(refusals[agent].removeprefix(BLAMES) for agent in edition.members if agent in refusals)
         whom, votes = max(named.items(), key=lambda item: item[1], default=("", 0))
         if edition.number == 0 and whom in edition.members and 2 * votes > len(edition.members):
-            found[edition.group] = whom
-    return found
+            result[edition.group] = whom
+    return result
 
 
 def _agreed(
     terms: Terms,
-    found: Collection[Announcement],
+    announced: Collection[Announcement],
     held: Held,
     cut: Callable[[Iterable[Announcement]], tuple[Roster, ...]],
 ) -> tuple[tuple[Roster, ...], dict[str, str], frozenset[str]]:
     """Return rosters in which all members would answer, why others are left out, and whom earlier runs had."""
-    found = sorted(found, key=lambda each: (each.floor, each.agent))
+    announced = sorted(announced, key=lambda each: (each.floor, each.agent))
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
-        while found and found[-1].floor > max(len(found), terms.floor, terms.company):
-            out = found.pop()
+        while announced and announced[-1].floor > max(len(announced), terms.floor, terms.company):
+            out = announced.pop()
             left_out[out.agent] = f"asks for {out.floor} vehicles"
-        rosters = cut(found)
+        rosters = cut(announced)
         few: dict[str, str] = {}
         for roster in rosters:
             parted = apart(roster.by_id, held, terms.company, drawn_order(roster.digest, roster.by_id))
@@ -207,7 +207,7 @@ def _agreed(
         if not few:
             return rosters, left_out, awaited
         left_out |= few
-        found = [each for each in found if each.agent not in few]
+        announced = [each for each in announced if each.agent not in few]
 
 
 def _held(agent: str, values: Mapping[str, Any], former: Sequence[Former]) -> tuple[frozenset[str], ...]:

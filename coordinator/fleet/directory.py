@@ -314,12 +314,12 @@ class Fleet:
 
     def evaluations_of(self, name: str) -> dict[int, dict[str, dict[str, Any]]]:
         """Return scores of all versions of a model, by version and agent; from any thread."""
-        found: dict[int, dict[str, dict[str, Any]]] = {}
+        versions: dict[int, dict[str, dict[str, Any]]] = {}
         for agent, known in dict(self._agents).items():
             for (model, version), scores in known.evaluations.items():
                 if model == name:
-                    found.setdefault(version, {})[agent] = scores
-        return found
+                    versions.setdefault(version, {})[agent] = scores
+        return versions
 
     def known(self) -> dict[str, KnownAgent]:
         """Return all agents; from any thread."""

@@ -153,8 +153,8 @@ def make_app(  # noqa: C901  one short function per address
     def _runs() -> list[dict[str, Any]]:
         shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
         return [
-            {name: told[name] for name in shown} | {"rounds_closed": told["rounds"]}
-            for told in coordinator.runs.overviews()
+            {name: run[name] for name in shown} | {"rounds_closed": run["rounds"]}
+            for run in coordinator.runs.overviews()
         ]
 
     @app.get("/api/runs/{run}", response_model=dict[str, Any])
@@ -190,8 +190,8 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/models/{name}/{version}/evaluations", response_model=dict[str, dict[str, Any]])
     def _evaluations(name: str, version: int) -> Response:
-        found = coordinator.fleet.evaluations(name, version)
-        return ShownJson(scores.with_central(coordinator, dashboard.library, found))
+        result = coordinator.fleet.evaluations(name, version)
+        return ShownJson(scores.with_central(coordinator, dashboard.library, result))
 
     @app.get("/api/models/{name}/{version}/scores", response_model=dict[str, Any])
     def _scores(name: str, version: int) -> Response:

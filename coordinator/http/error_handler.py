@@ -45,9 +45,9 @@ class ErrorHandler:
             await self._app(scope, receive, noted)
         except Exception as fault:
             mark = secrets.token_hex(4)
-            told = traceback.format_exc()  # as text: without the values of variables, which may hold tokens
+            trace = traceback.format_exc()  # as text: without the values of variables, which may hold tokens
             _log.error(
-                "page-failed", fault=mark, method=scope["method"], path=quote(scope["path"])[:400], exception=told
+                "page-failed", fault=mark, method=scope["method"], path=quote(scope["path"])[:400], exception=trace
             )
             if has_begun:
                 raise  # the server cuts the connection: half an answer must not look like a whole one
@@ -60,6 +60,6 @@ class ErrorHandler:
         try:
             return self._error_response(request, 500, text)
         except Exception:  # noqa: BLE001  the page of faults may be what is broken
-            told = traceback.format_exc()
-            _log.error("fault-page-failed", fault=mark, of=type(fault).__name__, exception=told)
+            trace = traceback.format_exc()
+            _log.error("fault-page-failed", fault=mark, of=type(fault).__name__, exception=trace)
             return PlainTextResponse(f"{text}\n", 500)

@@ -58,8 +58,8 @@ def in_words(request: Request, fault: RequestValidationError) -> str:
     place, *path = first["loc"] or ("",)
     kind, given = str(first["type"]), first.get("input")
     if kind == "json_invalid":
-        said = first.get("ctx", {}).get("error", "it cannot be read")
-        return f"the body is not JSON, from character {path[0] if path else 0} on: {said}"
+        reason = first.get("ctx", {}).get("error", "it cannot be read")
+        return f"the body is not JSON, from character {path[0] if path else 0} on: {reason}"
     if not path:
         if kind == "missing" or given is None:
             return "the body is missing: send a JSON object, with the header Content-Type: application/json"

@@ -48,8 +48,8 @@ def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopbac
     def _answer(request: Request) -> Response:
         match request.url.path:
             case "/api/health":
-                told = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
-                return JSONResponse(told)
+                health = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
+                return JSONResponse(health)
             case "/metrics":
                 return Response(standby_page(), media_type=CONTENT_TYPE_LATEST)
         where = f" on {leader()}" if leader() else ""

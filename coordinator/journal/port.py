@@ -53,13 +53,13 @@ COUNTED = ("rounds", "cohort")
 
 def overview(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a list tells of a run, see `OVERVIEW` and `COUNTED`; None where the document does not say it."""
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, place in OVERVIEW.items():
         part: Any = document
         for key in place:
             part = part.get(key) if isinstance(part, dict) else None
-        told[name] = part
-    return told | {name: len(document[name]) if name in document else None for name in COUNTED}
+        values[name] = part
+    return values | {name: len(document[name]) if name in document else None for name in COUNTED}
 
 
 def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
@@ -68,9 +68,9 @@ def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:
     A text may hold what was no UTF-8 in a damaged database (``surrogateescape``).
     """
     lines = "".join([f"{head if isinstance(head, str) else repr(head)}\n" for head in heads])
-    found = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
-    found.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
-    return found.hexdigest()
+    digest = hashlib.blake2b(lines.encode("utf-8", "surrogateescape"), digest_size=16)
+    digest.update(body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,9 @@ def head_of(row: Any, *, is_damaged: bool) -> StoredModel:
     return StoredModel(shown(row.name), version, shown(row.digest), shown(row.run), b"", is_damaged=is_damaged)
 
 
-def leader_of(found: Sequence[Any]) -> Leader | None:
+def leader_of(rows: Sequence[Any]) -> Leader | None:
     """Return who leads according to the rows of `LEADER`; None: nobody yet, or the row is damaged."""
-    return next((Leader(row.incarnation, json.loads(row.about)) for row in found if is_whole(LEADER, row)), None)
+    return next((Leader(row.incarnation, json.loads(row.about)) for row in rows if is_whole(LEADER, row)), None)
 
 
 def wall_of(row: Any) -> float:

@@ -122,11 +122,11 @@ class SqlJournal:
         (key,) = table.primary_key
         latest = sa.select(key).order_by(table.c.at.desc(), key.desc()).limit(1)
         for start in itertools.count():
-            found = self._select(latest.offset(start))
-            if not found:
+            first = self._select(latest.offset(start))
+            if not first:
                 return
             with suppress(DamagedError):
-                row = self._select(sa.select(table).where(key == found[0][0]))[0]
+                row = self._select(sa.select(table).where(key == first[0][0]))[0]
                 if is_whole(table, row):
                     yield float(row.at)
                     return
@@ -172,34 +172,34 @@ class SqlJournal:
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""
         with self._begin() as connection:
-            found = connection.execute(sa.select(RUNS.c.run).order_by(RUNS.c.number)).scalars()
-            return [shown(run) for run in found]
+            runs = connection.execute(sa.select(RUNS.c.run).order_by(RUNS.c.number)).scalars()
+            return [shown(run) for run in runs]
 
     def document(self, run: str) -> dict[str, Any] | None:
         """Return the document of a closed run."""
-        found = self._select(sa.select(RUNS).where(RUNS.c.run == run))
-        if not found:
+        rows = self._select(sa.select(RUNS).where(RUNS.c.run == run))
+        if not rows:
             return None
-        if not is_whole(RUNS, found[0]):
+        if not is_whole(RUNS, rows[0]):
             raise DamagedError(f"what the journal says of run {run!r} is damaged: restore it from a backup")
-        return dict(json.loads(found[0].document))
+        return dict(json.loads(rows[0].document))
 
     def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
-        told = (postgres if self._database.path is None else sqlite).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
-        found: dict[str, dict[str, Any]] = {}
+        parts = (postgres if self._database.path is None else sqlite).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        documents: dict[str, dict[str, Any]] = {}
         for start in range(0, len(runs), _SHOWN_AT_ONCE):
             some = runs[start : start + _SHOWN_AT_ONCE]
             try:
-                for run, text, *counts in self._select(sa.select(RUNS.c.run, *told).where(RUNS.c.run.in_(some))):
+                for run, text, *counts in self._select(sa.select(RUNS.c.run, *parts).where(RUNS.c.run.in_(some))):
                     values = zip((*OVERVIEW, *COUNTED), (*json.loads(text), *counts), strict=True)
-                    found[run] = dict(values)
+                    documents[run] = dict(values)
             except (StorageError, DamagedError, ValueError):  # one of them is no JSON as the database knows it
                 for run in some:
                     with suppress(DamagedError, ValueError):
                         if (document := self.document(run)) is not None:
-                            found[run] = overview(document)
-        return found
+                            documents[run] = overview(document)
+        return documents
 
     def add_model(self, name: str, run: str, make: Callable[[int], tuple[str, bytes]]) -> StoredModel:
         """Register the model of a run under the next version of `name`."""
@@ -349,14 +349,14 @@ class SqlJournal:
                     metadata.create_all(connection, checkfirst=False)
                 connection.execute(sa.insert(VERSION).values(version_num=HEAD))
                 return
-            found = None
+            version = None
             if VERSION.name in tables:
-                found = connection.execute(sa.select(VERSION.c.version_num)).scalar()
-            if found == HEAD:
+                version = connection.execute(sa.select(VERSION.c.version_num)).scalar()
+            if version == HEAD:
                 return
-            if found is not None and found > HEAD:
+            if version is not None and version > HEAD:
                 raise StorageError(
-                    f"the journal {self._what} was written by a newer version ({found}; this software knows {HEAD}): "
+                    f"the journal {self._what} was written by a newer version ({version}; this software knows {HEAD}): "
                     "update glassfleet"
                 )
             from alembic import command  # noqa: PLC0415  slow to import, and hardly ever needed

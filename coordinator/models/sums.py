@@ -58,12 +58,12 @@ def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None,
     change = relative(scores["candidate"], scores[other], higher_is_better=is_f1)
     beside = "the current version" if current is not None else "a constant"
     more = f"by more than {limit:.0%}" if limit >= 0 else f"or better by less than {-limit:.0%}"
-    said = (
+    text = (
         f"{what} {-change if is_f1 else change:+.1%} against {beside} over all {scores['rows']} test rows; worse "
         f"{more} for {worse} of {compared} vehicles"
     )
     if 2 * worse > compared:
-        return Verdict(False, f"too-bad: {said}; at most half may be")
+        return Verdict(False, f"too-bad: {text}; at most half may be")
     if "local" in scores and relative(scores["candidate"], scores["local"], higher_is_better=is_f1) >= 0:
-        said += "; warning: no better than what each vehicle learns alone"
-    return Verdict(True, said)
+        text += "; warning: no better than what each vehicle learns alone"
+    return Verdict(True, text)

@@ -260,14 +260,14 @@ class Runs:
             Those that are forgotten are left out; None: all, oldest first. Of each that has ended the document is
             looked into once.
         """
-        known, told = self._known, self._overviews
+        known, kept = self._known, self._overviews
         runs = [*known.past, *known.suspended, *known.live] if runs is None else runs
-        asked = [run for run in runs if run in known.past and run not in told]
+        asked = [run for run in runs if run in known.past and run not in kept]
         damaged = {each.run for each in self.journal.damaged if each.table == "runs"}
-        found = self.journal.overviews([run for run in asked if run not in damaged])
-        found |= {run: overview(document) for run in asked if run not in found and (document := self._past(run))}
-        self._overviews = told = {run: each for run, each in {**self._overviews, **found}.items() if run in known.past}
-        return [each for run in runs if (each := told.get(run) or self._overview(known, run)) is not None]
+        read = self.journal.overviews([run for run in asked if run not in damaged])
+        read |= {run: overview(document) for run in asked if run not in read and (document := self._past(run))}
+        self._overviews = kept = {run: each for run, each in {**self._overviews, **read}.items() if run in known.past}
+        return [each for run in runs if (each := kept.get(run) or self._overview(known, run)) is not None]
 
     def _overview(self, known: Known, run: str) -> dict[str, Any] | None:
         state = known.live.get(run)

@@ -20,12 +20,12 @@ def former(documents: Iterable[Mapping[str, Any]]) -> tuple[Former, ...]:
     documents : iterable of Mapping
         Of private runs that have ended, the newest first.
     """
-    found = [
+    runs = [
         Former(document["spec"]["nonce"], tuple(frozenset(members) for members in document["editions"]))
         for document in documents
         if document.get("editions")
     ]
-    return tuple(found[:FORMER_RUNS])
+    return tuple(runs[:FORMER_RUNS])
 
 
 def quarantined(documents: Iterable[Mapping[str, Any]], readmit: Iterable[str]) -> frozenset[str]:

@@ -185,10 +185,10 @@ def _open(state: RunState) -> dict[str, Any] | None:
     current = state.open
     if current is None:
         return None
-    told = summary_of(state, state.at).to_document()
+    summary = summary_of(state, state.at).to_document()
     for unknown in ("seconds", "bytes", "request_bytes", "late_agents"):
-        del told[unknown]
-    return {**told, "opened_at": current.opened_at, "closes_at": current.closes_at}
+        del summary[unknown]
+    return {**summary, "opened_at": current.opened_at, "closes_at": current.closes_at}
 
 
 def _progress(engine: Engine, state: RunState) -> dict[str, Any]:

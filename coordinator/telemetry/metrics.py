@@ -255,8 +255,8 @@ def standby_page() -> bytes:
 
 
 def _by_label(metric: Described, tallies: Mapping[str, int]) -> dict[str, int]:
-    found = {name.removeprefix(metric.tally): n for name, n in tallies.items() if name.startswith(metric.tally)}
-    shown = {label: count for label, count in found.items() if metric.others or label in metric.known}
+    counts = {name.removeprefix(metric.tally): n for name, n in tallies.items() if name.startswith(metric.tally)}
+    shown = {label: count for label, count in counts.items() if metric.others or label in metric.known}
     return {**dict.fromkeys(metric.known, 0), **shown}
 
 

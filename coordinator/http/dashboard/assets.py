@@ -41,15 +41,15 @@ class Asset:
 
 def read_assets(folder: Path = HERE / "static") -> dict[str, Asset]:
     """Return the files of a folder by name, and the style of the pictures."""
-    found = {}
+    assets = {}
     for path in [*sorted(folder.iterdir()), STYLE]:
         if path.is_file():
             content = path.read_bytes()
             # The tables of the machine may lack a type, or have one of their own.
             kind = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}.get(path.suffix)
             kind = kind or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-            found[path.name] = Asset(content, kind, hashlib.sha256(content).hexdigest()[:10])
-    return found
+            assets[path.name] = Asset(content, kind, hashlib.sha256(content).hexdigest()[:10])
+    return assets
 
 
 def addresses(assets: Mapping[str, Asset]) -> dict[str, str]:

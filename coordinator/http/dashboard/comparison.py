@@ -95,10 +95,10 @@ def in_words(worse_by: float) -> str:
     return f"{100 * abs(worse_by):.1f} % {'worse' if worse_by > 0 else 'better'}"
 
 
-def against(found: Comparison, other: str) -> str:
+def against(result: Comparison, other: str) -> str:
     """Return how the second stands against the first, by its name: ``1.1 % better than version 2``."""
-    words = in_words(found.worse_by)
-    return f"{words} {'as' if abs(found.worse_by) < SAME else 'than'} {other}"
+    words = in_words(result.worse_by)
+    return f"{words} {'as' if abs(result.worse_by) < SAME else 'than'} {other}"
 
 
 def other_version(stands: Standing, loaded: LoadedModel, known: Sequence[StoredModel]) -> int:
@@ -117,8 +117,8 @@ def versions(coordinator: Coordinator, before: LoadedModel, after: LoadedModel) 
     """
     if _target(before) != _target(after) or before.record.is_private or after.record.is_private:
         return None
-    told = coordinator.fleet.evaluations_of(after.name)
-    first, second = (_of(told, each.version, each.record.digest) for each in (before, after))
+    evaluations = coordinator.fleet.evaluations_of(after.name)
+    first, second = (_of(evaluations, each.version, each.record.digest) for each in (before, after))
     metric, second = in_one_metric(second)
     scores = []
     for agent, each in second.items():
@@ -159,13 +159,13 @@ def curve(coordinator: Coordinator, name: str, known: Sequence[StoredModel], met
     known : sequence of StoredModel
         All versions, oldest first, without their records.
     """
-    told = coordinator.fleet.evaluations_of(name)
+    scores = coordinator.fleet.evaluations_of(name)
     points = []
     for stored in (each for each in known[-VERSIONS:] if not each.is_damaged):
-        found = [each for each in _of(told, stored.version, stored.digest).values() if each["metric"] == metric]
-        if found:
-            local, federated = (sum(each[what] for each in found) / len(found) for what in ("local", "federated"))
-            points.append(Point(stored.version, local, federated, len(found)))
+        lines = [each for each in _of(scores, stored.version, stored.digest).values() if each["metric"] == metric]
+        if lines:
+            local, federated = (sum(each[what] for each in lines) / len(lines) for what in ("local", "federated"))
+            points.append(Point(stored.version, local, federated, len(lines)))
             continue
         run = coordinator.runs.overviews([stored.run])
         if run and not run[0]["private"]:  # most are not, and records can be large
@@ -184,5 +184,5 @@ def _target(loaded: LoadedModel) -> tuple[str, str, tuple[str, ...]]:
     return domain.target_name, domain.target.unit if domain.target is not None else "", domain.classes
 
 
-def _of(told: Mapping[int, Mapping[str, dict[str, Any]]], version: int, digest: str) -> dict[str, dict[str, Any]]:
-    return {agent: each for agent, each in told.get(version, {}).items() if each["digest"] == digest}
+def _of(scores: Mapping[int, Mapping[str, dict[str, Any]]], version: int, digest: str) -> dict[str, dict[str, Any]]:
+    return {agent: each for agent, each in scores.get(version, {}).items() if each["digest"] == digest}

@@ -115,7 +115,7 @@ def make_router(library: Library) -> APIRouter:
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
         model = library.get(name, question.version).model
         row, goal = checked_row(question.row, model.domain), goal_of(question.goal, model.domain)
-        found = counterfactual(model, row, goal, keep=question.keep, only=question.only, max_inputs=question.max_inputs)
-        return found.to_dict()
+        other = counterfactual(model, row, goal, keep=question.keep, only=question.only, max_inputs=question.max_inputs)
+        return other.to_dict()
 
     return router

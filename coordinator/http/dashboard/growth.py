@@ -108,8 +108,8 @@ class Grown:
 
 def grown(progress: Mapping[str, Any], *, ended: bool = False) -> Grown:
     """Read a scheme's drawing, of a run that has `ended` or goes on; nothing that is in it can fail this."""
-    said, lines, more = progress.get("outline"), progress.get("lines"), progress.get("more")
-    nodes = [node for node in said[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(said, list) else []
+    outline, lines, more = progress.get("outline"), progress.get("lines"), progress.get("more")
+    nodes = [node for node in outline[:MOST_LINES] if isinstance(node, Mapping)] if isinstance(outline, list) else []
     if not nodes:
         return Grown(None, [str(line) for line in lines[:MOST_LINES]] if isinstance(lines, list) else [])
     return Grown(

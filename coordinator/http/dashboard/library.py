@@ -92,8 +92,8 @@ class LoadedModel:
     def importance(self) -> dict[str, float]:
         """How much inputs count, the most first; of a population nothing."""
         names = [use.feature for use in self.summary.features] or list(self.model.domain.names)
-        found = importance(self.model, self.reference, names[:MOST_INPUTS])
-        return dict(sorted(found.items(), key=lambda each: -each[1]))
+        shares = importance(self.model, self.reference, names[:MOST_INPUTS])
+        return dict(sorted(shares.items(), key=lambda each: -each[1]))
 
     @cached_property
     def effects(self) -> tuple[tuple[Effect, ...], str]:
@@ -104,8 +104,8 @@ class LoadedModel:
     @cached_property
     def errors(self) -> Errors | None:
         """How far off the model is on the fleet's test rows; None: nobody has told, or too few."""
-        told = self.record.parameters.get("errors")
-        return over_all(told, self.model.domain) if told else None
+        counts = self.record.parameters.get("errors")
+        return over_all(counts, self.model.domain) if counts else None
 
     @cached_property
     def example(self) -> tuple[float, ...]:
@@ -145,10 +145,10 @@ class Library:
         stored = self._registry.get(name, version)
         key = (stored.name, stored.version, stored.digest)
         with self._lock:
-            found = self._models.get(key)
-            if found is not None:
+            known = self._models.get(key)
+            if known is not None:
                 self._models.move_to_end(key)
-                return found
+                return known
         record = ModelRecord.load(stored.record)
         try:
             model = catalogue.model_of(record)

@@ -85,10 +85,10 @@ ROLLOUT_ACTIONS = {
 def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one short function per address
     """Give an application the pages that ask first, and what they do."""
 
-    def ask(request: Request, name: str, what: str, version: int, **said: Any) -> Response:
+    def ask(request: Request, name: str, what: str, version: int, **values: Any) -> Response:
         if dashboard.sessions.of(request) is None:
             return RedirectResponse(f"/sign-in?then={quote(request.url.path)}", 303)
-        return _page(dashboard, request, name, what, version, **said)
+        return _page(dashboard, request, name, what, version, **values)
 
     async def act(request: Request, name: str, what: str, version: int) -> Response:
         form = {"reason": "", "seen": "", **await dashboard.sessions.form(request)}
@@ -202,26 +202,26 @@ def _page(
 
 def _consequences(what: str, version: int, stands: Standing) -> list[str]:
     """Say what will happen, before it does."""
-    live, told = stands.live, []
+    live, texts = stands.live, []
     if what in ("promote", "rollback"):
         now = f"they use version {stands.current}" if stands.current else "no version is in use"
-        told.append(f"All vehicles will forecast with version {version}. Now {now}.")
-        told.append("Vehicles that are away get it when they come back.")
+        texts.append(f"All vehicles will forecast with version {version}. Now {now}.")
+        texts.append("Vehicles that are away get it when they come back.")
         if live is not None:
-            told.append(f"The rollout of version {live['version']} ends: it is superseded.")
+            texts.append(f"The rollout of version {live['version']} ends: it is superseded.")
     if what == "rollback":
-        told.append("Every vehicle and every auditor will read the reason.")
+        texts.append("Every vehicle and every auditor will read the reason.")
     if what == "try":
         other = f"version {stands.current}" if stands.current else "the constant, which uses no inputs,"
-        told.append(f"A part of the fleet scores version {version} and {other} on test rows of its own.")
+        texts.append(f"A part of the fleet scores version {version} and {other} on test rows of its own.")
         if stands.current:
-            told.append(f"All go on forecasting with version {stands.current}.")
-        told.append(f"When the last stage passes, version {version} becomes current by itself; else it is withdrawn.")
+            texts.append(f"All go on forecasting with version {stands.current}.")
+        texts.append(f"When the last stage passes, version {version} becomes current by itself; else it is withdrawn.")
     if what == "pause":
-        told.append("No stage is judged and none is opened until it is resumed. The deadline stands still.")
+        texts.append("No stage is judged and none is opened until it is resumed. The deadline stands still.")
     if what == "resume":
-        told.append("The stage goes on with the time that was left.")
+        texts.append("The stage goes on with the time that was left.")
     if what == "stop":
         stays = f"Version {stands.current} stays in use." if stands.current else "No version is in use."
-        told.append(f"Version {version} is withdrawn. {stays} It cannot be resumed.")
-    return told
+        texts.append(f"Version {version} is withdrawn. {stays} It cannot be resumed.")
+    return texts

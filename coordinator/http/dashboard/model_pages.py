@@ -52,11 +52,11 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
 
     @app.get("/models", include_in_schema=False)
     def _models(request: Request, q: str = "", sort: str = "model", page: int = 1) -> Response:
-        found = tables.models(dashboard.coordinator, dashboard.library)
-        models = show.Page.of(tables.chosen(found, text=q[:200], sort=sort), page)
+        lines = tables.models(dashboard.coordinator, dashboard.library)
+        models = show.Page.of(tables.chosen(lines, text=q[:200], sort=sort), page)
         standings = {each.name: standing(dashboard.coordinator, each.name) for each in models.items}
         return dashboard.page(
-            request, "models.html", models=models, standings=standings, total=len(found), q=q[:200], sort=sort[:20]
+            request, "models.html", models=models, standings=standings, total=len(lines), q=q[:200], sort=sort[:20]
         )
 
     @app.get("/events/models/{name}", include_in_schema=False)
@@ -79,7 +79,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     ) -> Response:
         loaded = dashboard.library.get(name, version)
         address = f"/models/{name}/{loaded.version}"
-        told = scores.scores(dashboard.coordinator, loaded)
+        known = scores.scores(dashboard.coordinator, loaded)
         stands = standing(dashboard.coordinator, name)
         versions = registry.heads(name)
         return dashboard.page(
@@ -97,13 +97,13 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             standing=dashboard.standing(request, stands, loaded.version, loaded.nature),
             rules=show.Page.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
             q=q[:200],
-            scores=told,
-            **_better(dashboard, loaded, told, stands, versions),
+            scores=known,
+            **_better(dashboard, loaded, known, stands, versions),
             s=s,
-            scored=(scored := show.Page.of(told.lines, s, SCORED_PER_PAGE)),
+            scored=(scored := show.Page.of(known.lines, s, SCORED_PER_PAGE)),
             scored_rows=[
                 # Where it is the same by promise, a mark of its own would only hide the other.
-                (line.agent, line.alone, line.together, line.central if told.source == "reference" else None)
+                (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
                 for line in scored.items
             ],
             began=dashboard.coordinator.fleet.began,
@@ -125,14 +125,14 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
         compared = comparison.versions(dashboard.coordinator, before, after)
         lines = show.Page.of(compared.lines if compared else [], s, SCORED_PER_PAGE)
-        found = difference((before.record, before.model), (after.record, after.model))
+        change = difference((before.record, before.model), (after.record, after.model))
         return dashboard.page(
             request,
             "compare.html",
             before=before,
             after=after,
-            difference=found,
-            folded=_folded(found),
+            difference=change,
+            folded=_folded(change),
             compared=compared,
             said=comparison.against(compared, f"version {other}") if compared else "",
             lines=lines,
@@ -164,21 +164,21 @@ def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float]]:
 
 
 def _better(
-    dashboard: Dashboard, loaded: LoadedModel, told: scores.Scores, stands: Standing, versions: list[StoredModel]
+    dashboard: Dashboard, loaded: LoadedModel, known: scores.Scores, stands: Standing, versions: list[StoredModel]
 ) -> dict[str, Any]:
     """Return what says whether a version is better: than another one, than each alone, and over the versions."""
     coordinator = dashboard.coordinator
     other = comparison.other_version(stands, loaded, versions)
-    found = None
+    result = None
     with suppress(GlassfleetError):  # there is none, or this software cannot read it
-        found = comparison.versions(coordinator, dashboard.library.get(loaded.name, other), loaded)
-    metric = told.beside_alone.metric if told.beside_alone else ""
+        result = comparison.versions(coordinator, dashboard.library.get(loaded.name, other), loaded)
+    metric = known.beside_alone.metric if known.beside_alone else ""
     curve = comparison.curve(coordinator, loaded.name, versions, metric) if metric else []
-    compared = [(found, f"version {other}"), (told.beside_alone, "what each vehicle learns alone")]
+    compared = [(result, f"version {other}"), (known.beside_alone, "what each vehicle learns alone")]
     return {
         "other": other,
-        "beside_other": found,
-        "before": {} if found is None else {line.agent: line.before for line in found.lines},
+        "beside_other": result,
+        "before": {} if result is None else {line.agent: line.before for line in result.lines},
         "verdict": [comparison.against(each, words) for each, words in compared if each is not None],
         "metric": metric,
         "curve": curve,
@@ -186,7 +186,7 @@ def _better(
     }
 
 
-def _folded(found: Difference) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
+def _folded(change: Difference) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
     """Return what differs besides the rules: title, what each line is of, and the lines: name, before, after."""
     parts: list[tuple[str, str, tuple[Part, ...]]] = [
         ("Limits that moved", "Variable", ("limits", "domain")),
@@ -194,8 +194,8 @@ def _folded(found: Difference) -> list[tuple[str, str, list[tuple[str, str, str]
         ("Parameters of the scheme", "Parameter", ("parameters",)),
         ("Training", "What", ("training",)),
     ]
-    lines = [(title, what, [(x.name, x.before, x.after) for x in found.in_words(*of)]) for title, what, of in parts]
-    size = [(name.replace("_", " "), number(was), number(now)) for name, (was, now) in found.size.items()]
+    lines = [(title, what, [(x.name, x.before, x.after) for x in change.in_words(*of)]) for title, what, of in parts]
+    size = [(name.replace("_", " "), number(was), number(now)) for name, (was, now) in change.size.items()]
     return [each for each in (*lines, ("Size", "Measure", size)) if each[2]]
 
 
@@ -225,16 +225,16 @@ def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None
 
 def _population(loaded: LoadedModel, key: str | None, address: str, page: int, wanted: int | None) -> dict[str, Any]:
     """Return what is shown of a population: the structure that is drawn (at first the fittest), all, the inputs."""
-    found = loaded.structures
-    drawn = next((each for each in found if each.number == wanted), found[0] if found else None)
+    structures = loaded.structures
+    drawn = next((each for each in structures if each.number == wanted), structures[0] if structures else None)
     tree = None
     if drawn is not None and drawn.root.children:
         tree = StructureTree(_trail(drawn.root, key), f"{address}?structure={drawn.number}&page={page}")
     return {
-        "structures": show.Page.of(found, page, RULES_PER_PAGE),
+        "structures": show.Page.of(structures, page, RULES_PER_PAGE),
         "drawn": drawn,
         "structure_tree": tree,
-        "uses": uses(found, loaded.model.domain),
+        "uses": uses(structures, loaded.model.domain),
     }
 
 
@@ -246,8 +246,8 @@ def _trail(root: Branch, key: str | None) -> list[Branch]:
 def _matching(rules: tuple[Rule, ...], text: str) -> list[Rule]:
     """Return the rules that have every word of `text`, the most used first."""
     words = text[:200].lower().split()
-    found = [rule for rule in rules if not words or all(word in str(rule).lower() for word in words)]
-    return sorted(found, key=lambda rule: (-rule.support, rule.index))
+    chosen = [rule for rule in rules if not words or all(word in str(rule).lower() for word in words)]
+    return sorted(chosen, key=lambda rule: (-rule.support, rule.index))
 
 
 def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
@@ -267,14 +267,14 @@ def _asked(loaded: LoadedModel, query: dict[str, str]) -> dict[str, Any]:
     try:
         row = _row(loaded, query)
         values["row"] = row
-        told = explain_row(loaded.model, row, loaded.reference)
-        values |= {"told": told, "parts": told.parts(MOST_SHARES), "partitions": _partitions(loaded, told)}
+        answer = explain_row(loaded.model, row, loaded.reference)
+        values |= {"told": answer, "parts": answer.parts(MOST_SHARES), "partitions": _partitions(loaded, answer)}
         values["is_example"] = not any(name in query for name in ("x0", "row"))
     except (DataError, ValueError) as fault:
         values["row"] = {name: query.get(f"x{index}", "") for index, name in enumerate(domain.names)}
         values["wrong"] = cut(str(fault), 400)
         return values
-    if told.nature == "structures":  # every row gets the same answer
+    if answer.nature == "structures":  # every row gets the same answer
         return values
     try:
         values["otherwise"] = counterfactual(loaded.model, row, goal_of(values["goal"], domain))
@@ -312,13 +312,13 @@ def _cell(variable: Variable, value: Any) -> Any:
 
 def _read(domain: Domain, text: str) -> dict[str, Any]:
     """Read a pasted row: a JSON object, a header line and a line of values, or values alone in the model's order."""
-    said = text.strip()
-    if said.startswith("{"):
+    stripped = text.strip()
+    if stripped.startswith("{"):
         try:
-            return dict(json.loads(said))
+            return dict(json.loads(stripped))
         except ValueError as fault:
             raise DataError(f"this is not a JSON object: {fault}") from fault
-    lines = [line for line in csv.reader(io.StringIO(said)) if line]
+    lines = [line for line in csv.reader(io.StringIO(stripped)) if line]
     header = list(domain.names) if len(lines) == 1 else [name.strip() for name in lines[0]]
     cells = lines[-1] if len(lines) == 1 else lines[1]
     if len(header) != len(cells):
@@ -326,16 +326,16 @@ def _read(domain: Domain, text: str) -> dict[str, Any]:
     return dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
-def _partitions(loaded: LoadedModel, told: RowExplanation) -> list[tuple[Any, float | None, list[str], bool]]:
+def _partitions(loaded: LoadedModel, explanation: RowExplanation) -> list[tuple[Any, float | None, list[str], bool]]:
     """Return the inputs' partitions with the row's value and the fired rule's terms; the rule's own inputs first."""
-    named = {part.feature: part for part in told.fired.rule.conditions}
-    value = {part.feature: part.value for part in told.inputs}
-    found = [
+    named = {part.feature: part for part in explanation.fired.rule.conditions}
+    value = {part.feature: part.value for part in explanation.inputs}
+    lines = [
         (each, value[each.feature], _terms(each, named.get(each.feature)), each.feature in named)
         for each in loaded.partitions
         if each.sets or each.thresholds
     ]
-    return sorted(found, key=lambda item: not item[3])
+    return sorted(lines, key=lambda item: not item[3])
 
 
 def _terms(partition: Partition, part: Condition | None) -> list[str]:

@@ -101,20 +101,20 @@ def fields_of(scheme: str) -> dict[str, Field]:
     """Return the fields of the form for a scheme, by name; raises NotFoundError when there is no such scheme."""
     sections: list[tuple[tuple[str, ...], type[BaseModel]]] = [((), RunSpec)]
     sections += [((name,), model) for name, model in SECTIONS.items()]
-    found = {}
+    fields = {}
     for place, model in sections:
         for each in parameters_of(model):
             name = ".".join((*place, each.name))
             if name in WORDS:
-                found[name] = Field(name, (*place, each.name), *WORDS[name], each)
+                fields[name] = Field(name, (*place, each.name), *WORDS[name], each)
     for each in parameters_of(catalogue.load(scheme).Parameters):
         if each.name != "support":  # of private runs, which set it
             name = f"parameters.{scheme}.{each.name}"
-            found[name] = Field(name, ("parameters", each.name), each.name, each.about, each)
+            fields[name] = Field(name, ("parameters", each.name), each.name, each.about, each)
     # Left out, it is the scheme's only one.
-    one = found["participation"]
-    found["participation"] = replace(one, parameter=replace(one.parameter, is_optional=True, default=""))
-    return found
+    one = fields["participation"]
+    fields["participation"] = replace(one, parameter=replace(one.parameter, is_optional=True, default=""))
+    return fields
 
 
 def defaults(scheme: str = DEFAULT) -> dict[str, str]:
@@ -137,19 +137,19 @@ def texts_of(document: Mapping[str, Any]) -> dict[str, str]:
         This software cannot read its settings.
     """
     spec = RunSpec.from_document({**document["spec"], "nonce": ""})
-    told = spec.model_dump(mode="json", exclude={"domain", "memory", "bounds", "run"})
+    whole = spec.model_dump(mode="json", exclude={"domain", "memory", "bounds", "run"})
     try:
-        told["parameters"] = catalogue.load(spec.scheme).Parameters.model_validate(spec.parameters).model_dump()
+        whole["parameters"] = catalogue.load(spec.scheme).Parameters.model_validate(spec.parameters).model_dump()
     except ValidationError as fault:
         raise UsageError(f"the parameters of run {spec.run} cannot be used: {first_fault(fault)}") from fault
     texts = defaults(spec.scheme)
     for name, field in fields_of(spec.scheme).items():
-        part: Any = told
+        part: Any = whole
         for key in field.place:
             part = part.get(key) if isinstance(part, dict) else None
         if part is not None:
             texts[name] = field.parameter.write(part)
-    boxes = {name: "yes" if told[name] else "" for name in TICKED}
+    boxes = {name: "yes" if whole[name] else "" for name in TICKED}
     return {**texts, **boxes, "words": spec.run if has_words(document) else ""}
 
 
@@ -198,10 +198,10 @@ def spec_of(texts: Mapping[str, str], known: int = 0, words: Mapping[str, Any] |
         spec = RunSpec.from_document(with_participation(document, catalogue.load))
         catalogue.load(scheme).Parameters.model_validate(spec.parameters)
     except (UsageError, ValidationError) as fault:
-        found = fault if isinstance(fault, ValidationError) else fault.__cause__
-        if not isinstance(found, ValidationError):
+        cause = fault if isinstance(fault, ValidationError) else fault.__cause__
+        if not isinstance(cause, ValidationError):
             raise FieldError(str(fault)) from fault
-        raise _named(found, fields, ("parameters",) if found is fault else ()) from fault
+        raise _named(cause, fields, ("parameters",) if cause is fault else ()) from fault
     return spec
 
 
@@ -294,8 +294,8 @@ class Who:
 def who(coordinator: Coordinator, scheme: str) -> Who:
     """Return who would take part in a run of a scheme that began now."""
     known, offers = coordinator.fleet.known(), coordinator.fleet.offers()
-    told = Counter((offer.target, offer.features) for offer in offers.values() if offer.features)
-    target, features = max(told, key=told.__getitem__, default=("", ()))
+    offered = Counter((offer.target, offer.features) for offer in offers.values() if offer.features)
+    target, features = max(offered, key=offered.__getitem__, default=("", ()))
     return Who(
         len(known),
         len(offers),
@@ -336,7 +336,7 @@ def shown(coordinator: Coordinator, texts: Mapping[str, str], wrong: GlassfleetE
         "schemes": [(name, catalogue.load(name).title) for name in catalogue.names()],
         "title": catalogue.load(scheme).title,
         "who": who(coordinator, scheme),
-        "runs": [(told["run"], told["scheme"], told["name"] or "") for told in coordinator.runs.overviews(runs)],
+        "runs": [(run["run"], run["scheme"], run["name"] or "") for run in coordinator.runs.overviews(runs)],
         "with_words": with_words,
         "models": coordinator.registry.names(),
         "wrong": "" if wrong is None else str(wrong),

@@ -228,8 +228,8 @@ class Dashboard:
         @app.get("/runs/{run}/leakage", include_in_schema=False)
         def _leakage(request: Request, run: str) -> Response:
             document = self._document(run)
-            found, fault = self._leakage_report(document["run"])
-            return self.page(request, "leakage.html", run=document, found=found, fault=fault)
+            report, fault = self._leakage_report(document["run"])
+            return self.page(request, "leakage.html", run=document, found=report, fault=fault)
 
         @app.get("/events/runs/{run}", include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:

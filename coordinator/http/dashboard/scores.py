@@ -82,8 +82,8 @@ class Confusion:
             for place, (label, line) in enumerate(zip([*classes, OTHER], counts, strict=True))
             if sum(line)
         ]
-        said = [sum(line[place] for line in counts) for place in range(len(classes))]
-        precise = [counts[place][place] / total if total else None for place, total in enumerate(said)]
+        answered = [sum(line[place] for line in counts) for place in range(len(classes))]
+        precise = [counts[place][place] / total if total else None for place, total in enumerate(answered)]
         return cls(list(classes), lines, sum(map(sum, counts)), precise)
 
 
@@ -144,8 +144,8 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
     pairs = [] if compared is None else compared.lines
     classes = loaded.model.domain.classes
     # One that counts other classes has another model.
-    told = {agent: each.get("confusion") for agent, each in own.items()}
-    counts = {agent: each for agent, each in told.items() if each and len(each) == len(classes) + 1}
+    tables = {agent: each.get("confusion") for agent, each in own.items()}
+    counts = {agent: each for agent, each in tables.items() if each and len(each) == len(classes) + 1}
     lines = [
         Line(*pair, central.get(pair.agent), rows, _only(classes, counts.get(pair.agent), rows))
         for pair in pairs
@@ -196,50 +196,50 @@ class ScoresDocument(TypedDict):
 
 def as_document(coordinator: Coordinator, loaded: LoadedModel) -> ScoresDocument:
     """Return the scores of a model version as JSON values: what the dashboard shows, for programs."""
-    told = scores(coordinator, loaded)
+    known = scores(coordinator, loaded)
     return {
         "name": loaded.name,
         "version": loaded.version,
         "digest": loaded.record.digest,
-        "metric": told.metric,
-        "source": told.source,
-        "about": told.about,
-        "notes": told.notes,
+        "metric": known.metric,
+        "source": known.source,
+        "about": known.about,
+        "notes": known.notes,
         "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
         "vehicles": {
             line.agent: {
                 "rows": line.rows,
                 "local": line.alone,
-                "federated": None if told.source == "itself" else line.together,
+                "federated": None if known.source == "itself" else line.together,
                 "central": line.central,
                 "only": line.only,
             }
-            for line in sorted(told.lines)
+            for line in sorted(known.lines)
         },
     }
 
 
 def with_central(
-    coordinator: Coordinator, library: Library, found: Mapping[str, Mapping[str, Any]]
+    coordinator: Coordinator, library: Library, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return what vehicles have sent about a model version, each with its central score (None: unknown) and why.
 
     Parameters
     ----------
-    found : mapping of str to mapping
+    evaluations : mapping of str to mapping
         As `Fleet.evaluations` returns it.
     """
     central: Mapping[str, float] = {}
     source: Source = ""
-    for first in list(found.values())[:1]:
+    for first in list(evaluations.values())[:1]:
         # A vehicle may name a model that there is not, or one of a scheme that is not installed here.
         with suppress(GlassfleetError):
             loaded = library.get(first["name"], first["version"])
-            own = {agent: each for agent, each in found.items() if each["digest"] == loaded.record.digest}
+            own = {agent: each for agent, each in evaluations.items() if each["digest"] == loaded.record.digest}
             central, source, _ = known_centrally(coordinator, loaded, own)
     return {
         agent: {**each, "central": central.get(agent), "source": source if agent in central else ""}
-        for agent, each in found.items()
+        for agent, each in evaluations.items()
     }
 
 
@@ -292,18 +292,18 @@ def known_centrally(
     reference = _reference(coordinator, loaded.name)
     if reference is None:
         return {}, "", f"Central (CL) is not known: nobody has the rows of all vehicles, and {why}."
-    said = coordinator.fleet.evaluations(reference.name, reference.version)
-    found = {
-        agent: float(said[agent]["federated"])
+    known = coordinator.fleet.evaluations(reference.name, reference.version)
+    errors = {
+        agent: float(known[agent]["federated"])
         for agent, each in own.items()
         # Other test rows make scores that cannot be compared.
-        if agent in said and (said[agent]["digest"], said[agent]["metric"], said[agent]["rows"])
+        if agent in known and (known[agent]["digest"], known[agent]["metric"], known[agent]["rows"])
         == (reference.digest, each["metric"], each["rows"])
     }  # fmt: skip
     text = f"CL is a model that was learned centrally elsewhere ({reference.scheme}), registered as {reference.name}"
     about = str(reference.parameters.get("about", ""))
     text += f" version {reference.version}{f': {about}' if about else ''}."
-    return found, "reference", text if found else f"{text} No vehicle has scored it on the same test rows yet."
+    return errors, "reference", text if errors else f"{text} No vehicle has scored it on the same test rows yet."
 
 
 def _reference(coordinator: Coordinator, name: str) -> ModelRecord | None:

@@ -67,27 +67,27 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, Markup]]:
 
 def private_words(document: Mapping[str, Any]) -> list[str]:
     """Return what protected a private run's answers, who was left out, and its scores; empty for other runs."""
-    said = document.get("private") or document["spec"].get("private") or {}
+    terms = document.get("private") or document["spec"].get("private") or {}
     scores = document.get("scores") or {}
     why = WHY_NO_VEHICLES if "metric" in scores else ""
-    if not said:
+    if not terms:
         return []
-    return [each for each in (protection(said), *left_out(document["agents"]), figures(scores), why) if each]
+    return [each for each in (protection(terms), *left_out(document["agents"]), figures(scores), why) if each]
 
 
 def opened(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return which sums left the vehicles of a run, by kind of question: how many, over whom, and bytes of answers."""
     private = document.get("private") or document["spec"].get("private") or {}
     over = f"{private['floor']} or more vehicles" if private else "one vehicle"
-    found: dict[str, dict[str, Any]] = {}
+    lines: dict[str, dict[str, Any]] = {}
     for each in document["rounds"]:
         if each["phase"] == "pairing":
             continue
         what = "limits of the columns" if each["phase"] == "domain" else question(each["kind"])
-        line = found.setdefault(what, {"what": what, "questions": 0, "over": over, "bytes": 0})
+        line = lines.setdefault(what, {"what": what, "questions": 0, "over": over, "bytes": 0})
         line["questions"] += 1
         line["bytes"] += each["bytes"]
-    return list(found.values())
+    return list(lines.values())
 
 
 def fleet_scores(record: ModelRecord, domain: Domain) -> str:
@@ -100,9 +100,9 @@ def rows(document: Mapping[str, Any]) -> int:
     """Return the training rows of a run's cohort; of all who told theirs, while there is no cohort."""
     if document.get("private"):
         return int(document["private"]["rows"])
-    told: Mapping[str, int] = document.get("rows", {})
-    cohort = document.get("cohort") or told
-    return sum(told.get(agent, 0) for agent in cohort)
+    counts: Mapping[str, int] = document.get("rows", {})
+    cohort = document.get("cohort") or counts
+    return sum(counts.get(agent, 0) for agent in cohort)
 
 
 def named(names: Sequence[str]) -> str:
@@ -129,8 +129,8 @@ def linked(note: str) -> Markup:
     >>> linked("v-1: its RMSE is 40"), linked("a < b")
     (Markup('<a href="/vehicles/v-1">v-1</a>: its RMSE is 40'), Markup('a &lt; b'))
     """
-    found = _ABOUT.match(note)
-    return escape(note) if found is None else links([found[0]], 1) + note[found.end() :]
+    match = _ABOUT.match(note)
+    return escape(note) if match is None else links([match[0]], 1) + note[match.end() :]
 
 
 def said(reason: str) -> str:
@@ -176,12 +176,12 @@ def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 def absences(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return who missed rounds of a run, though it is not among the `trouble`: agent, which rounds it missed."""
     known = {agent for agent, _, _ in trouble(document)}
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    absent: defaultdict[str, list[str]] = defaultdict(list)
     for row in document["rounds"]:
         for agent in missed(row):
             if agent not in known:
-                found[agent].append(f"{row['phase']} {row['number']}")
-    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(found.items())]
+                absent[agent].append(f"{row['phase']} {row['number']}")
+    return [(agent, named(list(dict.fromkeys(rounds)))) for agent, rounds in sorted(absent.items())]
 
 
 def all_answered(document: Mapping[str, Any]) -> bool:
@@ -190,43 +190,43 @@ def all_answered(document: Mapping[str, Any]) -> bool:
     return bool(rounds) and all(row["accepted"] == row["asked"] and not row["late"] for row in rounds)
 
 
-def held(told: RowExplanation) -> dict[str, list[tuple[str, float]]]:
+def held(explanation: RowExplanation) -> dict[str, list[tuple[str, float]]]:
     """Return to which degree a row fulfils each condition of the rule that explains it, by input: term, degree."""
-    found: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
-    for part, degree in zip(told.fired.rule.conditions, told.fired.memberships, strict=True):
-        found[part.feature].append((part.term, degree))
-    return found
+    degrees: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
+    for part, degree in zip(explanation.fired.rule.conditions, explanation.fired.memberships, strict=True):
+        degrees[part.feature].append((part.term, degree))
+    return degrees
 
 
-def why_that_rule(told: RowExplanation) -> str:
+def why_that_rule(explanation: RowExplanation) -> str:
     """Return why a rule answered whose conditions the row does not meet; empty: it meets them."""
-    if not told.fallback:
+    if not explanation.fallback:
         return ""
-    found = (note for note in told.notes if "fires for this row" in note)
-    return next(found, f"no rule fires for this row, so rule {told.fired.rule.index} answers")
+    notes = (note for note in explanation.notes if "fires for this row" in note)
+    return next(notes, f"no rule fires for this row, so rule {explanation.fired.rule.index} answers")
 
 
-def is_crisp(told: RowExplanation) -> bool:
+def is_crisp(explanation: RowExplanation) -> bool:
     """Whether every condition of the rule that answered holds or does not, so that there are no degrees to tell."""
-    parts = told.fired.rule.conditions
+    parts = explanation.fired.rule.conditions
     return bool(parts) and all(part.crisp for part in parts)
 
 
-def silent_shares(told: RowExplanation) -> tuple[str, ...]:
+def silent_shares(explanation: RowExplanation) -> tuple[str, ...]:
     """Return why no input has a share in a forecast, where that is so and there is something to say of it."""
-    if told.nature == "structures" or any(told.shares.values()):
+    if explanation.nature == "structures" or any(explanation.shares.values()):
         return ()
-    return tuple(note for note in told.notes if "share" in note)
+    return tuple(note for note in explanation.notes if "share" in note)
 
 
-def spans(told: RowExplanation) -> dict[str, tuple[float, float]]:
+def spans(explanation: RowExplanation) -> dict[str, tuple[float, float]]:
     """Return where the crisp conditions of the rule that answered hold, by input: from, to."""
-    found: dict[str, tuple[float, float]] = {}
-    for part in told.fired.rule.conditions:
+    limits: dict[str, tuple[float, float]] = {}
+    for part in explanation.fired.rule.conditions:
         if part.crisp:
-            low, high = found.get(part.feature, (part.low, part.high))
-            found[part.feature] = (max(low, part.low), min(high, part.high))
-    return found
+            low, high = limits.get(part.feature, (part.low, part.high))
+            limits[part.feature] = (max(low, part.low), min(high, part.high))
+    return limits
 
 
 def own_tree() -> str:

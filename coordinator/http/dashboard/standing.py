@@ -114,7 +114,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
     current, candidate = registry.aliases.current.get(name), registry.aliases.candidate.get(name)
     documents = rollouts.documents(name)
     live = next((each for each in documents if each["ended"] is None), None)
-    told = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _told(each)]
+    lines = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _told(each)]
     since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
     return Standing(
         name=name,
@@ -129,7 +129,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
         waits="" if candidate is None else candidate.reason,
         live=live,
         ended=[each for each in documents if each["ended"] is not None][::-1][:ROLLOUTS],
-        decisions=told[::-1][:DECISIONS],
+        decisions=lines[::-1][:DECISIONS],
         turns=sum(each.kind in TURNS for each in decisions),
     )
 

@@ -93,49 +93,49 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
     scores = means(coordinator)
     if {**asked, "sort": asked.get("sort", "started")} == {"text": "", "state": "", "sort": "started"}:
         page = Page.of(coordinator.runs.ids()[::-1], number)
-        lines = [_line(told, scores) for told in coordinator.runs.overviews(page.items)]
+        lines = [_line(run, scores) for run in coordinator.runs.overviews(page.items)]
         return Page(lines, page.number, page.last, page.total)
-    lines = [_line(told, scores) for told in reversed(coordinator.runs.overviews())]
+    lines = [_line(run, scores) for run in reversed(coordinator.runs.overviews())]
     return Page.of(chosen(lines, **asked), number)
 
 
 def models(coordinator: Coordinator, library: Library) -> list[Line]:
     """Return a line for each name of a model: of the version that is in use, else of the newest."""
-    told = {each["run"]: each for each in coordinator.runs.overviews()}
+    runs = {each["run"]: each for each in coordinator.runs.overviews()}
     scores, current = means(coordinator), coordinator.registry.aliases.current
     lines = []
     for name, group in groupby(coordinator.registry.journal.heads(), key=lambda head: head.name):
         heads = list(group)
         pointer = current.get(name)
         shown = next((each for each in heads if pointer and each.version == pointer.version), heads[-1])
-        line = _line(told[shown.run], scores) if shown.run in told else _loaded(shown, scores, library)
+        line = _line(runs[shown.run], scores) if shown.run in runs else _loaded(shown, scores, library)
         about = {"name": name, "version": shown.version, "versions": len(heads), "is_damaged": shown.is_damaged}
         lines.append(replace(line, **about))
     return lines
 
 
-def _line(told: Mapping[str, Any], scores: Scores) -> Line:
-    model, size, summed = told["model"] or {}, told["size"] or {}, told["scores"] or {}
+def _line(run: Mapping[str, Any], scores: Scores) -> Line:
+    model, size, summed = run["model"] or {}, run["size"] or {}, run["scores"] or {}
     score = scores.get((model["name"], model["version"], model["digest"])) if model else None
     if "candidate" in summed:  # of a private run: nobody tells its own
         score = Score(summed["metric"], summed["candidate"], summed.get("local"))
-    started, ended = (told[what] and datetime.fromisoformat(told[what]) for what in ("started", "ended"))
-    marks = ["private"] if told["private"] else []
+    started, ended = (run[what] and datetime.fromisoformat(run[what]) for what in ("started", "ended"))
+    marks = ["private"] if run["private"] else []
     return Line(
-        run=told["run"],
-        name=model.get("name") or told["name"] or "",
+        run=run["run"],
+        name=model.get("name") or run["name"] or "",
         version=model.get("version", 0),
-        state=told["outcome"] or told["state"] or "",
-        reason=told["reason"] or "",
-        scheme=told["scheme"] or "",
-        participation=told["participation"] or "",
-        target=told["target"] or "",
+        state=run["outcome"] or run["state"] or "",
+        reason=run["reason"] or "",
+        scheme=run["scheme"] or "",
+        participation=run["participation"] or "",
+        target=run["target"] or "",
         score=score,
         rules=_rules(size),
-        parameters=", ".join([*marks, *changed(told["scheme"] or "", told["parameters"] or {})]),
-        rounds=told["rounds"],
-        cohort=told["cohort"],
-        started=told["started"] or "",
+        parameters=", ".join([*marks, *changed(run["scheme"] or "", run["parameters"] or {})]),
+        rounds=run["rounds"],
+        cohort=run["cohort"],
+        started=run["started"] or "",
         took=max(0.0, (ended - started).total_seconds()) if started and ended else None,
     )
 
@@ -157,22 +157,22 @@ def _loaded(head: StoredModel, scores: Scores, library: Library) -> Line:
 
 
 def _rules(size: Mapping[str, Any]) -> int | None:
-    found: int | None = size.get("rules", size.get("leaves"))
-    return found
+    rules: int | None = size.get("rules", size.get("leaves"))
+    return rules
 
 
 def means(coordinator: Coordinator) -> Scores:
     """Return the means of what vehicles measured, in the metric of most of them."""
-    told: dict[tuple[str, int, str], dict[str, dict[str, Any]]] = {}
+    by_model: dict[tuple[str, int, str], dict[str, dict[str, Any]]] = {}
     for agent, known in coordinator.fleet.known().items():
         for (name, version), each in known.evaluations.items():
-            told.setdefault((name, version, each["digest"]), {})[agent] = each
-    found = {}
-    for key, scores in told.items():
+            by_model.setdefault((name, version, each["digest"]), {})[agent] = each
+    result = {}
+    for key, scores in by_model.items():
         metric, same = in_one_metric(scores)
         together, alone = (sum(each[what] for each in same.values()) / len(same) for what in ("federated", "local"))
-        found[key] = Score(metric, together, alone)
-    return found
+        result[key] = Score(metric, together, alone)
+    return result
 
 
 def changed(scheme: str, parameters: Mapping[str, Any]) -> list[str]:
@@ -185,10 +185,10 @@ def changed(scheme: str, parameters: Mapping[str, Any]) -> list[str]:
 @cache
 def _defaults(scheme: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = catalogue.load(scheme).Parameters().model_dump(mode="json")
+        parameters: dict[str, Any] = catalogue.load(scheme).Parameters().model_dump(mode="json")
     except (NotFoundError, ValueError):
         return {}
-    return found
+    return parameters
 
 
 def _text(value: Any) -> str:
@@ -241,8 +241,8 @@ def _has(line: Line, words: Sequence[str]) -> bool:
     if not words:
         return True
     parts = (line.run, line.name, line.target, line.scheme, line.participation, line.parameters, line.reason)
-    told = " ".join(parts).lower()
-    return all(word in told for word in words)
+    text = " ".join(parts).lower()
+    return all(word in text for word in words)
 
 
 class Difference(NamedTuple):
@@ -276,11 +276,11 @@ def pair(coordinator: Coordinator, one: str, other: str) -> Pair:
     facts = [dict(_facts(*each)) for each in zip(documents, lines, strict=True)]
     settings = [dict(_settings(document["spec"])) for document in documents]
     names = dict.fromkeys((*settings[0], *settings[1]))
-    told = [Difference(name, *(each.get(name, "–") for each in settings)) for name in names]
+    differences = [Difference(name, *(each.get(name, "–") for each in settings)) for name in names]
     shown = [
         Difference(name, *(each.get(name, "–") for each in facts)) for name in dict.fromkeys((*facts[0], *facts[1]))
     ]
-    return Pair(lines[0], lines[1], shown, [each for each in told if each.differs])
+    return Pair(lines[0], lines[1], shown, [each for each in differences if each.differs])
 
 
 def _facts(document: Mapping[str, Any], line: Line) -> Iterator[tuple[str, str]]:

@@ -115,15 +115,15 @@ class Recent:
 
     def of(self, coordinator: Coordinator) -> list[Told]:
         """Return the last runs, the newest first; from any thread."""
-        past, live, found = coordinator.runs.past, coordinator.runs.live, []
+        past, live, runs = coordinator.runs.past, coordinator.runs.live, []
         for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
             with suppress(NotFoundError):  # forgotten between the two looks
                 if run in live:
-                    found.append(_of_state(live[run]))
+                    runs.append(_of_state(live[run]))
                 else:
-                    found.append(self._ended.get(run) or _of_document(coordinator.runs.document(run)))
-        self._ended = {told.run: told for told in found if told.run in past}
-        return found
+                    runs.append(self._ended.get(run) or _of_document(coordinator.runs.document(run)))
+        self._ended = {each.run: each for each in runs if each.run in past}
+        return runs
 
 
 def _of_state(state: RunState) -> Told:
@@ -168,8 +168,8 @@ class Look:
         for each in needs.values():
             each.sort()
         rows: dict[str, int] = {}
-        for told in reversed(runs):
-            rows |= told.rows
+        for run in reversed(runs):
+            rows |= run.rows
         return cls(known, rows, held, dict(needs))
 
     def vehicle(self, agent: str) -> Vehicle | None:
@@ -250,17 +250,17 @@ SORTS: Final[Mapping[str, Callable[[Look, str], Any]]] = {
 
 def _of_runs(known: Mapping[str, Any], runs: Sequence[Told]) -> Iterator[tuple[str, Need]]:
     """Yield who gave false answers, and who refused, was late or was dropped in the newest run that asked it."""
-    private = [told.about for told in runs if told.about["spec"].get("private") is not None]
+    private = [run.about for run in runs if run.about["spec"].get("private") is not None]
     for agent in quarantined(private, ()) & known.keys():
         yield agent, Need(QUARANTINED, "gave false answers; private runs leave it out")
     asked: set[str] = set()
-    for told in runs:
-        for agent in (told.missed.keys() & known.keys()) - asked:
-            status, reason = told.missed[agent]
+    for run in runs:
+        for agent in (run.missed.keys() & known.keys()) - asked:
+            status, reason = run.missed[agent]
             is_refusal = reason.startswith(REFUSED)
             words = said(reason) if is_refusal else f"{status}: {said(reason)}"
-            yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{told.run}")
-        asked |= told.asked
+            yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{run.run}")
+        asked |= run.asked
 
 
 def _of_models(
@@ -317,16 +317,16 @@ class Scored(NamedTuple):
 
 def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
     """Return what a vehicle measured, by model and metric: its newest versions, oldest first."""
-    found: dict[tuple[str, str], list[Scored]] = {}
+    by_model: dict[tuple[str, str], list[Scored]] = {}
     for (name, version), each in sorted(known.evaluations.items()):
-        lines = found.setdefault((name, each["metric"]), [])
+        lines = by_model.setdefault((name, each["metric"]), [])
         is_f1, together = each["metric"] == "f1", each["federated"]
         than_before = None
         if lines and lines[-1].rows == each["rows"]:
             than_before = relative(together, lines[-1].together, higher_is_better=is_f1)
         worse = relative(together, each["local"], higher_is_better=is_f1)
         lines.append(Scored(version, each["local"], together, each["rows"], worse, than_before))
-    return {model: lines[-VERSIONS:] for model, lines in found.items()}
+    return {model: lines[-VERSIONS:] for model, lines in by_model.items()}
 
 
 class Part(NamedTuple):
@@ -346,16 +346,16 @@ class Part(NamedTuple):
 def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
     """Return a page of runs, the newest first, with a vehicle's part in each."""
     page = Page.of(coordinator.runs.ids()[::-1], number, RUNS_PER_PAGE)
-    found = []
+    shown = []
     for run in page.items:
         with suppress(NotFoundError):  # forgotten between the two looks
-            found.append(_part(coordinator.runs.document(run), agent))
-    return Page(found, page.number, page.last, page.total)
+            shown.append(_part(coordinator.runs.document(run), agent))
+    return Page(shown, page.number, page.last, page.total)
 
 
 def _part(document: Mapping[str, Any], agent: str) -> Part:
-    found = document["agents"].get(agent, {"status": "", "reason": ""})
-    status, reason = found["status"], said(found["reason"])
+    part = document["agents"].get(agent, {"status": "", "reason": ""})
+    status, reason = part["status"], said(part["reason"])
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
     elif agent in document.get("false_answers", ()):
@@ -363,8 +363,8 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
     elif not status:
         reason = "it was not up"
     rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]
-    told = document.get("rows", {}).get(agent)
+    rows = document.get("rows", {}).get(agent)
     # Not the document: those of a large fleet are not all kept until the page is drawn.
     run = {name: document[name] for name in ("run", "state", "outcome", "model", "started")}
     status = "" if status == "idle" else status
-    return Part(status, reason, named([*dict.fromkeys(rounds)]), told, agent in document["agents"], run)
+    return Part(status, reason, named([*dict.fromkeys(rounds)]), rows, agent in document["agents"], run)

@@ -48,8 +48,8 @@ def downgrade() -> None:
 def _is_registered(row: Any) -> bool:
     """Whether a record is the one that was registered: its digest was kept beside it."""
     record = json.loads(bytes(row.record))
-    told = (record["name"], record["version"], record["digest"], document_digest(record["document"]))
-    return told == (row.name, row.version, row.digest, row.digest)
+    columns = (record["name"], record["version"], record["digest"], document_digest(record["document"]))
+    return columns == (row.name, row.version, row.digest, row.digest)
 
 
 def _checksum(*values: Any) -> str:
