@@ -91,8 +91,8 @@ def tables_of(model: Model) -> Tables:
             f"scheme {model.scheme!r} has no tables(model), which c, python and fml need; json, markdown and html hold "
             "its models"
         )
-    found: Tables = hook(model)
-    return found
+    tables: Tables = hook(model)
+    return tables
 
 
 @cache
@@ -101,9 +101,9 @@ def _modules() -> dict[str, str]:
     others = {point.name: point.module for point in entry_points(group=GROUP)}
     package = glassfleet.schemes
     ours = {
-        found.name: f"{package.__name__}.{found.name}"
-        for found in pkgutil.iter_modules(package.__path__)
-        if found.ispkg and not found.name.startswith("_")
+        module.name: f"{package.__name__}.{module.name}"
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.ispkg and not module.name.startswith("_")
     }
     return others | ours
 
@@ -130,8 +130,8 @@ def _stated(module: str) -> tuple[str, ...]:
     spec = importlib.util.find_spec(module)
     assert spec is not None
     loader = cast("InspectLoader", spec.loader)
-    found = re.search(r"^REQUIRES = (\(.*?\))$", loader.get_source(module) or "", re.MULTILINE | re.DOTALL)
-    return tuple(ast.literal_eval(found[1])) if found else ()
+    match = re.search(r"^REQUIRES = (\(.*?\))$", loader.get_source(module) or "", re.MULTILINE | re.DOTALL)
+    return tuple(ast.literal_eval(match[1])) if match else ()
 
 
 def _missing(needs: Iterable[str]) -> str:

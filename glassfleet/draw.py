@@ -49,15 +49,15 @@ def draw(data: Dataset, columns: Sequence[str], most: int) -> Dataset:
     if not most or data.rows <= most:
         return data
     key = ("drawn", tuple(columns), most)
-    found: Dataset | None = data.memo.get(key)
-    if found is None:
+    drawn: Dataset | None = data.memo.get(key)
+    if drawn is None:
         # Equal rows have equal hashes: whichever of them is kept, the same values are.
         kept = np.sort(np.argsort(_hashes(data.select(columns)), kind="stable")[:most])
-        found = Dataset(
+        drawn = Dataset(
             data.features, data.target, data.X[kept], data.y[kept], categories=data.categories, key=data.key
         )
-        data.memo[key] = found
-    return found
+        data.memo[key] = drawn
+    return drawn
 
 
 def drawn_for(task: Task, data: Dataset) -> Dataset:

@@ -82,13 +82,13 @@ def rule_forecasts(
         else np.zeros((0, len(mean)))
     )
     moves = np.rint(changes * STEPS) / STEPS * width
-    found: list[dict[str, Any] | None] = []
+    forecasts: list[dict[str, Any] | None] = []
     for rule, share in enumerate(np.minimum(weight / rows, 1.0).tolist()):
         order = sorted(range(len(names)), key=lambda j: (-abs(moves[j, rule]), j))[:MOVERS]
         own = {names[j]: float(moves[j, rule]) for j in order if moves[j, rule]}
-        told = {"rows": share, "mean": means[rule], "low": lows[rule], "high": highs[rule], "moves": own}
-        found.append(told if share > 0.0 else None)
-    return found
+        forecast = {"rows": share, "mean": means[rule], "low": lows[rule], "high": highs[rule], "moves": own}
+        forecasts.append(forecast if share > 0.0 else None)
+    return forecasts
 
 
 def _middle(square: Array, mean: Array) -> Array:
@@ -116,19 +116,19 @@ def tell_forecasts(model: Model, parameters: Mapping[str, Any]) -> None:
     VerificationError
         It is not what the record's digests promise, or not of this model.
     """
-    if not isinstance(model, TellsForecasts) or (told := _read(parameters, "forecasts", "rules", _FORECASTS)) is None:
+    if not isinstance(model, TellsForecasts) or (known := _read(parameters, "forecasts", "rules", _FORECASTS)) is None:
         return
     errors = _read(parameters, "errors", "lines", _ERRORS) or [None]
-    if len(errors) == 1 < len(told):  # counted over all rules together: no rule has rows of its own
-        errors = [errors[0] and replace(errors[0], own=0, mean=None)] * len(told)
-    if len(errors) != len(told):
-        raise VerificationError(f"the model's record has errors of {len(errors)} rules, forecasts of {len(told)}")
+    if len(errors) == 1 < len(known):  # counted over all rules together: no rule has rows of its own
+        errors = [errors[0] and replace(errors[0], own=0, mean=None)] * len(known)
+    if len(errors) != len(known):
+        raise VerificationError(f"the model's record has errors of {len(errors)} rules, forecasts of {len(known)}")
     model.forecasts = {
-        index: replace(line, errors=errors[index]) for index, line in enumerate(told) if line is not None
+        index: replace(line, errors=errors[index]) for index, line in enumerate(known) if line is not None
     }
-    if len(model.rules()) != len(told):
+    if len(model.rules()) != len(known):
         raise VerificationError(
-            f"the model's record has forecasts of {len(told)} rules, the model has {len(model.rules())}"
+            f"the model's record has forecasts of {len(known)} rules, the model has {len(model.rules())}"
         )
 
 

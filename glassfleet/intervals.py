@@ -121,8 +121,8 @@ def recorded_errors(counts: Ints, width: float) -> dict[str, Any]:
 
 def over_all(errors: Mapping[str, Any], domain: Domain) -> Errors | None:
     """Return all rules' errors together, of what a record has (`recorded_errors`); None: too few rows to tell."""
-    [found] = errors_of(np.asarray(errors["counts"], dtype=np.int64)[None], width_of(domain))
-    return None if found is None else Errors(**found)
+    [whole] = errors_of(np.asarray(errors["counts"], dtype=np.int64)[None], width_of(domain))
+    return None if whole is None else Errors(**whole)
 
 
 def errors_of(counts: Ints, width: float) -> list[dict[str, Any] | None]:
@@ -138,16 +138,16 @@ def errors_of(counts: Ints, width: float) -> list[dict[str, Any] | None]:
     rows = counts.sum(axis=1)
     rare = rows < LEAST_ROWS
     together = counts[rare].sum(axis=0) if rows[rare].sum() >= LEAST_ROWS else counts.sum(axis=0)
-    found: list[dict[str, Any] | None] = []
+    errors: list[dict[str, Any] | None] = []
     for line, own in enumerate(rows.tolist()):
         bins = together if rare[line] else counts[line]
         low, high = _quantile(bins[::-1]), _quantile(bins)
         if low is None or high is None:
-            found.append(None)
+            errors.append(None)
             continue
         mean = math.fsum(counts[line] * _MIDDLES) / own * width if own else None
-        found.append({"low": -low * width, "high": high * width, "rows": int(bins.sum()), "own": own, "mean": mean})
-    return found
+        errors.append({"low": -low * width, "high": high * width, "rows": int(bins.sum()), "own": own, "mean": mean})
+    return errors
 
 
 def _quantile(bins: Ints) -> float | None:
@@ -162,14 +162,14 @@ def _quantile(bins: Ints) -> float | None:
     return float(BOUNDS[place] + into * (BOUNDS[place + 1] - BOUNDS[place]))
 
 
-def with_interval(told: Explanation, domain: Domain) -> Explanation:
+def with_interval(explanation: Explanation, domain: Domain) -> Explanation:
     """Return an explanation with the interval of its forecast, within the target's limits, where errors are known."""
-    forecast = told.fired.rule.forecast
-    if forecast is None or forecast.errors is None or isinstance(told.prediction, str):
-        return told
+    forecast = explanation.fired.rule.forecast
+    if forecast is None or forecast.errors is None or isinstance(explanation.prediction, str):
+        return explanation
     off = np.array([[forecast.errors.low, forecast.errors.high]])
-    [[low, high]] = _within_limits(np.array([told.prediction]), off, domain).tolist()
-    return replace(told, interval=(low, high))
+    [[low, high]] = _within_limits(np.array([explanation.prediction]), off, domain).tolist()
+    return replace(explanation, interval=(low, high))
 
 
 def intervals(model: Any, X: Array) -> Array:
@@ -183,11 +183,11 @@ def intervals(model: Any, X: Array) -> Array:
 def errors_by_rule(model: Any) -> Array:
     """Return between which errors nine of ten are, by rule, shape (r, 2): NaN where unknown, r = 0 without rules."""
     rules = model.rules() if isinstance(model, TellsRule) else ()
-    found = np.full((len(rules), 2), np.nan)
+    errors = np.full((len(rules), 2), np.nan)
     for rule in rules:
         if rule.forecast is not None and rule.forecast.errors is not None:
-            found[rule.index] = rule.forecast.errors.low, rule.forecast.errors.high
-    return found
+            errors[rule.index] = rule.forecast.errors.low, rule.forecast.errors.high
+    return errors
 
 
 def _within_limits(forecast: Array, off: Array, domain: Domain) -> Array:

@@ -24,8 +24,8 @@ def nature(model: Model) -> Nature:
 
     A scheme whose models are no rules says so with an attribute ``nature`` of its model class; the others need none.
     """
-    said: Nature = getattr(model, "nature", "rules")
-    return said
+    kind: Nature = getattr(model, "nature", "rules")
+    return kind
 
 
 def readable_rules(model: Model) -> tuple[Rule, ...]:

@@ -88,14 +88,14 @@ def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None
     ``reference``: the typical row. ``forecasts``: those of the rules, see :mod:`glassfleet.forecasts`. ``errors``: see
     :class:`glassfleet.scores.ScoresServer`.
     """
-    found, row, rules = {}, summary.get("reference"), summary.get("forecasts")
+    result, row, rules = {}, summary.get("reference"), summary.get("forecasts")
     if row:
-        found["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
+        result["reference"] = {"row": dict(row), "digest": document_digest(dict(row))}
     if rules:
-        found["forecasts"] = {"rules": rules, "digest": document_digest({"rules": rules})}
+        result["forecasts"] = {"rules": rules, "digest": document_digest({"rules": rules})}
     if errors:
-        found["errors"] = {**errors, "digest": document_digest(dict(errors))}
-    return found
+        result["errors"] = {**errors, "digest": document_digest(dict(errors))}
+    return result
 
 
 def reference_of(parameters: Mapping[str, Any], domain: Domain) -> Reference | None:
@@ -142,9 +142,9 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     ----------
     M. Sundararajan, A. Najmi: The many Shapley values for model explanation, ICML 2020.
     """
-    told = with_interval(model.explain(x), model.domain)
-    if reference is None or isinstance(told.prediction, str) or nature(model) != "rules":
-        return told
+    explanation = with_interval(model.explain(x), model.domain)
+    if reference is None or isinstance(explanation.prediction, str) or nature(model) != "rules":
+        return explanation
     base, shares = _compared(model, x, reference.row)
     differences = {
         # A mean has more digits than anybody wants to read.
@@ -154,7 +154,7 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
         if mine != other
     }
     named = dict(zip(model.domain.names, shares, strict=True))
-    return replace(told, base=base, shares=named, reference=reference.words, differences=differences)
+    return replace(explanation, base=base, shares=named, reference=reference.words, differences=differences)
 
 
 def _compared(model: Model, x: Array, reference: Array) -> tuple[float, list[float]]:

@@ -31,10 +31,10 @@ def in_words_of(model: Model, domain: Domain) -> Model:
             "may differ. Start from the model's: glassfleet model show NAME --json, document.domain"
         )
     document = {**model.to_document(), "domain": domain.to_document()}
-    said = catalogue.load(model.scheme).from_document(document)
-    if isinstance(model, TellsForecasts) and isinstance(said, TellsForecasts):
-        said.forecasts = model.forecasts
-    return said
+    reworded = catalogue.load(model.scheme).from_document(document)
+    if isinstance(model, TellsForecasts) and isinstance(reworded, TellsForecasts):
+        reworded.forecasts = model.forecasts
+    return reworded
 
 
 def in_terms_of(model: Model, domain: Domain) -> Model:

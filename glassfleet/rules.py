@@ -150,8 +150,8 @@ class Consequent:
     def parts(self, keep: int | None = None) -> list[str]:
         """Return :meth:`text` in its parts: what is said of the target, then each score."""
         verb = "is mostly" if self.scores else "is" if isinstance(self.value, str) else "="
-        told = f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
-        return [told, *(score.text(keep) for score in self.scores)]
+        text = f"{self.target} {verb} {self.answer(keep)}" if self.target else self.answer(keep)
+        return [text, *(score.text(keep) for score in self.scores)]
 
     def answer(self, keep: int | None = None) -> str:
         """Return what is said of the target, without its name; see :meth:`text`."""
@@ -288,11 +288,11 @@ class Rule:
         if not self.measured:
             return ""
         unit = f" {self.consequent.unit}" if self.consequent.unit else ""
-        told = self.forecast
-        if told is None:
+        forecast = self.forecast
+        if forecast is None:
             words = [f"support {self.support:.3f}"]
         else:
-            words = [f"{100 * told.rows:.3g} % of the rows", f"mean forecast {told.text}{unit}"]
+            words = [f"{100 * forecast.rows:.3g} % of the rows", f"mean forecast {forecast.text}{unit}"]
         return ", ".join(
             [
                 *words,
@@ -375,11 +375,11 @@ _TEST_ERROR = "Error: the mean absolute error on test rows where the rule decide
 def measures_note(rules: Iterable[Any]) -> str:
     """Return what the measures of rules (or of their views) are; empty: they are well known."""
     rules = list(rules)
-    told = _FORECASTS if any(rule.forecast is not None for rule in rules) else ""
+    note = _FORECASTS if any(rule.forecast is not None for rule in rules) else ""
     tested = {_is_tested(rule) for rule in rules if rule.error is not None}
     if tested == {True, False}:
-        return f"{told}{_TEST_ERROR} Of a rule without such rows: how far it is from the target on its training rows."
-    return told + (_TEST_ERROR if True in tested else _ERROR if tested else "")
+        return f"{note}{_TEST_ERROR} Of a rule without such rows: how far it is from the target on its training rows."
+    return note + (_TEST_ERROR if True in tested else _ERROR if tested else "")
 
 
 def _is_tested(rule: Any) -> bool:

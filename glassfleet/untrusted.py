@@ -340,10 +340,10 @@ def select_columns(data: Dataset, domain: Domain) -> Dataset:
         One is missing, or has empty cells that the run does not know.
     """
     try:
-        found = data.select(domain.names)
+        selected = data.select(domain.names)
     except KeyError as fault:
         raise TaskError(f"there is no column {fault} here") from fault
-    empty = np.isnan(found.X)
+    empty = np.isnan(selected.X)
     for index in np.flatnonzero(empty.any(axis=0)).tolist():
         variable = domain.features[index]
         if variable.missing is None and not (variable.categories and empty[:, index].all()):
@@ -351,7 +351,7 @@ def select_columns(data: Dataset, domain: Domain) -> Dataset:
                 f"column {variable.name!r} has empty cells here, and the run knows none: fill them, or use a "
                 "scheme that takes them and limits that are found, or a domain that says what they are taken for"
             )
-    return found
+    return selected
 
 
 def select_numbers(data: Dataset, domain: Domain) -> Dataset:

@@ -38,13 +38,13 @@ _LEAST = 1e-4
 
 def bins(view: View) -> Rows:
     """Return the row behind each bin that one row is in, as far as that can be told."""
-    found = []
+    rows = []
     for task, sums in view:
         if task.kind == "bins" and "scores" in sums:
             question = read_task(task)
             inputs, residual = _lone(question, sums["scores"] / 2.0**SCORE_BITS, sums["means"] / 2.0**SCORE_BITS)
-            found.append(_rows(question, inputs, _forecast(question, inputs) + residual))
-    return stacked(found)
+            rows.append(_rows(question, inputs, _forecast(question, inputs) + residual))
+    return stacked(rows)
 
 
 def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array]:
@@ -75,15 +75,15 @@ def _forecast(question: Question, inputs: Array) -> Array:
     scaled[list(question.regressors)] = inputs.T
     reached = degrees(question.tree, scaled)
     lines = zip(question.tree.leaves, question.coefficients, strict=True)
-    told: Array = sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
-    return told
+    forecast: Array = sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
+    return forecast
 
 
 def _rows(question: Question, inputs: Array, target: Array) -> Rows:
     """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
-    found = np.full((len(inputs), question.n_inputs + 1), np.nan)
-    found[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, target])
-    return found[~((target < -NEAR) | (target > 1.0 + NEAR))]
+    rows = np.full((len(inputs), question.n_inputs + 1), np.nan)
+    rows[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, target])
+    return rows[~((target < -NEAR) | (target > 1.0 + NEAR))]
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterato
 
 def leaf_means(view: View) -> Rows:
     """Return the mean row of each leaf, once for each row that it holds by weight; see `trees`."""
-    found: Rows = np.empty((0, 0))
+    result: Rows = np.empty((0, 0))
     for question, memory, _ in _replayed(view):
         grams = unpack_symmetric(memory["gram"][0].astype(np.float64) * SCALE, question.columns)
         pairs, rows = memory["pairs"].tolist(), []
@@ -177,5 +177,5 @@ def leaf_means(view: View) -> Rows:
                 target = float(memory["target"][0, place, 0]) * SCALE / weight
                 row = _rows(question, own[None, 1:] / own[0], np.array([target]))
                 rows.append(np.repeat(row, max(1, round(weight)), axis=0))
-        found = np.concatenate(rows) if rows else found
-    return found
+        result = np.concatenate(rows) if rows else result
+    return result

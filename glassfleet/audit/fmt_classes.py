@@ -58,8 +58,8 @@ def _part(question: GrowthQuestion, gram: Array, rights: Array) -> Part:
     """
 
     def complete(rows: Array, directions: Array) -> Rows:
-        told, weight = directions @ rights.T, ((directions @ gram) * directions).sum(axis=1)
-        number = told[:, 0] > 0.5 * weight if len(rights) == 1 else told.argmax(axis=1)
+        products, weight = directions @ rights.T, ((directions @ gram) * directions).sum(axis=1)
+        number = products[:, 0] > 0.5 * weight if len(rights) == 1 else products.argmax(axis=1)
         return placed(np.column_stack([rows[:, 1:], number]), question.columns, question.n_inputs)
 
     return Part(gram, len(gram) * 2.0**-GRID_BITS, complete)

@@ -163,14 +163,14 @@ def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
     if not len(candidates) or not len(rows):
         return whole, parts, len(candidates)
     is_told = ~np.isnan(candidates)
-    for told in np.unique(is_told, axis=0):
-        some = candidates[(is_told == told).all(axis=1)][:, told]
-        tree = KDTree(rows[:, told])
+    for columns in np.unique(is_told, axis=0):
+        some = candidates[(is_told == columns).all(axis=1)][:, columns]
+        tree = KDTree(rows[:, columns])
         distance, at = tree.query(some, p=np.inf)
-        within = TOLERANCE if told.sum() > 1 else _PART
+        within = TOLERANCE if columns.sum() > 1 else _PART
         hit: NDArray[np.bool_] = distance < within
         false += int((~hit).sum())
-        if told.all():
+        if columns.all():
             whole |= set(at[hit].tolist())
         else:
             alone = tree.query_ball_point(some, within, p=np.inf, return_length=True) == 1
@@ -203,10 +203,10 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
     if frozenset().union(*sets) not in sets:
         kinds[ALL] = total(opened)
     attacks = [attack for attack in ATTACKS if opened[0].task.scheme in attack.schemes]
-    found: list[Line] = []
+    lines: list[Line] = []
     for seen, some in kinds.items():
         known = views(some)
-        found += [
+        lines += [
             _line(protection, seen, attack, [(members, attack.rows(view)) for members, view in known.items()], rows)
             for attack in attacks
             if known
@@ -214,12 +214,12 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
     every = views([*opened, *differences(opened)])
     if not is_plain and len(every) > 1:
         members = frozenset().union(*sets)
-        found += [
+        lines += [
             _line(protection, OPENED, attack, [(members, attack.rows(*every.values()))], rows)
             for attack in attacks
             if attack.crosses
         ]
-    return found
+    return lines
 
 
 def _line(

@@ -22,7 +22,7 @@ _SAME = 1e-6
 
 def rows_behind_strengths(view: View) -> Array:
     """Return candidates, shape (m, F + 1): inputs, scaled, and the number of the class."""
-    found = []
+    targets = []
     for task, sums in view:
         question = Question.from_task(task)
         if question.rules is None or "num_high" not in sums:  # asked for the rules, or on how many rows they rest
@@ -35,8 +35,8 @@ def rows_behind_strengths(view: View) -> Array:
                 antecedents[cell], strengths[cell, label], steps[is_near], strengths[is_near, label],
                 question.parameters.n_sets,
             )  # fmt: skip
-            found += [np.append(line, label) for line in inputs]
-    return np.unique(np.array(found), axis=0) if found else np.empty((0, 0))
+            targets += [np.append(line, label) for line in inputs]
+    return np.unique(np.array(targets), axis=0) if targets else np.empty((0, 0))
 
 
 def _by_class(question: Question, sums: Sums) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:

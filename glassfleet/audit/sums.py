@@ -94,13 +94,13 @@ def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int, label
     Inputs from `width` on are hinges, no columns of a row. With a `label` the target is this class's indicator: of a
     row of another class it does not tell which.
     """
-    found = np.full((len(values), width + 1), np.nan)
+    rows = np.full((len(values), width + 1), np.nan)
     kept = [place for place, column in enumerate(inputs) if column < width]
     if len(values):
-        found[:, [*(inputs[place] for place in kept), width]] = values[:, [*kept, -1]]
+        rows[:, [*(inputs[place] for place in kept), width]] = values[:, [*kept, -1]]
     if label is not None:
-        found[:, width] = np.where(found[:, width] > 0.5, float(label), np.nan)
-    return found
+        rows[:, width] = np.where(rows[:, width] > 0.5, float(label), np.nan)
+    return rows
 
 
 def groups(view: View) -> Iterator[Groups]:
@@ -144,10 +144,10 @@ def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[n
         start = 0
         for line, node in enumerate(question.nodes if question.kind == "grow" else ()):
             places = question.cuts_of[node]
-            told = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
+            lower = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
             start += len(places)
             path = tuple(question.tree.path(node))
-            known[question.knots, path] = sums["whole"][line], _all_cuts(question, node, sums["whole"][line], told)
+            known[question.knots, path] = sums["whole"][line], _all_cuts(question, node, sums["whole"][line], lower)
             for seen in (path, *_derive_sibling(question, path, known)):
                 whole.append(known[question.knots, seen][0])
                 between += _bands(*known[question.knots, seen])
@@ -166,14 +166,14 @@ def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[n
                 yield question, triangles, is_whole, number if question.n_classes > 2 else None
 
 
-def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, told: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
+def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, lower: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
     span = question.tree.span(node, question.n_sets)
     outside = {
         place: whole if cut >= span[feature][1] else np.zeros_like(whole)
         for place, (feature, cut) in enumerate(question.cuts)
         if feature in span and not span[feature][0] <= cut < span[feature][1]
     }
-    known = {**outside, **told}  # a run with support asks about some cuts only
+    known = {**outside, **lower}  # a run with support asks about some cuts only
     return {cut: known[place] for place, cut in enumerate(question.cuts) if place in known}
 
 
@@ -200,7 +200,7 @@ def _bands(whole: Ints, cuts: dict[tuple[int, int], Ints]) -> Iterator[Ints]:
 
 def bands(view: View) -> Rows:
     """Return the row behind each sum of a tree that is a weight times the products of one row on the grid."""
-    found = []
+    result = []
     for question, triangles, _, label in tree_triangles(view):
         weight, rest = np.divmod(triangles[:, 0], 1 << GRID_BITS)  # below 0 where a part of a node was withheld
         some, weight = (each[(weight != 0) & (rest == 0)] for each in (triangles, weight))
@@ -212,8 +212,8 @@ def bands(view: View) -> Rows:
         right = (
             (np.abs(products - outer).max(axis=(1, 2)) < 1.6) & (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
         )
-        found.append(placed(rows[right, 1:], question.columns, question.n_inputs, label))
-    return stacked(found)
+        result.append(placed(rows[right, 1:], question.columns, question.n_inputs, label))
+    return stacked(result)
 
 
 # --- frt ------------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def bands(view: View) -> Rows:
 
 def remainders(view: View) -> Rows:
     """Return the targets of the cells of one row that a node's other cells leave (frt); of inputs nothing is told."""
-    found = []
+    result = []
     for task, sums in view:
         question = read_frt(task)
         if question.kind != "level":
@@ -234,13 +234,13 @@ def remainders(view: View) -> Rows:
                     for name in ("ws", "wls", "wss")
                 )
                 if ws > max(64 * noise, 1 << 12) and abs(wss - wls / ws * wls) <= 8 * noise + 1e-9 * ws:
-                    found.append(np.append(np.full(question.n_features, np.nan), wls / ws)[None])
-    return stacked(found)
+                    result.append(np.append(np.full(question.n_features, np.nan), wls / ws)[None])
+    return stacked(result)
 
 
 def cells(view: View) -> Rows:
     """Return the target of each row that is alone in a cell or a node (frt); of inputs nothing is told to the digit."""
-    found = []
+    result = []
     for task, sums in view:
         question = read_frt(task)
         if question.kind != "level":
@@ -249,8 +249,8 @@ def cells(view: View) -> Rows:
             is_one = (sums[f"{what}_count"] == 1) & (sums[f"{what}_ws"] > 1 << (question.parameters.fraction_bits - 8))
             targets = sums[f"{what}_wls"][is_one] / sums[f"{what}_ws"][is_one]
             targets = targets[(targets > 0.0) & (targets < 1.0)]  # a limit of the domain is known
-            found.append(np.column_stack([np.full((len(targets), question.n_features), np.nan), targets]))
-    return stacked(found)
+            result.append(np.column_stack([np.full((len(targets), question.n_features), np.nan), targets]))
+    return stacked(result)
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
@@ -261,22 +261,22 @@ def spans(*seen: View) -> Rows:
 
     The groups are those of all views: two sums over different vehicles may share a row, too.
     """
-    found = []
+    result = []
     few: dict[tuple[tuple[int, ...], int | None], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
     for some in itertools.chain.from_iterable(map(groups, seen)):
         values, vectors = np.linalg.eigh(some.grams)
         kept = values > np.maximum(some.noise, 1e-9 * values[:, -1:])
         ranks = kept.sum(axis=1)
         is_few = (ranks > 0) & (ranks < len(values.T) - 1)
-        found.append(some.rows_on(vectors[is_few & (ranks == 1), :, -1]))
+        result.append(some.rows_on(vectors[is_few & (ranks == 1), :, -1]))
         known = few.setdefault((some.inputs, some.label), (some, {}))[1]
         for place in np.flatnonzero(is_few & (ranks > 1))[: MOST_GROUPS * 4]:
             basis = vectors[place][:, kept[place]]
             if len(known) < MOST_GROUPS * len(seen):  # the same rows come in many bands
                 known.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), basis)
     for some, known in few.values():
-        found.append(some.rows_on(meeting(list(known.values()))))
-    return stacked(found)
+        result.append(some.rows_on(meeting(list(known.values()))))
+    return stacked(result)
 
 
 @dataclass(frozen=True)
@@ -315,16 +315,16 @@ def completed(parts: Iterable[Part], most: int) -> Rows:
         if kept.sum() == 1:
             lines.append(basis.T)
         few.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), (part, basis))
-    told = sorted(few.values(), key=lambda each: each[1].shape[1])
-    bases = [basis for _, basis in told if basis.shape[1] > 1][:most]
-    found = np.concatenate([*lines, *([meeting(bases)] if bases else [])]) if few else np.empty((0, 1))
-    found = found[np.abs(found[:, 0]) > 1e-6]
-    found /= found[:, :1]
-    found = found[((found > -NEAR) & (found < 1.0 + NEAR)).all(axis=1)]
+    smallest = sorted(few.values(), key=lambda each: each[1].shape[1])
+    bases = [basis for _, basis in smallest if basis.shape[1] > 1][:most]
+    candidates = np.concatenate([*lines, *([meeting(bases)] if bases else [])]) if few else np.empty((0, 1))
+    candidates = candidates[np.abs(candidates[:, 0]) > 1e-6]
+    candidates /= candidates[:, :1]
+    candidates = candidates[((candidates > -NEAR) & (candidates < 1.0 + NEAR)).all(axis=1)]
     rows = []
-    for part, basis in (each for each in told if each[0].complete is not None):
-        is_inside = np.abs(found - found @ basis @ basis.T).max(axis=1, initial=0.0) < NEAR
-        mine, found = found[is_inside], found[~is_inside]
+    for part, basis in (each for each in smallest if each[0].complete is not None):
+        is_inside = np.abs(candidates - candidates @ basis @ basis.T).max(axis=1, initial=0.0) < NEAR
+        mine, candidates = candidates[is_inside], candidates[~is_inside]
         if len(mine):
             assert part.complete is not None
             directions = mine @ np.linalg.pinv(part.gram, rcond=1e-9, hermitian=True)
@@ -334,7 +334,7 @@ def completed(parts: Iterable[Part], most: int) -> Rows:
 
 def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return the lines, shape (m, d), in which two of the spans meet; `bases` are orthonormal, of shapes (d, rank)."""
-    found = [np.empty((0, len(bases[0]) if bases else 2))]
+    points = [np.empty((0, len(bases[0]) if bases else 2))]
     by_rank = {
         rank: np.stack([each for each in bases if each.shape[1] == rank]) for rank in {b.shape[1] for b in bases}
     }
@@ -348,8 +348,8 @@ def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
                 both = both[np.linalg.det(np.eye(rank) - both @ both.transpose(0, 2, 1)) < 1e-7]
                 left, cosines, _ = np.linalg.svd(both, full_matrices=False)
                 meet = (cosines[:, 0] > 1 - 1e-8) & (cosines[:, 1] < 1 - 1e-5)
-                found.append(left[meet, :, 0] @ basis.T)
-    return np.concatenate(found)
+                points.append(left[meet, :, 0] @ basis.T)
+    return np.concatenate(points)
 
 
 # --- covariances ----------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def covariances(*seen: View) -> Rows:
     """Return the row of each two groups, whole ones, of all views, whose product sums differ by one of rank one."""
-    found = []
+    result = []
     some = [each for each in itertools.chain.from_iterable(map(groups, seen)) if each.is_whole.any()]
     for kind in dict.fromkeys((each.inputs, each.label) for each in some):
         alike = [each for each in some if (each.inputs, each.label) == kind]
@@ -370,10 +370,10 @@ def covariances(*seen: View) -> Rows:
             left = left[(own > -noise).all(axis=1) & (own[:, -2] > 1e3 * noise)]
             values, vectors = np.linalg.eigh(left)
             is_one = (np.abs(values[:, :-1]).max(axis=1, initial=0.0) < noise) & (values[:, -1] > 1e3 * noise)
-            found.append(alike[0].rows_on(vectors[is_one, :, -1]))
-    return stacked(found)
+            result.append(alike[0].rows_on(vectors[is_one, :, -1]))
+    return stacked(result)
 
 
-def stacked(found: list[Rows]) -> Rows:
+def stacked(parts: list[Rows]) -> Rows:
     """Return different rows, of parts of the same width."""
-    return np.unique(np.concatenate(found), axis=0) if found else np.empty((0, 0))
+    return np.unique(np.concatenate(parts), axis=0) if parts else np.empty((0, 0))

@@ -43,10 +43,10 @@ class Opened:
 
 def views(opened: Iterable[Opened]) -> dict[Members, View]:
     """Return what is known of each set of vehicles, in the order in which it became known."""
-    found: dict[Members, list[tuple[Task, Sums]]] = {}
+    result: dict[Members, list[tuple[Task, Sums]]] = {}
     for each in opened:
-        found.setdefault(each.members, []).append((each.task, each.sums))
-    return dict(found)
+        result.setdefault(each.members, []).append((each.task, each.sums))
+    return dict(result)
 
 
 def total(opened: Iterable[Opened]) -> list[Opened]:
@@ -57,7 +57,7 @@ def total(opened: Iterable[Opened]) -> list[Opened]:
     by_task: dict[str, list[Opened]] = {}
     for each in opened:
         by_task.setdefault(each.task.digest, []).append(each)
-    found = []
+    result = []
     for some in by_task.values():
         members: Members = frozenset()
         added: dict[str, NDArray[np.int64]] = {}
@@ -65,22 +65,22 @@ def total(opened: Iterable[Opened]) -> list[Opened]:
             if members.isdisjoint(each.members) and (not added or _alike(added, each.sums)):
                 members |= each.members
                 added = {name: added.get(name, 0) + array for name, array in each.sums.items()}
-        found.append(Opened(some[0].task, members, added))
-    return found
+        result.append(Opened(some[0].task, members, added))
+    return result
 
 
 def differences(opened: Iterable[Opened]) -> list[Opened]:
     """Return the sums of those who left: of two answers to one question, from a set of vehicles and a part of it."""
-    found = []
+    result = []
     by_task: dict[str, list[Opened]] = {}
     for each in opened:
         for other in by_task.setdefault(each.task.digest, []):
             large, small = (each, other) if other.members < each.members else (other, each)
             if small.members < large.members and _alike(large.sums, small.sums):
                 left = {name: array - small.sums[name] for name, array in large.sums.items()}
-                found.append(Opened(each.task, large.members - small.members, left))
+                result.append(Opened(each.task, large.members - small.members, left))
         by_task[each.task.digest].append(each)
-    return found
+    return result
 
 
 def _alike(first: Sums, second: Sums) -> bool:

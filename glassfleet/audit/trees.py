@@ -29,12 +29,12 @@ _LAST = frozenset({"leaves", "sums"})
 
 def leaf_means(view: View) -> Rows:
     """Return the mean row of each leaf or rule, once for each row that it holds by weight, shape (m, F + 1)."""
-    found = []
+    result = []
     for some in groups([(task, sums) for task, sums in view if task.kind in _LAST]):
         weights = some.grams[:, -2, -2]
         for gram, weight in zip(some.grams[weights > some.noise], weights[weights > some.noise], strict=True):
-            found.append(np.repeat(some.rows_on(gram[-2:-1]), max(1, round(weight)), axis=0))
-    return np.concatenate(found) if found else np.empty((0, 0))
+            result.append(np.repeat(some.rows_on(gram[-2:-1]), max(1, round(weight)), axis=0))
+    return np.concatenate(result) if result else np.empty((0, 0))
 
 
 def near(made: Rows, rows: Rows) -> tuple[float, float]:

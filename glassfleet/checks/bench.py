@@ -196,16 +196,16 @@ def answer(scheme: Scheme, task: Task, agent: str, data: Dataset) -> Contributio
 
 def value_paths(document: Any, most: int) -> list[Path]:
     """Return the places in a JSON document, evenly chosen when there are more than `most`."""
-    found: list[Path] = []
+    paths: list[Path] = []
 
     def walk(value: Any, path: Path) -> None:
         items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
         for key, item in items:
-            found.append((*path, key))
+            paths.append((*path, key))
             walk(item, (*path, key))
 
     walk(document, ())
-    return found[:: max(1, len(found) // most)]
+    return paths[:: max(1, len(paths) // most)]
 
 
 def replaced(document: Any, path: Path, value: Any) -> Any:

@@ -63,6 +63,6 @@ def check_readme(bench: Bench) -> None:
     drawn = any("->" in block and "<-" in block for block in blocks)
     require(drawn, "README.md draws the messages between ``` lines, with arrows --> to the vehicles and <-- back")
     # An equation has a name or a sign of a sum on its left and some arithmetic on its right; `min_rows=1` has not.
-    said = [*blocks, *re.findall(r"`[^`\n]+`", text), *re.findall(r"\$[^$]+\$", text)]
+    parts = [*blocks, *re.findall(r"`[^`\n]+`", text), *re.findall(r"\$[^$]+\$", text)]
     equation = re.compile(r"[=~].*([-+*/^]| sum|\\sum|\\frac|\()|\bsum_\w+ ")
-    require(any(equation.search(part) for part in said), "README.md gives an equation, between ` or $ signs")
+    require(any(equation.search(part) for part in parts), "README.md gives an equation, between ` or $ signs")

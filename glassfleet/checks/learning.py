@@ -59,7 +59,7 @@ def check_equality(bench: Bench) -> None:
 
 def settings_of(bench: Bench) -> list[Any]:
     """Return the bench's parameters, and those that differ from them in one choice: a literal or a truth."""
-    found, given = [bench.parameters], dict(bench.parameters)  # a dump may leave out what is usual
+    settings, given = [bench.parameters], dict(bench.parameters)  # a dump may leave out what is usual
     for name, declared in type(bench.parameters).model_fields.items():
         others = (False, True) if declared.annotation is bool else get_args(declared.annotation)
         if get_origin(declared.annotation) is not Literal and declared.annotation is not bool:
@@ -68,8 +68,8 @@ def settings_of(bench: Bench) -> list[Any]:
             if other == given[name]:
                 continue
             with contextlib.suppress(ValidationError):  # it may not go with the others
-                found.append(type(bench.parameters).model_validate({**given, name: other}))
-    return found
+                settings.append(type(bench.parameters).model_validate({**given, name: other}))
+    return settings
 
 
 def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> None:

@@ -151,11 +151,11 @@ def cut_ordered(
     best = np.maximum.reduceat(gain, some)
     top = np.flatnonzero(gain == np.repeat(best, np.diff(some, append=len(at))))
     chosen = at[top[np.searchsorted(inside[top], owner)]]
-    left, threshold, found = nobody, np.zeros(len(nobody)), np.full(len(nobody), -1.0)
+    left, threshold, gains = nobody, np.zeros(len(nobody)), np.full(len(nobody), -1.0)
     left[owner] = within[chosen] + 1
     threshold[owner] = _midpoint(value[chosen], value[chosen + 1])
-    found[owner] = best
-    return Cuts(Sets(rows, sets.count), left, threshold, found)
+    gains[owner] = best
+    return Cuts(Sets(rows, sets.count), left, threshold, gains)
 
 
 def _squares(  # noqa: PLR0917 - the pieces of one computation, cut out to be read

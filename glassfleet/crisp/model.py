@@ -85,17 +85,17 @@ class TreeModel:
         path = self.tree.path(leaf)
         prediction = self._answers[leaf]
         if self.domain.target is None:
-            said = self.tree.value[path, int(self.tree.value[leaf].argmax())]
+            answers = self.tree.value[path, int(self.tree.value[leaf].argmax())]
         else:
-            said = self._answers[path]
+            answers = self._answers[path]
         moves = np.zeros(len(self.domain.features))
-        np.add.at(moves, self.tree.feature[path[:-1]], np.diff(said))
+        np.add.at(moves, self.tree.feature[path[:-1]], np.diff(answers))
         rule = self.rules()[int(np.searchsorted(self.tree.leaves, leaf))]
         return Explanation(
             prediction=str(prediction) if self.domain.target is None else float(prediction),
             fired=Activation(rule, 1.0, (1.0,) * len(rule.conditions)),
             shares={name: float(move) for name, move in zip(self.domain.names, moves, strict=True)},
-            base=float(said[0]),
+            base=float(answers[0]),
             measure=""
             if self.domain.target is not None
             else "share of the predicted class among the leaf's training rows",
@@ -138,9 +138,9 @@ class TreeModel:
         target = self.domain.target
         if target is None:
             return {}
-        said, variance = float(self._answers[leaf]), max(float(self.tree.impurity[leaf]), 0.0)
+        mean, variance = float(self._answers[leaf]), max(float(self.tree.impurity[leaf]), 0.0)
         error = math.sqrt(variance) * (target.high - target.low)
-        return {"forecast": Forecasts(rows, said, said, said), "error": error}
+        return {"forecast": Forecasts(rows, mean, mean, mean), "error": error}
 
     def _confidence(self, leaf: int) -> float:
         """Share of the leaf's class in it; or the part of the root's variance that the leaf does not have."""

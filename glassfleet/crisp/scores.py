@@ -66,7 +66,7 @@ class Tally:
 
 
 def f1(
-    right: NDArray[np.int64], said: NDArray[np.int64], true: NDArray[np.int64], positive: int | None
+    right: NDArray[np.int64], predicted: NDArray[np.int64], true: NDArray[np.int64], positive: int | None
 ) -> NDArray[np.float64]:
     """Return one F1 for all classes, which are the last axis of the counts.
 
@@ -75,9 +75,9 @@ def f1(
     positive : int or None
         Of which class; None: the mean over the classes that are there or were said. 0 where there is nothing.
     """
-    score = class_f1(right, said, true)
+    score = class_f1(right, predicted, true)
     if positive is not None:
         chosen: NDArray[np.float64] = score[..., positive]
         return chosen
-    result: NDArray[np.float64] = score.sum(axis=-1) / np.maximum((said + true > 0).sum(axis=-1), 1)
+    result: NDArray[np.float64] = score.sum(axis=-1) / np.maximum((predicted + true > 0).sum(axis=-1), 1)
     return result

@@ -33,7 +33,7 @@ def tell_categories(data: Dataset, columns: Sequence[str], min_count: int) -> tu
     TaskError
         A column has too many or too long categories.
     """
-    told: dict[str, Value] = {}
+    texts: dict[str, Value] = {}
     withheld = 0
     for name in columns:
         own = data.categories.get(name)
@@ -46,16 +46,16 @@ def tell_categories(data: Dataset, columns: Sequence[str], min_count: int) -> tu
             )
         codes = data.X[:, data.features.index(name)].astype(np.intp)
         rows = np.bincount(codes, minlength=len(own))
-        told[name] = [text for text, count in zip(own, rows, strict=True) if count >= max(1, min_count)]
+        texts[name] = [text for text, count in zip(own, rows, strict=True) if count >= max(1, min_count)]
         withheld += int(np.count_nonzero((rows > 0) & (rows < min_count)))
-    return told, withheld
+    return texts, withheld
 
 
-def check_categories(told: Any, columns: Sequence[str], rows: int, min_count: int) -> None:
-    """Raise ContributionError unless `told` can be a true answer of :func:`tell_categories` over `rows` rows."""
-    if not isinstance(told, dict) or not set(told) <= set(columns):
+def check_categories(categories: Any, columns: Sequence[str], rows: int, min_count: int) -> None:
+    """Raise ContributionError unless `categories` can be a true answer of :func:`tell_categories` over `rows` rows."""
+    if not isinstance(categories, dict) or not set(categories) <= set(columns):
         raise ContributionError("categories must be lists of texts by column, of columns that were asked for")
-    for name, texts in told.items():
+    for name, texts in categories.items():
         if not isinstance(texts, list) or len(texts) > MAX_CATEGORIES:
             raise ContributionError(f"the categories of {name!r} must be a list of {MAX_CATEGORIES} texts at most")
         if not all(isinstance(text, str) and 0 < len(text) <= MAX_LENGTH for text in texts):

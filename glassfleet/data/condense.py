@@ -141,7 +141,7 @@ def condense(points: Array, min_rows: int, key: bytes = b"", kept: Sequence[int]
         return np.empty((0, d))
     groups = _groups(different, least)
     sizes = np.array([int(count[group].sum()) for group in groups])
-    found = []
+    parts = []
     for size in np.unique(sizes):
         alike = [groups[place] for place in np.flatnonzero(sizes == size)]
         mean, scatter = _moments(different, count, alike)
@@ -151,8 +151,8 @@ def condense(points: Array, min_rows: int, key: bytes = b"", kept: Sequence[int]
             own = [np.repeat(different[group, column], count[group]) for group in alike]
             order = np.argsort(drawn[:, :, column], axis=1, kind="stable")
             made[:, column] = np.concatenate([line[place] for line, place in zip(own, order, strict=True)])
-        found.append(made)
-    return np.clip(np.concatenate(found) / 2.0**GRID_BITS, 0.0, 1.0)
+        parts.append(made)
+    return np.clip(np.concatenate(parts) / 2.0**GRID_BITS, 0.0, 1.0)
 
 
 def _distinct(grid: Ints) -> tuple[Ints, Ints]:
@@ -174,18 +174,18 @@ def _groups(points: Ints, least: int) -> list[Places]:
     Each time across the column that explains most of the scatter of all columns, so that what varies together stays
     together.
     """
-    found, open_ = [], [np.arange(len(points))]
+    groups, open_ = [], [np.arange(len(points))]
     while open_:
         inside = open_.pop()
         parts = len(inside) // least
         if parts < 2:
-            found.append(np.sort(inside))
+            groups.append(np.sort(inside))
             continue
         here = points[inside]
         order = np.argsort(here[:, _telling(here)], kind="stable")
         cut = len(inside) * (parts // 2) // parts
         open_ += [inside[order[:cut]], inside[order[cut:]]]
-    return found
+    return groups
 
 
 def _telling(points: Ints) -> int:

@@ -164,9 +164,9 @@ class Domain(BaseModel):
 
     def by_feature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what is told of inputs, shape (inputs,), by feature, shape (F,): with that of its indicator."""
-        told = values[: len(self.features)].copy()
-        told[self.gaps] += values[len(self.features) :]
-        return told
+        summed = values[: len(self.features)].copy()
+        summed[self.gaps] += values[len(self.features) :]
+        return summed
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -282,15 +282,15 @@ def quantile_variables(
 
     An empty cell (NaN) is taken for the median of those that are not.
     """
-    found = []
+    variables = []
     for name, column in zip(names, X.T, strict=True):
         if own := categories.get(name, ()):
-            found.append(Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own))
+            variables.append(Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own))
             continue
         empty = np.isnan(column)
         if empty.all():
             raise ValueError(f"no cell of {name!r} has a value: leave the column out")
         low, middle, high = np.quantile(column[~empty], (input_quantiles[0], 0.5, input_quantiles[1])).tolist()
         missing = min(max(middle, low), high) if empty.any() else None
-        found.append(Variable(name=name, low=low, high=high, missing=missing))
-    return tuple(found)
+        variables.append(Variable(name=name, low=low, high=high, missing=missing))
+    return tuple(variables)

@@ -41,9 +41,9 @@ def count_labels(data: Dataset, target: str, min_count: int) -> tuple[dict[str, 
             f"target {target!r} has {labels.size} different labels here; at most {MAX_LABELS}, of 1 to {MAX_LABEL} "
             "characters, make classes"
         )
-    told = rows >= min_count
-    kept = {"labels": labels[told].tolist(), "label_rows": rows[told].astype(np.int64)}
-    return kept, int(np.count_nonzero(~told))
+    enough = rows >= min_count
+    kept = {"labels": labels[enough].tolist(), "label_rows": rows[enough].astype(np.int64)}
+    return kept, int(np.count_nonzero(~enough))
 
 
 def check_labels(values: Mapping[str, Any], rows: int, min_count: int) -> None:

@@ -183,13 +183,13 @@ class Memory(BaseModel):
 
     def bounds(self, known: Mapping[str, tuple[float, float]], target: str) -> dict[str, tuple[float, float]]:
         """Return bounds of new columns that follow from the `known` ones of their columns."""
-        found = {}
+        limits = {}
         for recall in self.inputs:
             own = known.get(target if recall.input == TARGET else recall.input)
             if own is not None:
                 low, high = own
-                found[recall.column] = (low - high, high - low) if recall.difference else (low, high)
-        return found
+                limits[recall.column] = (low - high, high - low) if recall.difference else (low, high)
+        return limits
 
     def units(self, known: Mapping[str, str], target: str) -> dict[str, str]:
         """Return units of new columns: those of their columns."""
@@ -226,10 +226,10 @@ def remember(data: Dataset, memory: Memory | None) -> Dataset:
     if memory is None or set(memory.columns) <= set(data.features):
         return data
     key = ("memory", memory.model_dump_json())
-    found: Dataset | None = data.memo.get(key)
-    if found is None:
-        found = data.memo[key] = _remember(data, memory)
-    return found
+    remembered: Dataset | None = data.memo.get(key)
+    if remembered is None:
+        remembered = data.memo[key] = _remember(data, memory)
+    return remembered
 
 
 def _remember(data: Dataset, memory: Memory) -> Dataset:

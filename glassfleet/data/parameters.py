@@ -47,19 +47,19 @@ class Parameter:
 
     def read(self, text: str, label: str) -> Any:
         """Return what a text gives; the model checks its range. Raises UsageError, which begins with `label`."""
-        said = text.strip()
+        stripped = text.strip()
         if self.kind == "flag":
-            return bool(said)
+            return bool(stripped)
         if self.kind == "list":
-            return [_item(part.strip()) for part in said.split(",") if part.strip()]
-        if not said and self.is_optional:
+            return [_item(part.strip()) for part in stripped.split(",") if part.strip()]
+        if not stripped and self.is_optional:
             return None
         if self.kind == "choice":  # what is none of them the model refuses
-            return next((each for each in self.choices if str(each) == said), said)
+            return next((each for each in self.choices if str(each) == stripped), stripped)
         try:
-            return said if self.kind == "text" else number_of(said)
+            return stripped if self.kind == "text" else number_of(stripped)
         except ValueError:
-            wrong = f"must be a number, got {said[:40]!r}" if said else "is empty: write a number"
+            wrong = f"must be a number, got {stripped[:40]!r}" if stripped else "is empty: write a number"
             raise UsageError(f"{label}: {wrong}") from None
 
     def write(self, value: Any) -> str:
@@ -89,19 +89,19 @@ def _item(text: str) -> Any:
 def parameters_of(model: type[BaseModel]) -> tuple[Parameter, ...]:
     """Return the parameters of a scheme's ``Parameters``, or of another model, in order; without what holds others."""
     about = attributes(model)
-    found = []
-    for name, told in model.model_json_schema()["properties"].items():
-        kinds = [each for each in told.get("anyOf", [told]) if each.get("type") != "null"]
+    parameters = []
+    for name, schema in model.model_json_schema()["properties"].items():
+        kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
         first = kinds[0]
         choices = tuple(first.get("enum", (first["const"],) if "const" in first else ()))
         kind = "choice" if choices else "share" if len(kinds) > 1 else _KINDS.get(first.get("type", ""))
         if kind is None:
             continue
         values = ", ".join(map(str, choices)) or _range(first.get("items", first))
-        is_optional = len(kinds) < len(told.get("anyOf", kinds))
+        is_optional = len(kinds) < len(schema.get("anyOf", kinds))
         made = Parameter(name, _plain(about.get(name, "")), kind, values, choices, is_optional, default="")
-        found.append(replace(made, default=made.write(told.get("default"))))
-    return tuple(found)
+        parameters.append(replace(made, default=made.write(schema.get("default"))))
+    return tuple(parameters)
 
 
 _KINDS: Mapping[str, str] = {
@@ -125,15 +125,15 @@ def _plain(text: str) -> str:
     return text
 
 
-def _range(told: Mapping[str, Any]) -> str:
+def _range(kind: Mapping[str, Any]) -> str:
     """Return the values that a number may have."""
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    found = {
-        name: f"{int(told[name]) if told[name] == int(told[name]) else told[name]:,}" for name in words if name in told
+    texts = {
+        name: f"{int(kind[name]) if kind[name] == int(kind[name]) else kind[name]:,}" for name in words if name in kind
     }
-    if found.keys() == {"minimum", "maximum"}:
-        return f"{found['minimum']} to {found['maximum']}"
-    return ", ".join(f"{words[name]} {number}" for name, number in found.items())
+    if texts.keys() == {"minimum", "maximum"}:
+        return f"{texts['minimum']} to {texts['maximum']}"
+    return ", ".join(f"{words[name]} {number}" for name, number in texts.items())
 
 
 def parameter_fault(scheme: str, parameters: type[BaseModel], fault: ValidationError, before: str = "") -> str:

@@ -72,15 +72,15 @@ class DiscoveryClient:
                 else:
                     outside[row, side] = tail
             counts.append(count)
-        told: dict[str, Value] = {}
+        texts: dict[str, Value] = {}
         asked = task.body.get("labels")
         if asked == "either" and data.target == target and data.y.dtype.kind == "f":
-            told = {"labels": [], "label_rows": np.zeros(0, dtype=np.int64)}
+            texts = {"labels": [], "label_rows": np.zeros(0, dtype=np.int64)}
         elif asked in (True, "either"):
-            told, withheld = count_labels(data, target, min_count)
+            texts, withheld = count_labels(data, target, min_count)
             nullified += withheld
         if asks_categories:
-            told["categories"], withheld = tell_categories(data, list(grids), min_count)
+            texts["categories"], withheld = tell_categories(data, list(grids), min_count)
             nullified += withheld
         sums = {"counts": np.concatenate(counts), "outside": outside}
         if gaps.any():
@@ -89,7 +89,7 @@ class DiscoveryClient:
             sums["vehicles"] = reached(question.stretches, sums["counts"])
             if is_first:
                 sums["row_counts"] = row_bin(data.rows)
-        return Contribution(task.kind, data.rows, sums, told, nullified)
+        return Contribution(task.kind, data.rows, sums, texts, nullified)
 
 
 def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:

@@ -100,7 +100,7 @@ class DiscoveryServer:
         number = int(state["round"])
         parameters, class_rows, categories = _names_told(state, contributions)
         grids = {name: Grid.from_value(state["columns"][name]) for name in sorted(state["columns"])}
-        found: dict[str, Value] = dict(state["found"])
+        limits: dict[str, Value] = dict(state["found"])
         outside: dict[str, Value] = dict(state["outside"])
         sums = _add_up(state, parameters, grids, contributions)
         summed: dict[str, Value] = {"before": state["sums_digest"], "counts": sums.counts, "outside": sums.outside}
@@ -119,7 +119,7 @@ class DiscoveryServer:
         for row, (name, grid) in enumerate(grids.items()):
             part, end = sums.counts[begin : begin + grid.size], begin + grid.size
             if name in categories:
-                found[name] = [0.0, len(categories[name]) - 1.0]
+                limits[name] = [0.0, len(categories[name]) - 1.0]
             else:
                 if number == 1 and sums.outside[row].any():
                     outside[name] = sums.outside[row].tolist()
@@ -132,9 +132,9 @@ class DiscoveryServer:
                 spans[name] = (begin, begin + place.first, begin + place.last + 1, end)
                 if place.finer is None or number >= parameters.max_rounds:
                     # Still not told apart in the last round: a constant, at the lower edge.
-                    found[name] = _limits(grid, place, parameters, name)
+                    limits[name] = _limits(grid, place, parameters, name)
                     if name in gaps:
-                        found[name] = [*found[name], taken_for(gaps[name], *found[name])]
+                        limits[name] = [*limits[name], taken_for(gaps[name], *limits[name])]
                 else:
                     refined[name] = place.finer
                     gone = part - place.counts  # in the edge bins: those that were gone before, or what is left of them
@@ -144,18 +144,18 @@ class DiscoveryServer:
         if parameters.guarded:
             named["guard"] = noted(state.get("guard", {}), contributions, spans, sums.most)
         if refined:
-            known: State = {"found": found, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
+            known: State = {"found": limits, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
             return _ask(parameters, number + 1, refined, {**known, "dropped": dropped, "free": free, **named})
         rows = sum(contribution.rows for contribution in contributions)
         summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside, **named}
-        return Done(_domain(parameters, found, categories), {**summary, "max_rows_each": sums.most})
+        return Done(_domain(parameters, limits, categories), {**summary, "max_rows_each": sums.most})
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say how many columns have their limits."""
-        found = state["found"]
-        lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high, *_) in list(found.items())[:200]]
-        columns = len(found) + len(state["columns"])
-        return {"round": state["round"], "columns": columns, "found": len(found), "lines": lines}
+        limits = state["found"]
+        lines = [f"{name}: {low:.6g} to {high:.6g}" for name, (low, high, *_) in list(limits.items())[:200]]
+        columns = len(limits) + len(state["columns"])
+        return {"round": state["round"], "columns": columns, "found": len(limits), "lines": lines}
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def _add_up(
         is_sum = contribution.vehicles is not None
         counts += contribution.sums["counts"] if is_sum else weighed_down(contribution, most, grids)
         outside += contribution.sums["outside"]
-        told = contribution.sums.get("vehicles")
-        vehicles += reached(stretches, contribution.sums["counts"]) if told is None else told
+        counted = contribution.sums.get("vehicles")
+        vehicles += reached(stretches, contribution.sums["counts"]) if counted is None else counted
     ends = np.cumsum([len(grid.stretches()) for grid in grids.values()])
     by_column = dict(zip(grids, np.split(vehicles, ends[:-1]), strict=True))
     with_rows = sum(
@@ -361,9 +361,9 @@ def _last_high(grid: Grid, place: _Place) -> float:
     return place.low if place.high - place.low <= 2 * grid.width else place.high
 
 
-def _domain(parameters: DiscoveryParameters, found: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
+def _domain(parameters: DiscoveryParameters, limits: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
     def variable(name: str) -> Variable:
-        low, high, *missing = found[name]
+        low, high, *missing = limits[name]
         return Variable(
             name=name,
             low=low,

@@ -287,10 +287,10 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
             The model has no rules to count errors by, or was not calibrated with enough rows.
         """
         check_is_fitted(self)
-        found = intervals(self.model_, self._rows(X))
-        if not np.isfinite(found).all():
+        limits = intervals(self.model_, self._rows(X))
+        if not np.isfinite(limits).all():
             raise ValueError("no intervals are known: call calibrate(X, y) with at least 19 rows; networks have none")
-        return found
+        return limits
 
     def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
         X, categories = self._coded(X)

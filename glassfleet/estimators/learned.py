@@ -158,9 +158,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         stay = starting_row(self.model_, self.reference_) if row is None else Reference(self._row(row), "the row given")
         with value_errors():
             names: dict[str | int, str] = dict(enumerate(domain.names))
-            told = effect(self.model_, stay.row, names.get(feature, str(feature)))
-        svg = effect_curve(told, Scale.of([told], domain.classes), domain.classes, domain.target_unit)
-        title = f"{domain.target_name} as {told.feature.name} goes over its range"
+            curve = effect(self.model_, stay.row, names.get(feature, str(feature)))
+        svg = effect_curve(curve, Scale.of([curve], domain.classes), domain.classes, domain.target_unit)
+        title = f"{domain.target_name} as {curve.feature.name} goes over its range"
         return Picture(file_of(svg, title, f"the others are those of {stay.words}"))
 
     def to_c(self, prefix: str = "model") -> str:
@@ -224,11 +224,11 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         if not hasattr(self, "model_"):
             return str(super()._html_repr())
         shown = main_picture(self.model_)
-        told = self.summary()._repr_html_()
+        html = self.summary()._repr_html_()
         if shown is None:
-            return told
+            return html
         code = base64.b64encode(picture(self.model_, shown)).decode("ascii")
-        return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{told}'
+        return f'<img alt="" style="max-width: 100%" src="data:image/svg+xml;base64,{code}">{html}'
 
     def _picture(self, what: str, row: Any = None) -> Picture:
         with value_errors():

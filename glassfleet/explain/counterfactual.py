@@ -165,19 +165,19 @@ def counterfactual(
     ways = [] if nature(model) == "structures" else search.run()
     words = wanted.words(model.domain, before)
     already = bool(wanted.reached(before, np.array([before]))[0])
-    told = [_way(search, point) for point in ways]
+    results = [_way(search, point) for point in ways]
     return Counterfactual(
         target=model.domain.target_name,
         unit=model.domain.target_unit,
         goal=words,
         prediction=before,
-        found=bool(told) or already,
+        found=bool(results) or already,
         already=already,
-        best=told[0] if told else None,
-        alternatives=tuple(told[1:]),
-        closest=None if told or already or isinstance(before, str) else search.closest if search.asked else before,
+        best=results[0] if results else None,
+        alternatives=tuple(results[1:]),
+        closest=None if results or already or isinstance(before, str) else search.closest if search.asked else before,
         predictions=search.asked,
-        text=_text(model, words, told[0] if told else None, already=already),
+        text=_text(model, words, results[0] if results else None, already=already),
     )
 
 

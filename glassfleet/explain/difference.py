@@ -113,15 +113,15 @@ class Difference:
 
     def in_words(self, *parts: Part) -> list[Change]:
         """Return what differs besides the rules, as short texts; of some parts only, when they are named."""
-        found = [
+        lines = [
             Change(part, *texts)
             for part, changes in self._values().items()
             for name, (was, now) in changes.items()
             if name not in _NO_READER
             for texts in _leaves(name, was, now)
         ]
-        found += [change for name, (was, now) in self.domain.items() for change in _of_variable(name, was, now)]
-        return [change for change in found if not parts or change.part in parts]
+        lines += [change for name, (was, now) in self.domain.items() for change in _of_variable(name, was, now)]
+        return [change for change in lines if not parts or change.part in parts]
 
     def _values(self) -> dict[Part, Changes]:
         return {"record": self.record, "parameters": self.parameters, "training": self.training, "size": self.size}
@@ -175,8 +175,8 @@ def difference(old: tuple[ModelRecord, Model], new: tuple[ModelRecord, Model]) -
 
 def _training(record: ModelRecord) -> dict[str, Any]:
     """Return how a model was trained, without what fleets' rows say beside: these are hardly ever the same."""
-    told = {**record.parameters, **record.training.model_dump()}
-    return {name: value for name, value in told.items() if name not in ("reference", "forecasts", "errors")}
+    settings = {**record.parameters, **record.training.model_dump()}
+    return {name: value for name, value in settings.items() if name not in ("reference", "forecasts", "errors")}
 
 
 def name_of(record: ModelRecord) -> str:
@@ -231,14 +231,14 @@ def _pairs(left: list[Rule], right: list[Rule], alike: Callable[[Rule], object])
 
 
 def _by_antecedent(model: Model) -> dict[Hashable, list[Rule]]:
-    found: dict[Hashable, list[Rule]] = defaultdict(list)
+    groups: dict[Hashable, list[Rule]] = defaultdict(list)
     for rule in readable_rules(model):
         key: Hashable = rule.otherwise, frozenset((part.feature, part.term) for part in rule.conditions)
         if rule.fitness is not None:  # a structure: it is what it asks, whatever its number and fitness
             genes = model.to_document()["model"]["structures"][rule.index - 1]
             key = tuple(model.domain.names[gene] if gene >= 0 else "" for gene in genes)
-        found[key].append(rule)
-    return found
+        groups[key].append(rule)
+    return groups
 
 
 def _moved(pair: Pair) -> bool:
@@ -256,11 +256,11 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Changes:
 
 def _variables(domain: dict[str, Any]) -> dict[str, Any]:
     target = domain.get("target")
-    found = {str(part["name"]): part for part in domain.get("features", [])}
+    variables = {str(part["name"]): part for part in domain.get("features", [])}
     if isinstance(target, dict):
-        found[f"{target['name']} (target)"] = target
+        variables[f"{target['name']} (target)"] = target
     rest = {key: value for key, value in domain.items() if key not in ("features", "target")}
-    return {**found, **rest}
+    return {**variables, **rest}
 
 
 def _of_variable(name: str, was: Any, now: Any) -> Iterator[Change]:
@@ -296,17 +296,17 @@ def _leaves(name: str, was: Any, now: Any) -> list[tuple[str, str, str]]:
     if was == now:
         return []
     left, right = _as_map(was), _as_map(now)
-    found = []
+    changes = []
     # A map that is on one side only is told key by key as well.
     if (left is not None or right is not None) and all(side in _ABSENT for side in (was, now) if _as_map(side) is None):
         left, right = left or {}, right or {}
         for key in dict.fromkeys([*left, *right]):
-            found += _leaves(f"{name}.{key}", left.get(key, _ABSENT[1]), right.get(key, _ABSENT[1]))
+            changes += _leaves(f"{name}.{key}", left.get(key, _ABSENT[1]), right.get(key, _ABSENT[1]))
         if isinstance(was, list) and isinstance(now, list):
             orders: Sequence[list[str]] = ([key for key in left if key in right], [key for key in right if key in left])
             if orders[0] != orders[1]:
-                found.append((f"{name}, order", *in_digits(*(", ".join(order) for order in orders))))
-    return found or [(name, *in_digits(was, now))]
+                changes.append((f"{name}, order", *in_digits(*(", ".join(order) for order in orders))))
+    return changes or [(name, *in_digits(was, now))]
 
 
 def _as_map(value: Any) -> dict[str, Any] | None:

@@ -139,12 +139,12 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     starts = [moved_into(domain, rules[at], typical) for at in most] or [typical]
     weight = np.array([weights[at] for at in most] or [1.0])
     weight = weight if weight.sum() > 0 else np.ones(len(starts))
-    found = {}
+    result = {}
     for name in features:
         place = domain.names.index(name)
         answers = _varied(model, starts, place, _values(domain.features[place], STEPS))
-        found[name] = float(np.average(_moves(answers), weights=weight))
-    return found
+        result[name] = float(np.average(_moves(answers), weights=weight))
+    return result
 
 
 def main_effects(model: Model, row: Floats, counts: Mapping[str, float]) -> tuple[Effect, ...]:

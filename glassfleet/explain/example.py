@@ -42,10 +42,10 @@ def example_row(model: Model) -> Floats:
     spare = None
     for rule in ranked[:_TRIED]:
         for row in _rows(domain, rule, ranked, middle):
-            told = model.explain(row)
-            if told.fallback or told.fired.rule.index != rule.index:
+            answer = model.explain(row)
+            if answer.fallback or answer.fired.rule.index != rule.index:
                 continue
-            if any(share != 0.0 for share in told.shares.values()):
+            if any(share != 0.0 for share in answer.shares.values()):
                 return row
             spare = row if spare is None else spare
     return middle if spare is None else spare

@@ -67,14 +67,14 @@ class Goal(View):
         UsageError
             It is none of these.
         """
-        said = text.strip()
+        stripped = text.strip()
         if domain.target is None:
-            if said in ("", "other"):
+            if stripped in ("", "other"):
                 return cls()
-            if said not in domain.classes:
-                raise UsageError(f"no class {said!r}; write one of: other, {', '.join(domain.classes[:20])}")
-            return cls(label=said)
-        typed = said.replace("\N{MINUS SIGN}", "-")
+            if stripped not in domain.classes:
+                raise UsageError(f"no class {stripped!r}; write one of: other, {', '.join(domain.classes[:20])}")
+            return cls(label=stripped)
+        typed = stripped.replace("\N{MINUS SIGN}", "-")
         if match := re.fullmatch(rf"([<>])=?\s*({_NUMBER})", typed):
             number = float(match[2])
             if math.isfinite(number):

@@ -58,16 +58,16 @@ def over_rows(
     fallback = clipped = 0
     measure = base_text = ""
     for index in chosen:
-        told = explained(model, X[index], reference)
-        answers.append(told.prediction if isinstance(told.prediction, str) else float(told.prediction))
-        if told.fired.rule.measured:
-            fired[told.fired.rule.index] += 1
-            fallback += told.fallback or told.fired.rule.otherwise
-        clipped += told.clipped_from is not None
-        if told.shares:
-            measure, base_text = told.measure, told.base_text
-            shares.append([float(told.shares.get(name, 0.0)) for name in names])
-            bases.append(float(told.base))
+        answer = explained(model, X[index], reference)
+        answers.append(answer.prediction if isinstance(answer.prediction, str) else float(answer.prediction))
+        if answer.fired.rule.measured:
+            fired[answer.fired.rule.index] += 1
+            fallback += answer.fallback or answer.fired.rule.otherwise
+        clipped += answer.clipped_from is not None
+        if answer.shares:
+            measure, base_text = answer.measure, answer.base_text
+            shares.append([float(answer.shares.get(name, 0.0)) for name in names])
+            bases.append(float(answer.base))
         step()
     return {
         "format": FORMAT,
@@ -97,7 +97,7 @@ def _inputs(domain: Domain, shares: list[list[float]]) -> list[dict[str, Any]]:
     table = np.array(shares)
     absolute, mean = np.abs(table).mean(axis=0), table.mean(axis=0)
     total = float(absolute.sum())
-    found = [
+    inputs = [
         {
             "feature": name,
             "mean_absolute_share": float(absolute[index]),
@@ -106,7 +106,7 @@ def _inputs(domain: Domain, shares: list[list[float]]) -> list[dict[str, Any]]:
         }
         for index, name in enumerate(domain.names)
     ]
-    return sorted(found, key=lambda each: (-each["mean_absolute_share"], each["feature"]))
+    return sorted(inputs, key=lambda each: (-each["mean_absolute_share"], each["feature"]))
 
 
 def _rules(model: Model, fired: Counter[int], explained: int) -> list[dict[str, Any]]:

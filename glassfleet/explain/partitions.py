@@ -104,10 +104,10 @@ def partitions(model: Model) -> tuple[Partition, ...]:
 def _tables(model: Model) -> RuleTables | None:
     """Return when which rule fires, and what it says; None where the scheme does not say."""
     try:
-        found = catalogue.tables_of(model)
+        tables = catalogue.tables_of(model)
     except UsageError:
         return None
-    return found if isinstance(found, RuleTables) else None
+    return tables if isinstance(tables, RuleTables) else None
 
 
 def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:

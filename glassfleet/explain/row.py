@@ -133,12 +133,12 @@ class RowExplanation(View):
 
     def parts(self, most: int) -> list[tuple[str, float]]:
         """Return inputs with their values and their shares, the largest first; of more than `most` the rest as one."""
-        told = [
+        shares = [
             (f"{each.feature} {each.difference or f'= {each.text}'}", each.share) for each in self.inputs if each.share
         ]
-        if len(told) <= most + 1:  # a line for the others would stand for one
-            return told
-        return [*told[:most], (f"the other {len(told) - most}", sum(share for _, share in told[most:]))]
+        if len(shares) <= most + 1:  # a line for the others would stand for one
+            return shares
+        return [*shares[:most], (f"the other {len(shares) - most}", sum(share for _, share in shares[most:]))]
 
     def __str__(self) -> str:
         """Return the answer and its rule, probabilities, base and shares with what they add up to, and notes."""
@@ -166,9 +166,9 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
     """
     own = model.domain
     x = as_row(own, row)
-    told = explained(model, x, reference)
-    prediction = told.prediction if isinstance(told.prediction, str) else float(told.prediction)
-    base, shares, rounding, total = float(told.base), dict(told.shares), 0.0, None
+    answer = explained(model, x, reference)
+    prediction = answer.prediction if isinstance(answer.prediction, str) else float(answer.prediction)
+    base, shares, rounding, total = float(answer.base), dict(answer.shares), 0.0, None
     if shares:
         base, parts, rounding, total = exact_sum(
             base, [float(share) for share in shares.values()], None if isinstance(prediction, str) else prediction
@@ -190,7 +190,7 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
             value=None if np.isnan(x[index]) else float(x[index]),
             text=variable.text(float(x[index])),
             share=shares.get(variable.name),
-            difference=told.differences.get(variable.name, ""),
+            difference=answer.differences.get(variable.name, ""),
             memberships=degrees[index],
         )
         for index, variable in enumerate(own.features)
@@ -202,44 +202,44 @@ def explain_row(model: Model, row: Row, reference: Reference | None = None) -> R
         target=own.target_name,
         unit=own.target_unit,
         prediction=prediction,
-        fired=ActivationView.of(told.fired),
-        runners_up=tuple(ActivationView.of(item) for item in told.runners_up),
+        fired=ActivationView.of(answer.fired),
+        runners_up=tuple(ActivationView.of(item) for item in answer.runners_up),
         shares=shares,
         base=base,
-        base_text=told.base_text,
-        reference=dict(zip(own.names, reference.row.tolist(), strict=True)) if reference and told.reference else None,
+        base_text=answer.base_text,
+        reference=dict(zip(own.names, reference.row.tolist(), strict=True)) if reference and answer.reference else None,
         rounding=rounding,
         total=total,
-        measure=told.measure,
+        measure=answer.measure,
         inputs=tuple(inputs),
-        fallback=bool(told.fallback),
-        clipped_from=None if told.clipped_from is None else float(told.clipped_from),
-        interval=told.interval,
-        chances=told.chances,
-        notes=_notes(model, x, told),
-        text=_text(model, told),
+        fallback=bool(answer.fallback),
+        clipped_from=None if answer.clipped_from is None else float(answer.clipped_from),
+        interval=answer.interval,
+        chances=answer.chances,
+        notes=_notes(model, x, answer),
+        text=_text(model, answer),
     )
 
 
-def _text(model: Model, told: Explanation) -> str:
+def _text(model: Model, why: Explanation) -> str:
     name, unit = model.domain.target_name, model.domain.target_unit
-    sure = f", {told.interval_text}" if told.interval else ""
-    answer = told.prediction if isinstance(told.prediction, str) else f"{told.prediction:.6g} {unit}".rstrip()
-    kind, rule = nature(model), told.fired.rule
+    sure = f", {why.interval_text}" if why.interval else ""
+    answer = why.prediction if isinstance(why.prediction, str) else f"{why.prediction:.6g} {unit}".rstrip()
+    kind, rule = nature(model), why.fired.rule
     if kind == "network":
         return f"{name} is {answer}; this model is a network: it has no rules"
     if kind == "structures":
         return (
             f"{name} is {answer} for every row: this model is tree structures, of which each vehicle makes its own tree"
         )
-    if told.chances:
+    if why.chances:
         return (
-            f"{name} is {answer}, with probability {told.chances[0].probability:.3f}; rule {rule.index} fits best, to "
-            f"the degree {told.fired.strength:.3g}: IF {rule.antecedent}"
+            f"{name} is {answer}, with probability {why.chances[0].probability:.3f}; rule {rule.index} fits best, to "
+            f"the degree {why.fired.strength:.3g}: IF {rule.antecedent}"
         )
     if rule.otherwise:
         return f"{name} is {answer}{sure}, because no other rule fires, so rule {rule.index} answers: {rule}"
-    if told.fallback:
+    if why.fallback:
         return (
             f"{name} is {answer}{sure}, because no rule fires, so rule {rule.index} answers, which has the highest "
             f"weight: {rule}"
@@ -247,9 +247,9 @@ def _text(model: Model, told: Explanation) -> str:
     return f"{name} is {answer}{sure}, because of rule {rule.index}: {rule}"
 
 
-def _notes(model: Model, x: np.ndarray, told: Explanation) -> tuple[str, ...]:
+def _notes(model: Model, x: np.ndarray, explanation: Explanation) -> tuple[str, ...]:
     kind = nature(model)
-    notes = list(told.notes)
+    notes = list(explanation.notes)
     if kind == "network":
         notes.insert(0, "this model is a network: it has no rules, and there is nothing in it to read")
     if kind == "structures":  # whatever the inputs are

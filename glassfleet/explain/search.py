@@ -79,7 +79,7 @@ class Search:
         """Return the best row, then the best of those that change other inputs."""
         if bool(self._good(self.x[None, :])[0]) or not self.free:
             return []
-        found: dict[tuple[int, ...], tuple[float, Floats]] = {}
+        cheapest: dict[tuple[int, ...], tuple[float, Floats]] = {}
         for candidates, tries in self._candidates():
             good = candidates[self._good(candidates)]
             if not len(good):
@@ -90,9 +90,9 @@ class Search:
                 if len(changed) > self.most or not bool(self._good(point[None, :])[0]):
                     continue
                 cost = float(self.cost(point[None, :])[0])
-                if changed not in found or cost < found[changed][0]:
-                    found[changed] = (cost, point)
-        ranked = sorted(found.items(), key=lambda item: (item[1][0], item[0]))
+                if changed not in cheapest or cost < cheapest[changed][0]:
+                    cheapest[changed] = (cost, point)
+        ranked = sorted(cheapest.items(), key=lambda item: (item[1][0], item[0]))
         chosen: list[tuple[tuple[int, ...], Floats]] = []
         for changed, (_, point) in ranked:
             # A way that changes all that a cheaper one changes, and more, tells nothing new.

@@ -146,14 +146,14 @@ def summary(model: Model, *, top: int | None = None) -> ModelSummary:
 def _features(model: Model, rules: list[Rule]) -> tuple[FeatureUse, ...]:
     total = sum(rule.support for rule in rules)
     effects = _effects(model, rules)
-    found = []
+    uses = []
     for index, variable in enumerate(model.domain.features):
         naming = [(rule, part.term) for rule in rules for part in rule.conditions if part.feature == variable.name]
         terms: dict[str, int] = {}
         for _, term in naming:
             terms[term] = terms.get(term, 0) + 1
         support = sum(rule.support for rule, _ in naming)
-        found.append(
+        uses.append(
             FeatureUse(
                 feature=variable.name,
                 unit=variable.unit,
@@ -164,7 +164,7 @@ def _features(model: Model, rules: list[Rule]) -> tuple[FeatureUse, ...]:
                 effect=None if effects is None else float(effects[index]),
             )
         )
-    return tuple(sorted(found, key=lambda use: (-use.support, -(use.effect or 0.0), -use.rules, use.feature)))
+    return tuple(sorted(uses, key=lambda use: (-use.support, -(use.effect or 0.0), -use.rules, use.feature)))
 
 
 def _effects(model: Model, rules: list[Rule]) -> NDArray[np.float64] | None:

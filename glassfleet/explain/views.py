@@ -62,8 +62,8 @@ class RuleView(View):
     @classmethod
     def of(cls, rule: Rule) -> RuleView:
         """Return the view of a rule."""
-        told = cls.model_validate(rule, from_attributes=True)
-        return told if rule.measured else told.model_copy(update=dict.fromkeys(("weight", "support", "confidence")))
+        view = cls.model_validate(rule, from_attributes=True)
+        return view if rule.measured else view.model_copy(update=dict.fromkeys(("weight", "support", "confidence")))
 
 
 class ActivationView(View):

@@ -38,10 +38,10 @@ def to_c(model: Model, prefix: str = "model", title: str = "") -> str:
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
         raise UsageError(f"prefix {prefix!r} is no C identifier: letters, digits and _, a letter first")
-    found = catalogue.tables_of(model)
-    code = "\n".join(device_text(f"{name}.c") for name in _parts(found))
+    tables = catalogue.tables_of(model)
+    code = "\n".join(device_text(f"{name}.c") for name in _parts(tables))
     kind = "int" if model.domain.classes else "double"
-    parts = [_head(model, title), _data(model, table_values(model, found), code, kind), code, _predict(kind)]
+    parts = [_head(model, title), _data(model, table_values(model, tables), code, kind), code, _predict(kind)]
     text = "\n".join([*parts, *_interval(model), "\n#endif\n"])
     lower, upper = prefix.lower(), prefix.upper()
     return re.sub(r"\bGF_", f"{upper}_", re.sub(r"\bgf_", f"{lower}_", text))
@@ -92,13 +92,13 @@ def _head(model: Model, title: str) -> str:
     )
 
 
-def _parts(found: Tables) -> list[str]:
+def _parts(tables: Tables) -> list[str]:
     """Return the names of the device parts, each after those that it needs."""
-    if not isinstance(found, RuleTables):
-        return ["common", found.evaluator]
-    conditions = conditions_part(found)
+    if not isinstance(tables, RuleTables):
+        return ["common", tables.evaluator]
+    conditions = conditions_part(tables)
     sets = ["sets"] * (conditions in ("rule_list", "set_tree"))
-    return ["common", *sets, "matching", *(["polynomial"] * bool(found.constants)), found.evaluator, conditions]
+    return ["common", *sets, "matching", *(["polynomial"] * bool(tables.constants)), tables.evaluator, conditions]
 
 
 def _data(model: Model, values: dict[str, Any], code: str, kind: str) -> str:

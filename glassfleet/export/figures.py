@@ -87,9 +87,9 @@ def note_of(model: Model, what: str) -> str:
     """Return what is to be said below a picture of rules."""
     if what not in ("tree", "rules") or nature(model) != "rules":
         return ""
-    told = any(rule.forecast for rule in model.rules())
+    measured = any(rule.forecast for rule in model.rules())
     moves = MOVES_MOST if slopes_of(model) is not None else ""
-    return "per cent: the share of the training rows" + (FORECASTS if told else moves)
+    return "per cent: the share of the training rows" + (FORECASTS if measured else moves)
 
 
 def drawing(
@@ -199,17 +199,17 @@ def _effects(model: Model, row: Row | None, reference: Reference | None) -> Svg:
     names = [use.feature for use in summary(model, top=0).features] or model.domain.names
     counts = importance(model, reference, names[:MOST_INPUTS])
     start = starting_row(model, reference).row if row is None else as_row(model.domain, row)
-    told = main_effects(model, start, counts)
-    if not told:
+    main = main_effects(model, start, counts)
+    if not main:
         raise UsageError("no input alone changes what this model answers")
-    scale, domain = Scale.of(told, model.domain.classes), model.domain
-    return beside([(each.feature.name, effect_curve(each, scale, domain.classes, domain.target_unit)) for each in told])
+    scale, domain = Scale.of(main, model.domain.classes), model.domain
+    return beside([(each.feature.name, effect_curve(each, scale, domain.classes, domain.target_unit)) for each in main])
 
 
 def _shares(model: Model, row: Row, reference: Reference | None) -> Svg:
     """Draw how base and shares add up, from the base to the answer."""
-    told = explain_row(model, row, reference)
-    if told.total is None:
-        raise UsageError("this forecast has no shares to draw: " + "; ".join(told.notes or ("the model has none",)))
-    called = f"{told.target}: {told.prediction}" if told.measure else told.target
-    return waterfall(REPORT, told.base, told.parts(MOST_SHARES), told.total, "" if told.measure else told.unit, called)
+    view = explain_row(model, row, reference)
+    if view.total is None:
+        raise UsageError("this forecast has no shares to draw: " + "; ".join(view.notes or ("the model has none",)))
+    called = f"{view.target}: {view.prediction}" if view.measure else view.target
+    return waterfall(REPORT, view.base, view.parts(MOST_SHARES), view.total, "" if view.measure else view.unit, called)

@@ -142,13 +142,13 @@ class _Names:
 
 
 def _standard(model: Model, title: str) -> ET.Element:
-    found, domain = catalogue.tables_of(model), model.domain
-    if isinstance(found, NetworkTables):
+    tables, domain = catalogue.tables_of(model), model.domain
+    if isinstance(tables, NetworkTables):
         raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
-    conditions, names = found.conditions, _Names()
-    if found.levels:
+    conditions, names = tables.conditions, _Names()
+    if tables.levels:
         domain = _in_levels(domain)
-    mamdani = bool(domain.classes) and found.evaluator != "highest_score"
+    mamdani = bool(domain.classes) and tables.evaluator != "highest_score"
     root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
     base = _add(root, "knowledgeBase")
     where = regions(domain, conditions)
@@ -157,18 +157,18 @@ def _standard(model: Model, title: str) -> ET.Element:
         {f"{part.feature} is missing" if part.about_cell else part.feature: part.term for part in rule.conditions}
         for rule in rules
     ]
-    if found.hinges:
-        domain = _with_hinges(domain, found.hinges)
+    if tables.hinges:
+        domain = _with_hinges(domain, tables.hinges)
     # Where rules name single sets, all sets of an input are stated.
     knots = knots_of(conditions, len(domain.features)) if isinstance(conditions, RuleList | SetTree) else None
     inputs, terms = [], []
     for f, variable in enumerate(domain.features):
-        used = {region[f]: told[variable.name] for region, told in zip(where, words, strict=True) if f in region}
+        used = {region[f]: by_term[variable.name] for region, by_term in zip(where, words, strict=True) if f in region}
         inputs.append(names.new(variable.name))
         terms.append(_variable(base, names, inputs[-1], variable, _sets(variable, knots[f] if knots else None) | used))
     otherwise = isinstance(conditions, RuleList) and conditions.otherwise
     free = None if all(where) else _anything(base, terms, inputs, names, otherwise=otherwise)
-    outputs = _output(base, names, domain, found)
+    outputs = _output(base, names, domain, tables)
     rulebase = _add(
         root,
         "mamdaniRuleBase" if mamdani else "tskRuleBase",
@@ -178,7 +178,7 @@ def _standard(model: Model, title: str) -> ET.Element:
         orMethod="MAX",
     )
     for number, region in enumerate(where):
-        weight = found.factors[number] if found.factors else 1.0
+        weight = tables.factors[number] if tables.factors else 1.0
         rule = _add(
             rulebase,
             "rule" if mamdani else "tskRule",
@@ -207,13 +207,13 @@ def _in_levels(domain: Domain) -> Domain:
 
 def _with_hinges(domain: Domain, hinges: Hinges) -> Domain:
     """Return the domain with ``age above 37.5``, 0 below, behind its inputs: polynomials in FML have no bends."""
-    told = []
+    variables = []
     for at, knot in hinges:
         one = domain.features[at]
         bend = one.low + knot * (one.high - one.low)
         own = {"name": f"{one.name} above {bend!r}", "low": 0.0, "high": one.high - bend, "terms": ()}
-        told.append(one.model_copy(update=own))
-    return domain.model_copy(update={"features": (*domain.features, *told)})
+        variables.append(one.model_copy(update=own))
+    return domain.model_copy(update={"features": (*domain.features, *variables)})
 
 
 def _sets(variable: Variable, knots: Sequence[float] | None) -> dict[Shape, str]:
@@ -273,13 +273,13 @@ def _anything(
     return inputs[0], _add_anything(first, names)
 
 
-def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) -> list[list[tuple[str, str]]]:
+def _output(base: ET.Element, names: _Names, domain: Domain, tables: RuleTables) -> list[list[tuple[str, str]]]:
     """Add the output; return each rule's consequent clauses."""
-    if found.evaluator == "highest_score":
-        told = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
-        scores = [Variable(name=f"score of {name}", low=0.0, high=1.0) for name in told]
+    if tables.evaluator == "highest_score":
+        scored = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
+        scores = [Variable(name=f"score of {name}", low=0.0, high=1.0) for name in scored]
         each = [
-            _polynomial_output(base, names, score, "WA", _polynomials(domain, score, found, at, len(scores)))
+            _polynomial_output(base, names, score, "WA", _polynomials(domain, score, tables, at, len(scores)))
             for at, score in enumerate(scores)
         ]
         return [list(clauses) for clauses in zip(*each, strict=True)]
@@ -300,15 +300,15 @@ def _output(base: ET.Element, names: _Names, domain: Domain, found: RuleTables) 
             labels.append(names.new(f"{output}.{label}"))
             term = _add(element, "fuzzyTerm", name=labels[-1], complement="false")
             _add(term, "singletonShape", param1=repr(float(number)))
-        return [[(output, labels[number])] for number in found.votes]
-    one_fires = isinstance(found.conditions, SplitTree) or (
-        isinstance(found.conditions, CutTree) and found.conditions.crisp
+        return [[(output, labels[number])] for number in tables.votes]
+    one_fires = isinstance(tables.conditions, SplitTree) or (
+        isinstance(tables.conditions, CutTree) and tables.conditions.crisp
     )
-    if found.evaluator == "weighted_mean" or one_fires:
+    if tables.evaluator == "weighted_mean" or one_fires:
         combination = "WA"
     else:
-        combination = f"custom_{found.evaluator}{'_normalised' * bool(found.divisors)}"
-    polynomials = _polynomials(domain, domain.target, found)
+        combination = f"custom_{tables.evaluator}{'_normalised' * bool(tables.divisors)}"
+    polynomials = _polynomials(domain, domain.target, tables)
     return [[clause] for clause in _polynomial_output(base, names, domain.target, combination, polynomials)]
 
 
@@ -328,7 +328,7 @@ def _polynomial_output(
 
 
 def _polynomials(
-    domain: Domain, target: Variable, found: RuleTables, start: int = 0, step: int = 1
+    domain: Domain, target: Variable, tables: RuleTables, start: int = 0, step: int = 1
 ) -> list[list[float]]:
     """Return each rule's output in own units: the constant, then one slope per input and hinge; or the constant alone.
 
@@ -336,9 +336,9 @@ def _polynomials(
     """
     width = target.high - target.low
     scales = [(variable.low, variable.high - variable.low) for variable in domain.features]
-    scales[len(scales) - len(found.hinges) :] = [(0.0, scales[at][1]) for at, _ in found.hinges]
+    scales[len(scales) - len(tables.hinges) :] = [(0.0, scales[at][1]) for at, _ in tables.hinges]
     polynomials = []
-    for scaled, line in zip(found.constants[start::step], found.slopes[start::step], strict=True):
+    for scaled, line in zip(tables.constants[start::step], tables.slopes[start::step], strict=True):
         constant, slopes = target.low + width * scaled, []
         for (low, span), coefficient in zip(scales, line, strict=False):
             slope = width * coefficient / span if span > 0 else 0.0

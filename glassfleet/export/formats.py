@@ -118,10 +118,10 @@ def export(
 def holding(model: Model) -> tuple[str, ...]:
     """Return the formats for elsewhere, other than pictures, that can hold a model."""
     try:
-        found = catalogue.tables_of(model)
+        tables = catalogue.tables_of(model)
     except UsageError:
         return ("html",)
-    return ("c", "python", "html", "fml") if isinstance(found, RuleTables) else ("c", "python", "html")
+    return ("c", "python", "html", "fml") if isinstance(tables, RuleTables) else ("c", "python", "html")
 
 
 MOST_RULES: Final = 1000

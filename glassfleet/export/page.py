@@ -37,41 +37,41 @@ def to_markdown(model: Model, title: str = "") -> str:
 
 
 def _model_page(model: Model, title: str, *, pictures: bool) -> Page:
-    told = summary(model)
-    return Page(title or f"A model of scheme {model.scheme}", "", model_sections(model, told, pictures=pictures))
+    view = summary(model)
+    return Page(title or f"A model of scheme {model.scheme}", "", model_sections(model, view, pictures=pictures))
 
 
-def model_sections(model: Model, told: ModelSummary, *, pictures: bool = True) -> list[Section]:
+def model_sections(model: Model, view: ModelSummary, *, pictures: bool = True) -> list[Section]:
     """Return the sections about a model, for its own page and for the report of a run."""
-    unit = f" ({told.unit})" if told.unit else ""
+    unit = f" ({view.unit})" if view.unit else ""
     facts = [
-        ("scheme", told.scheme),
-        ("digest", told.digest),
-        ("forecasts", f"{told.target}{unit}" + (f": {', '.join(told.classes)}" if told.classes else "")),
-        *((name.replace("_", " "), f"{value:g}") for name, value in told.complexity.items()),
+        ("scheme", view.scheme),
+        ("digest", view.digest),
+        ("forecasts", f"{view.target}{unit}" + (f": {', '.join(view.classes)}" if view.classes else "")),
+        *((name.replace("_", " "), f"{value:g}") for name, value in view.complexity.items()),
     ]
     main = main_picture(model)
-    wanted = ([main] if main is not None else []) + ["partitions"] * (told.nature == "rules")
+    wanted = ([main] if main is not None else []) + ["partitions"] * (view.nature == "rules")
     drawn = _drawn(model, wanted) if pictures else []
-    sections = [Section("Model", told.notes, facts, pictures=drawn[:1])]
-    sections.append(Section("Inputs", (), (), [*([_uses(told)] if told.features else []), _ranges(told)], drawn[1:]))
-    if told.nature == "network":
+    sections = [Section("Model", view.notes, facts, pictures=drawn[:1])]
+    sections.append(Section("Inputs", (), (), [*([_uses(view)] if view.features else []), _ranges(view)], drawn[1:]))
+    if view.nature == "network":
         return sections
-    what = "rules" if told.nature == "rules" else "structures"
-    left = told.rule_count - MOST_RULES
-    order, fewer = ("most used", "less support") if told.nature == "rules" else ("fittest", "a lower fitness")
-    more = [f"The {MOST_RULES} {order} of {told.rule_count} {what}; {left} have {fewer}."] if left > 0 else []
-    if told.nature == "structures":
+    what = "rules" if view.nature == "rules" else "structures"
+    left = view.rule_count - MOST_RULES
+    order, fewer = ("most used", "less support") if view.nature == "rules" else ("fittest", "a lower fitness")
+    more = [f"The {MOST_RULES} {order} of {view.rule_count} {what}; {left} have {fewer}."] if left > 0 else []
+    if view.nature == "structures":
         more = ["The fittest first. Each is the inputs that a tree asks, left before right; a dot is a leaf.", *more]
-    if note := measures_note(told.rules):
+    if note := measures_note(view.rules):
         more.append(note)
-    return [*sections, Section(f"{what.title()} ({told.rule_count})", more, rules=told.rules[:MOST_RULES])]
+    return [*sections, Section(f"{what.title()} ({view.rule_count})", more, rules=view.rules[:MOST_RULES])]
 
 
-def _ranges(told: ModelSummary) -> Table:
+def _ranges(view: ModelSummary) -> Table:
     words = [
         ", ".join(part.categories or [f"{item.term} ({item.peak:.4g})" for item in part.sets]) or "-"
-        for part in told.partitions
+        for part in view.partitions
     ]
     rows = [
         [
@@ -81,16 +81,16 @@ def _ranges(told: ModelSummary) -> Table:
             part.unit,
             text,
         ]
-        for part, text in zip(told.partitions, words, strict=True)
+        for part, text in zip(view.partitions, words, strict=True)
     ]
     head = ["input", "from", "to", "unit"]
     if all(text == "-" for text in words):
         return Table("Ranges", head, [row[:-1] for row in rows], frozenset({1, 2}))
-    named = "terms" if any(part.sets for part in told.partitions) else "categories"
+    named = "terms" if any(part.sets for part in view.partitions) else "categories"
     return Table(f"Ranges and {named}", [*head, named], rows, frozenset({1, 2}))
 
 
-def _uses(told: ModelSummary) -> Table:
+def _uses(view: ModelSummary) -> Table:
     return Table(
         "How the inputs are used",
         ["input", "unit", "rules", "share of support", "effect over a rule's region", "terms"],
@@ -100,10 +100,10 @@ def _uses(told: ModelSummary) -> Table:
                 use.unit,
                 str(use.rules),
                 f"{use.support:.3f}",
-                "-" if use.effect is None else f"{use.effect:.4g}{f' {told.unit}' if told.unit else ''}",
+                "-" if use.effect is None else f"{use.effect:.4g}{f' {view.unit}' if view.unit else ''}",
                 ", ".join(f"{term} ({count})" for term, count in list(use.terms.items())[:6]),
             ]
-            for use in told.features
+            for use in view.features
         ],
         frozenset({2, 3, 4}),
     )
@@ -118,7 +118,7 @@ _SHOWS = {
 
 def _drawn(model: Model, wanted: Sequence[str]) -> list[Picture]:
     """Return the pictures that the model has; those it cannot have are left out."""
-    found = []
+    pictures = []
     for what in wanted:
         try:
             svg = drawing(model, what)
@@ -128,5 +128,5 @@ def _drawn(model: Model, wanted: Sequence[str]) -> list[Picture]:
         if what == "tree" and nature(model) == "structures":
             alt = "The fittest structure: from left to right, which input is asked after which"
         note = note_of(model, what)
-        found.append(Picture(svg, f"{alt}; {note}" if note else alt))
-    return found
+        pictures.append(Picture(svg, f"{alt}; {note}" if note else alt))
+    return pictures

@@ -95,10 +95,10 @@ def to_python(model: Model, title: str = "") -> str:
     UsageError
         The format cannot hold the model.
     """
-    found, domain = catalogue.tables_of(model), model.domain
-    parts, answer = ["common", found.evaluator], "answer(MODEL, z)"
-    if isinstance(found, RuleTables):
-        parts.insert(1, conditions_part(found))
+    tables, domain = catalogue.tables_of(model), model.domain
+    parts, answer = ["common", tables.evaluator], "answer(MODEL, z)"
+    if isinstance(tables, RuleTables):
+        parts.insert(1, conditions_part(tables))
         answer = "answer(MODEL, z, fire(MODEL, row, z))"
     digest = document_digest(model.to_document())
     head = [
@@ -125,7 +125,7 @@ def to_python(model: Model, title: str = "") -> str:
         "",
     ]
     code = "".join(f"\n\n{_part_text(name)}" for name in parts)
-    text = "\n".join(head) + f"MODEL = {_table(table_values(model, found))}\n" + code
+    text = "\n".join(head) + f"MODEL = {_table(table_values(model, tables))}\n" + code
     return text + _PREDICT.replace("ANSWER", answer)
 
 
@@ -133,8 +133,8 @@ def _part_text(name: str) -> str:
     """Return a part's functions: what follows its imports, without the type names and marks of this package."""
     text = device_text(f"{name}.py")
     body = text[text.index("def ") :].rstrip() + "\n"
-    body = re.sub(r", strict=(True|False)\)|  # noqa.*", lambda found: ")" * found[0].startswith(","), body)
-    return re.sub(r"\b(Values|Fired)\b", lambda found: {"Values": '"dict"', "Fired": '"list"'}[found[0]], body)
+    body = re.sub(r", strict=(True|False)\)|  # noqa.*", lambda match: ")" * match[0].startswith(","), body)
+    return re.sub(r"\b(Values|Fired)\b", lambda match: {"Values": '"dict"', "Fired": '"list"'}[match[0]], body)
 
 
 def _table(values: dict[str, object]) -> str:
@@ -148,8 +148,8 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _categories(model: Model) -> str:
     """Return the texts of the columns of text, in the order of their numbers."""
-    told = {variable.name: list(variable.categories) for variable in model.domain.features if variable.categories}
-    return "{\n" + "".join(f"    {name!a}: {texts!a},\n" for name, texts in told.items()) + "}" if told else "{}"
+    listed = {variable.name: list(variable.categories) for variable in model.domain.features if variable.categories}
+    return "{\n" + "".join(f"    {name!a}: {texts!a},\n" for name, texts in listed.items()) + "}" if listed else "{}"
 
 
 def _safe(text: str) -> str:

@@ -84,9 +84,9 @@ def _fleet(status: Mapping[str, Any], record: Mapping[str, Any] | None) -> Secti
         ("statistics withheld by vehicles", str(status.get("nullified", 0))),
         ("replays after losing vehicles", str(status.get("restarts", 0))),
     ]
-    said = status.get("private") or (status.get("spec") or {}).get("private") or {}
-    if said:
-        facts.append(("protection", protection(said)))
+    terms = status.get("private") or (status.get("spec") or {}).get("private") or {}
+    if terms:
+        facts.append(("protection", protection(terms)))
     if status.get("scores"):
         facts.append(("scores of the fleet", f"{figures(status['scores'])} ({WHY_NO_VEHICLES})"))
     if training:

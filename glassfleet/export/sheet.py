@@ -87,8 +87,8 @@ def markdown_of(page: Page) -> str:
             lines.append(f"| {' | '.join(marks)} |")
             lines += [f"| {' | '.join(map(_escaped, row))} |" for row in table.rows] + [""]
         for rule in section.rules:
-            name, told = called(rule), _escaped(rule.measures)
-            head = f"**{name}**{f' ({told})' * bool(told)}: " if name else ""
+            name, measures = called(rule), _escaped(rule.measures)
+            head = f"**{name}**{f' ({measures})' * bool(measures)}: " if name else ""
             lines.append(f"- {head}{_escaped(rule.text)}")
         lines += [""] * bool(section.rules)
     return "\n".join(lines).rstrip() + "\n"

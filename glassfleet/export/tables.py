@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 def conditions_of(model: Model) -> Conditions:
     """Return when which rule of the model fires; raises ``UsageError`` where that is not known."""
-    found = catalogue.tables_of(model)
-    if not isinstance(found, RuleTables):
+    tables = catalogue.tables_of(model)
+    if not isinstance(tables, RuleTables):
         raise UsageError("a network has no rules that could fire")
-    return found.conditions
+    return tables.conditions
 
 
 def levels_of(model: Model) -> tuple[Line, ...]:
     """Return the levels of each input's categories; empty for numbers, and where a scheme states none."""
     with contextlib.suppress(UsageError):
-        found = catalogue.tables_of(model)
-        if isinstance(found, RuleTables) and found.levels:
-            return found.levels
+        tables = catalogue.tables_of(model)
+        if isinstance(tables, RuleTables) and tables.levels:
+            return tables.levels
     return ((),) * len(model.domain.inputs)
 
 
-def table_values(model: Model, found: Tables) -> dict[str, Any]:
+def table_values(model: Model, tables: Tables) -> dict[str, Any]:
     """Return numbers, texts and nested tuples by name: the domain's limits and all tables, empty ones too."""
     domain, target = model.domain, model.domain.target
     values: dict[str, Any] = {
@@ -43,7 +43,7 @@ def table_values(model: Model, found: Tables) -> dict[str, Any]:
         "classes": len(domain.classes),
         "clipped": False,
     }
-    parts: list[Any] = [found.conditions, found] if isinstance(found, RuleTables) else [found]
+    parts: list[Any] = [tables.conditions, tables] if isinstance(tables, RuleTables) else [tables]
     values |= {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
     for done in ("evaluator", "conditions", "weights"):
         values.pop(done, None)
@@ -51,9 +51,9 @@ def table_values(model: Model, found: Tables) -> dict[str, Any]:
     values["gaps"] = tuple(domain.gaps)
     values["taken_for"] = tuple(float(domain.features[index].missing or 0.0) for index in domain.gaps)
     values.setdefault("hinges", ())
-    if isinstance(found, RuleTables):
-        values["rank"] = found.rank
-        values["default"] = found.rank.index(0) if found.default is None else found.default
+    if isinstance(tables, RuleTables):
+        values["rank"] = tables.rank
+        values["default"] = tables.rank.index(0) if tables.default is None else tables.default
     return values
 
 
@@ -62,6 +62,6 @@ def device_text(name: str) -> str:
     return (resources.files("glassfleet.export.device") / name).read_text(encoding="utf-8")
 
 
-def conditions_part(found: RuleTables) -> str:
+def conditions_part(tables: RuleTables) -> str:
     """Return the name of the part that tells which rules fire: ``RuleList`` is ``rule_list``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(found.conditions).__name__).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(tables.conditions).__name__).lower()

@@ -137,17 +137,17 @@ def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
             first = first - target
         adds = np.column_stack([first, adds])
     lines = zip(by_input(domain, categories[:, 0]), by_input(domain, adds), plain_levels(domain), strict=True)
-    found = []
+    levels = []
     for (_, counts), (_, own), plain in lines:
         if not len(counts):
-            found.append(plain)
+            levels.append(plain)
         elif together:
             rows = counts.astype(np.float64)
             mean = np.array([dot(target, rows) for target in own.T]) / max(float(rows.sum()), 1.0)
-            found.append(levels_by(counts, own - mean))
+            levels.append(levels_by(counts, own - mean))
         else:
-            found.append(find_levels(counts, own, _UNIT))
-    return tuple(found)
+            levels.append(find_levels(counts, own, _UNIT))
+    return tuple(levels)
 
 
 def _categories(domain: Domain) -> int:

@@ -31,8 +31,8 @@ _LEAST_ROWS = 2.0
 
 def candidates(domain: Domain, inputs: Iterable[int], knots: Sequence[Sequence[float]]) -> Hinges:
     """Return where lines over `inputs` may bend: at every second inner knot of each that is a number."""
-    found = [(at, knot) for at in inputs if not domain.inputs[at].categories for knot in knots[at][1:-1:2]]
-    return tuple(found[:: max(1, -(-len(found) // MOST_CANDIDATES))])
+    hinges = [(at, knot) for at in inputs if not domain.inputs[at].categories for knot in knots[at][1:-1:2]]
+    return tuple(hinges[:: max(1, -(-len(hinges) // MOST_CANDIDATES))])
 
 
 def with_hinges(inputs: Array, hinges: Hinges) -> Array:

@@ -152,14 +152,14 @@ def sums_by_category(domain: Domain, X: Array, terms: Ints) -> Ints:
 
     Shape (categories of all inputs, T); `X`, shape (n, F), holds positions among the domain's categories.
     """
-    found = [np.zeros((0, terms.shape[1]), dtype=np.int64)]
+    sums = [np.zeros((0, terms.shape[1]), dtype=np.int64)]
     for feature, variable in enumerate(domain.features):
         if variable.categories:
             own, code = np.zeros((len(variable.categories), terms.shape[1]), dtype=np.int64), X[:, feature]
             known = (code >= 0.0) & (code <= len(own) - 1.0) & (code == np.rint(code))
             np.add.at(own, code[known].astype(np.intp), terms[known])
-            found.append(own)
-    return np.concatenate(found)
+            sums.append(own)
+    return np.concatenate(sums)
 
 
 def by_input(domain: Domain, sums: NDArray[Number]) -> Iterator[tuple[Variable, NDArray[Number]]]:
@@ -243,7 +243,7 @@ def group_words(variable: Variable, line: Sequence[float], low: float, high: flo
     """
     inside = [low <= level <= high for level in line]
     names = [f'"{name}"' if "," in name else name for name in variable.categories]
-    told = [name for name, there in zip(names, inside[1:], strict=True) if there != inside[0]]
+    listed = [name for name, there in zip(names, inside[1:], strict=True) if there != inside[0]]
     if inside[0]:  # categories that the run does not know are in it: those are told that are not
-        return f"{'none of' if told[1:] else 'not'} {', '.join(told)}" if told else "anything"
-    return told[0] if len(told) == 1 else f"one of {', '.join(told)}"
+        return f"{'none of' if listed[1:] else 'not'} {', '.join(listed)}" if listed else "anything"
+    return listed[0] if len(listed) == 1 else f"one of {', '.join(listed)}"

@@ -217,7 +217,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         weights = self.weights(scaled)
         strength, weight = self.strengths(scaled)[:, 0].tolist(), weights[:, 0].tolist()
         raw = self._raw(scaled, weights)
-        prediction, said = float(self._clipped(raw)[0]), float(self.domain.unscale_target(raw)[0])
+        prediction, unclipped = float(self._clipped(raw)[0]), float(self.domain.unscale_target(raw)[0])
         target = self.domain.target
         assert target is not None
         width = target.high - target.low
@@ -235,7 +235,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
             if rule == order[0] or strength[rule] > 0.0
         ]
         # A last digit beyond the limit is rounding, not something the rules say.
-        clipped = abs(said - prediction) > _ROUNDING * width
+        clipped = abs(unclipped - prediction) > _ROUNDING * width
         alone = sum(part > 0.0 for part in weight) == 1
         return Explanation(
             prediction=prediction,
@@ -243,8 +243,8 @@ class LinearTree(ReadsRules, Generic[T, Span]):
             runners_up=tuple(fired[1:]),
             shares=dict(zip(self.domain.names, self.domain.by_feature(shares).tolist(), strict=True)),
             base=prediction - float(shares.sum()),
-            clipped_from=said if clipped else None,
-            notes=(_clipped_note(self.domain, said, prediction, alone=alone),) if clipped else (),
+            clipped_from=unclipped if clipped else None,
+            notes=(_clipped_note(self.domain, unclipped, prediction, alone=alone),) if clipped else (),
         )
 
     @cached_property
@@ -299,13 +299,13 @@ def tree_complexity(tree: SplitTree[Any], conditions: int, coefficients: Array) 
     }
 
 
-def _clipped_note(domain: Domain, said: float, prediction: float, *, alone: bool) -> str:
-    """Say that the rules, or one `alone`, give `said`, beyond the limit of the target that the forecast is."""
+def _clipped_note(domain: Domain, unclipped: float, prediction: float, *, alone: bool) -> str:
+    """Say that the rules, or one `alone`, give `unclipped`, beyond the limit of the target that the forecast is."""
     target = domain.target
     assert target is not None
     unit = f" {target.unit}" if target.unit else ""
-    limit = "lower" if said < prediction else "upper"
+    limit = "lower" if unclipped < prediction else "upper"
     return (
-        f"{'the rule says' if alone else 'the rules together say'} {said:.6g}{unit}; clipped to the target's "
+        f"{'the rule says' if alone else 'the rules together say'} {unclipped:.6g}{unit}; clipped to the target's "
         f"{limit} limit, {prediction:.6g}{unit}"
     )

@@ -89,17 +89,17 @@ class SplitTree(Generic[S]):
         """Return the tree of the first `n_splits` splits."""
         return type(self)(self.splits[:n_splits])
 
-    def progress(self, asked: Collection[int], told: Callable[[int], tuple[str, str]]) -> dict[str, Value]:
+    def progress(self, asked: Collection[int], words: Callable[[int], tuple[str, str]]) -> dict[str, Value]:
         """Return the size so far and a drawing, for displays.
 
         Parameters
         ----------
         asked : collection of int
             Nodes that the vehicles are asked about.
-        told : callable
+        words : callable
             Returns what leads to a node below the root: an input's name, and its side in words.
         """
-        nodes = (OutlineNode(depth, *(told(node) if node else ("", "")), node in asked) for node, depth in self.walk())
+        nodes = (OutlineNode(depth, *(words(node) if node else ("", "")), node in asked) for node, depth in self.walk())
         return {
             "nodes": self.size - 1,
             "leaves": len(self.splits) + 1,

@@ -61,8 +61,8 @@ def sparse_consequents(matrix: Array, most: int) -> Array:
     for rule in range(len(lines)):
         weight = float(matrix[0, 0, rule])
         if weight > 0.0:
-            found = select(np.ascontiguousarray(ridged[:, :, rule]), most, float(dense[rule]) / weight, SPARSE_RIDGE)
-            lines[rule] = [*found[1:], found[0]]
+            chosen = select(np.ascontiguousarray(ridged[:, :, rule]), most, float(dense[rule]) / weight, SPARSE_RIDGE)
+            lines[rule] = [*chosen[1:], chosen[0]]
     return lines
 
 

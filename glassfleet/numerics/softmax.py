@@ -56,5 +56,5 @@ def probabilities(scores: Array) -> Array:
     total = parts[0].copy()
     for part in parts[1:]:
         total += part
-    found: Array = parts / total
-    return found
+    shares: Array = parts / total
+    return shares

@@ -65,11 +65,11 @@ def solve(matrix: Array, right: Array) -> Array:
     """
     n = len(matrix)
     work, inverse = _eliminated(np.concatenate([matrix, right], axis=1), n)
-    found = np.zeros_like(right)
+    solution = np.zeros_like(right)
     for i in range(n - 1, -1, -1):
-        found[i] = work[i, n:] * inverse[i]
-        work[:i, n:] -= work[:i, i, None] * found[i]
-    return found
+        solution[i] = work[i, n:] * inverse[i]
+        work[:i, n:] -= work[:i, i, None] * solution[i]
+    return solution
 
 
 def invert(matrix: Array) -> Array:
@@ -156,8 +156,8 @@ def solve_each(matrices: Array, right: Array) -> tuple[Array, Array]:
         value += work[i, n] * work[i, n] * inverse[i]
         factor = work[i, i + 1 : n] * inverse[i]
         work[i + 1 :, i + 1 :] -= factor[:, None] * work[i, i + 1 :]
-    found = np.zeros(right.shape)
+    solution = np.zeros(right.shape)
     for i in range(n - 1, -1, -1):
-        found[i] = work[i, n] * inverse[i]
-        work[:i, n] -= work[:i, i] * found[i]
-    return found, value
+        solution[i] = work[i, n] * inverse[i]
+        work[:i, n] -= work[:i, i] * solution[i]
+    return solution, value

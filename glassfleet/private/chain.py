@@ -293,9 +293,9 @@ def _part(chain: Chain, task: Task) -> int:
 
 def _learned(body: object) -> str:
     """Return the digest of scheme, parameters and domain; of a task, or of a model: JSON, in which 1.0 is 1."""
-    told = body if isinstance(body, Mapping) else {}
+    document = body if isinstance(body, Mapping) else {}
     try:
-        return document_digest({name: told.get(name) for name in ("scheme", "parameters", "domain")})
+        return document_digest({name: document.get(name) for name in ("scheme", "parameters", "domain")})
     except DocumentError as fault:
         raise TaskError(f"scheme, parameters or domain cannot be those of a model: {fault}"[:200]) from fault
 

@@ -230,9 +230,9 @@ def row_hashes(secret: bytes, data: Dataset) -> NDArray[np.uint64]:
     for index in texts:  # a column's positions change whenever a row brings a category that sorts before others
         inputs[:, index] = 0.0
     targets = [str(each).encode() if labels else (np.float64(each) + 0.0).tobytes() for each in data.y]
-    found = np.empty(data.rows, dtype=np.uint64)
+    hashes = np.empty(data.rows, dtype=np.uint64)
     for row, target in enumerate(targets):
-        told = encode([own[int(data.X[row, index])] for index, own in texts.items()])
-        word = hashlib.blake2b(inputs[row].tobytes() + told + target, digest_size=8, key=key).digest()
-        found[row] = int.from_bytes(word, "little")
-    return np.unique(found)
+        cells = encode([own[int(data.X[row, index])] for index, own in texts.items()])
+        word = hashlib.blake2b(inputs[row].tobytes() + cells + target, digest_size=8, key=key).digest()
+        hashes[row] = int.from_bytes(word, "little")
+    return np.unique(hashes)

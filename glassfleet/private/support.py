@@ -46,15 +46,15 @@ def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], t
     """
     here = {place: line for line, place in enumerate(places(task))}
     present = contribution.sums["rows"]
-    later, found = present.copy(), [present]
+    later, groups = present.copy(), [present]
     for asked, former in reversed(contribution.former):
         difference = np.zeros_like(present)
         for there, place in enumerate(places(asked)):
             if (line := here.get(place)) is not None:
                 difference[line] = former.sums["rows"][there] - later[line]
                 later[line] = former.sums["rows"][there]
-        found.append(difference)
-    return found
+        groups.append(difference)
+    return groups
 
 
 def decided(

@@ -67,17 +67,17 @@ def peel(table: Ints) -> tuple[Ints, Ints] | None:
         count = left[at, 0]
         at = at[(left[at] % count[:, None] == 0).all(axis=1)]
         count, lines = left[at, 0], left[at]
-        found = lines[:, _FIRST:] // count[:, None]
-        places, check = _places(found, cells)
+        candidates = lines[:, _FIRST:] // count[:, None]
+        places, check = _places(candidates, cells)
         alone = (check == lines[:, 1] // count) & (places == at).any(axis=0)
-        alone &= ((found >= 0) & (found < 1 << LIMB_BITS)).all(axis=1)
+        alone &= ((candidates >= 0) & (candidates < 1 << LIMB_BITS)).all(axis=1)
         if not alone.any():
             break
-        _, first = np.unique(found[alone], axis=0, return_index=True)
+        _, first = np.unique(candidates[alone], axis=0, return_index=True)
         chosen = np.flatnonzero(alone)[first]
         for copy in range(_COPIES):
             np.subtract.at(left, places[copy][chosen], lines[chosen])
-        keys.append(found[chosen])
+        keys.append(candidates[chosen])
         times.append(count[chosen])
         if sum(map(len, keys)) > cells:
             return None

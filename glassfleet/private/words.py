@@ -76,17 +76,17 @@ def figures(scores: Mapping[str, Any], unit: str = "") -> str:
         return ""
     if "missing" in scores:
         return f"no scores: {scores['missing']}"
-    said = f" {unit}" if unit and scores["metric"] == "rmse" else ""
+    in_unit = f" {unit}" if unit and scores["metric"] == "rmse" else ""
     names = {"champion": "the version before", "local": "each alone", "constant": "a constant"}
-    others = [f"{words} {scores[name]:.4g}{said}" for name, words in names.items() if name in scores]
-    told = (
+    others = [f"{words} {scores[name]:.4g}{in_unit}" for name, words in names.items() if name in scores]
+    text = (
         f"{scores['metric'].upper()} over {scores['rows']} test rows of {scores['vehicles']} vehicles: "
-        f"{scores.get('candidate', float('nan')):.4g}{said}"
+        f"{scores.get('candidate', float('nan')):.4g}{in_unit}"
     )
     if not scores["compared"]:
-        return told
+        return text
     other = "champion" if "champion" in scores["compared"] else "constant"
     return (
-        f"{told}; {', '.join(others)}; worse off than with {names[other]}: {scores['worse'].get(other, 0)} of "
+        f"{text}; {', '.join(others)}; worse off than with {names[other]}: {scores['worse'].get(other, 0)} of "
         f"{scores['compared'].get(other, 0)}"
     )

@@ -58,9 +58,9 @@ class Branch:
     @property
     def forecast(self) -> float | None:
         """The mean of the forecasts of all rules below, each by its rows; None where nobody knows them."""
-        told = [rule.forecast for branch in self.all() for rule in branch.rules if rule.forecast is not None]
-        rows = sum(each.rows for each in told)
-        return sum(each.rows * each.mean for each in told) / rows if rows > 0.0 else None
+        forecasts = [rule.forecast for branch in self.all() for rule in branch.rules if rule.forecast is not None]
+        rows = sum(each.rows for each in forecasts)
+        return sum(each.rows * each.mean for each in forecasts) / rows if rows > 0.0 else None
 
     @property
     def usual(self) -> str | None:

@@ -166,7 +166,7 @@ def _scores(
     names: tuple[str, str],
     axis: str,
 ) -> Svg:
-    low, high = _around([value for _, *told in rows for value in told if value is not None], 0.06)
+    low, high = _around([value for _, *values in rows for value in values if value is not None], 0.06)
     wide = form.wide + 40
 
     def at(raw: float) -> float:
@@ -185,11 +185,11 @@ def _scores(
         top = 4 + position * form.row
         y = top + form.base
         better = together < alone if metric == "rmse" else together > alone
-        said = f"{metric} {names[0]} {alone:.4g}, {names[1]} {together:.4g}"
-        said += "" if central is None else f", central {central:.4g}"
+        text = f"{metric} {names[0]} {alone:.4g}, {names[1]} {together:.4g}"
+        text += "" if central is None else f", central {central:.4g}"
         diamond = "" if central is None else _diamond(at(central), y)
         body.append(
-            f"<g><title>{escape(agent)}: {said}</title>{_name(form, top, agent)}"
+            f"<g><title>{escape(agent)}: {text}</title>{_name(form, top, agent)}"
             f'<line class="{"up" if better else "down"} span" x1="{at(alone):.1f}" x2="{at(together):.1f}" '
             f'y1="{y}" y2="{y}"/><circle class="alone" cx="{at(alone):.1f}" cy="{y}" r="4.5"/>'
             f'<circle class="together" cx="{at(together):.1f}" cy="{y}" r="4.5"/>{diamond}</g>'
@@ -245,10 +245,10 @@ def _versions(  # noqa: PLR0917
     every = -(-len(points) // (20 if width > NARROW.wide * 2 else 8))
     for place, (version, alone, together, *_) in enumerate(points):
         x = at(place)
-        said = f"version {version}: {metric} {names[1]} {together:.4g}, {names[0]} {alone:.4g}"
+        text = f"version {version}: {metric} {names[1]} {together:.4g}, {names[0]} {alone:.4g}"
         mark = f'<circle class="held" cx="{x:.1f}" cy="{height(together):.1f}" r="8"/>' if version == here else ""
         body.append(
-            f'<g><title>{said}</title>{mark}<circle class="alone" cx="{x:.1f}" cy="{height(alone):.1f}" r="4"/>'
+            f'<g><title>{text}</title>{mark}<circle class="alone" cx="{x:.1f}" cy="{height(alone):.1f}" r="4"/>'
             f'<circle class="together" cx="{x:.1f}" cy="{height(together):.1f}" r="4.5"/></g>'
         )
         if (len(points) - 1 - place) % every == 0:

@@ -43,15 +43,15 @@ def _style() -> _Style:
     """Return the rules of the style sheet."""
     text = STYLE.read_text(encoding="utf-8").partition("@media")[0].partition("*/")[2]
     values = dict(re.findall(r"--([\w-]+): ([^;]+);", text))
-    found: _Style = []
+    style: _Style = []
     for selectors, body in re.findall(r"([^{}]+){([^}]*)}", text):
         properties = dict(re.findall(r"([\w-]+): ([^;]+);", body))
         filled = {name: re.sub(r"var\(--([\w-]+)\)", lambda m: values[m[1]], text) for name, text in properties.items()}
         for selector in selectors.split(","):
             match = _SELECTOR.match(selector.strip())
             if match is not None and "~" not in selector:
-                found.append((match[1] or "", match[2] or "", frozenset(match[3].split(".")) - {""}, filled))
-    return found
+                style.append((match[1] or "", match[2] or "", frozenset(match[3].split(".")) - {""}, filled))
+    return style
 
 
 class _Painter:

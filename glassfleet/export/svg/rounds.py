@@ -31,15 +31,15 @@ def _with_unasked(name: str, words: str, rounds: Sequence[Mapping[str, Any]]) ->
 def answers(row: Mapping[str, Any], width: int = 120) -> Svg:
     """Return one round's answers as a bar: in, late, dropped, rejected."""
     total = max(sum(count(row, name) for name, _ in KINDS), int(row["asked"]), 1)
-    told = [f"{row['accepted']} in of {row['asked']} asked"]
-    told += [_with_unasked(name, f"{count(row, name)} {word}", [row]) for name, word in KINDS[1:] if count(row, name)]
+    texts = [f"{row['accepted']} in of {row['asked']} asked"]
+    texts += [_with_unasked(name, f"{count(row, name)} {word}", [row]) for name, word in KINDS[1:] if count(row, name)]
     parts, x = [f'<rect class="track" width="{width}" height="10" rx="2"/>'], 0.0
     for name, _ in KINDS:
         part = width * count(row, name) / total
         if part:
             parts.append(f'<rect class="k-{name}" x="{x:.1f}" width="{max(part, 1.5):.1f}" height="10"/>')
             x += part
-    return picture(width, 10, ", ".join(told), parts, "answers")
+    return picture(width, 10, ", ".join(texts), parts, "answers")
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Bar:
             name += f" to {last['phase']} {last['number']}"
         elif int(first["attempt"]) > 1:
             name += f", attempt {first['attempt']}"
-        told = ", ".join(_with_unasked(kind, f"{self.drawn(kind)} {word}", self.rounds) for kind, word in KINDS)
+        text = ", ".join(_with_unasked(kind, f"{self.drawn(kind)} {word}", self.rounds) for kind, word in KINDS)
         took = sum(float(row["seconds"]) for row in self.rounds)
-        return f"{name}: {self.total('asked')} asked, {told}; {took:.3g} s, {size(self.total('bytes'))}"
+        return f"{name}: {self.total('asked')} asked, {text}; {took:.3g} s, {size(self.total('bytes'))}"
 
     @property
     def tick(self) -> str:

@@ -63,13 +63,13 @@ def rule_summaries(rules: Sequence[Rule]) -> tuple[RuleSummary, ...]:
 
 
 def _summary(rule: Rule) -> RuleSummary:
-    consequent, told = rule.consequent, rule.forecast
+    consequent, forecast = rule.consequent, rule.forecast
     unit = f" {consequent.unit}" if consequent.unit else ""
     slopes = sorted(consequent.slopes or (), key=lambda slope: -abs(slope.over_region))
     if slopes:
         movers = tuple((slope.term, slope.over_region) for slope in slopes[:STRONGEST])
-        if told is not None:
-            movers = tuple(sorted(told.moves.items(), key=lambda move: -abs(move[1])))
-        value = "" if told is None else f"{told.text}{unit}"
-        return RuleSummary(value, movers, len(slopes) - len(movers), unit, told)
+        if forecast is not None:
+            movers = tuple(sorted(forecast.moves.items(), key=lambda move: -abs(move[1])))
+        value = "" if forecast is None else f"{forecast.text}{unit}"
+        return RuleSummary(value, movers, len(slopes) - len(movers), unit, forecast)
     return RuleSummary(plain(f"{'mostly ' * bool(consequent.scores)}{consequent.answer()}"))

@@ -49,8 +49,8 @@ SHORTEST = 4
 def degrees(partition: Partition, value: float) -> str:
     """Return the sets that a value belongs to, with its degrees, in words."""
     inside = min(max(value, partition.low), partition.high)
-    told = [(each.term, each.degree(inside)) for each in partition.sets]
-    return " and ".join(f"{term} {degree:.2f}" for term, degree in told if degree > 0) or "no set"
+    degrees = [(each.term, each.degree(inside)) for each in partition.sets]
+    return " and ".join(f"{term} {degree:.2f}" for term, degree in degrees if degree > 0) or "no set"
 
 
 def memberships(partition: Partition, value: float | None, used: Sequence[str] = ()) -> Svg:
@@ -99,8 +99,8 @@ def memberships(partition: Partition, value: float | None, used: Sequence[str] =
     if value is not None:
         x, inside = at(value), min(max(value, partition.low), partition.high)
         parts += _here(x, up(1) - 6, floor)
-        told = [degree for each in partition.sets if (degree := each.degree(inside)) > 0]
-        parts += [f'<circle class="here" cx="{x:.1f}" cy="{up(degree):.1f}" r="3"/>' for degree in told]
+        reached = [degree for each in partition.sets if (degree := each.degree(inside)) > 0]
+        parts += [f'<circle class="here" cx="{x:.1f}" cy="{up(degree):.1f}" r="3"/>' for degree in reached]
         if used_sets:
             parts.append(f'<circle class="held" cx="{x:.1f}" cy="{up(asked(inside)):.1f}" r="5.5"/>')
     ends, height = _ends(partition, floor)
@@ -164,12 +164,12 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
     at = partial(_at, partition)
     edges = partition.thresholds
     if span is not None:
-        told = [edge for edge in edges if edge in span]
+        marked = [edge for edge in edges if edge in span]
     elif value is not None:
-        told = [*[edge for edge in edges if edge < value][-1:], *[edge for edge in edges if edge >= value][:1]]
+        marked = [*[edge for edge in edges if edge < value][-1:], *[edge for edge in edges if edge >= value][:1]]
     else:
-        told = list(edges if len(edges) <= 4 else (edges[0], edges[-1]))
-    names = _placed([Name(_plain(partition, edge), at(edge), is_used=span is not None) for edge in told])
+        marked = list(edges if len(edges) <= 4 else (edges[0], edges[-1]))
+    names = _placed([Name(_plain(partition, edge), at(edge), is_used=span is not None) for edge in marked])
     lines = 1 + max((name.line for name in names), default=0)
     top = 8 + LINE * lines
     floor = top + TALL // 2
@@ -179,9 +179,9 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
         parts.append(
             f'<rect class="area on" x="{x1:.1f}" y="{top}" width="{max(x2 - x1, 1.0):.1f}" height="{floor - top}"/>'
         )
-    shown = dict.fromkeys([*edges[:MOST_EDGES], *told])
+    shown = dict.fromkeys([*edges[:MOST_EDGES], *marked])
     parts += [
-        f'<line class="set{" on" if span is not None and edge in told else ""}" x1="{at(edge):.1f}" '
+        f'<line class="set{" on" if span is not None and edge in marked else ""}" x1="{at(edge):.1f}" '
         f'x2="{at(edge):.1f}" y1="{top}" y2="{floor}"/>'
         for edge in shown
     ]
@@ -192,8 +192,8 @@ def cuts(partition: Partition, value: float | None, span: tuple[float, float] | 
         words += f", at {cut(value_of(partition, value), 60)}"
     ends, height = _ends(partition, floor)
     parts += ends
-    if told and span is not None:
-        words += f"; the rule's limits: {' and '.join(_plain(partition, edge) for edge in told)}"
+    if marked and span is not None:
+        words += f"; the rule's limits: {' and '.join(_plain(partition, edge) for edge in marked)}"
     return picture(WIDTH, height, words, parts, "sets")
 
 

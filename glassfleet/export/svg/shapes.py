@@ -57,9 +57,9 @@ class Svg(str):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of a picture, pixels."""
-        found = _SIZE.search(self)
-        assert found is not None
-        return int(found[1]), int(found[2])
+        match = _SIZE.search(self)
+        assert match is not None
+        return int(match[1]), int(match[2])
 
 
 def picture(

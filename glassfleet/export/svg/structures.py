@@ -96,11 +96,11 @@ def _count(branch: Branch) -> int:
 def structures(model: Model) -> tuple[Structure, ...]:
     """Return a population's structures, the fittest first; read from the model's document."""
     body = model.to_document()["model"]
-    found = [
+    result = [
         Structure(number, tuple(genes), float(fitness), model.domain.features)
         for number, (genes, fitness) in enumerate(zip(body["structures"], body["fitness"], strict=True), 1)
     ]
-    return tuple(sorted(found, key=lambda each: (-each.fitness, each.number)))
+    return tuple(sorted(result, key=lambda each: (-each.fitness, each.number)))
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ def uses(all_of: Sequence[Structure], domain: Domain) -> list[Asked]:
         for name, times in each.asked:
             naming[name] += 1
             splits[name] += times
-    found = [Asked(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
-    return sorted(found, key=lambda use: (-use.structures, -use.splits, use.feature))
+    result = [Asked(name, naming[name], naming[name] / max(len(all_of), 1), splits[name]) for name in domain.names]
+    return sorted(result, key=lambda use: (-use.structures, -use.splits, use.feature))
 
 
 class StructureTree(RuleTree):

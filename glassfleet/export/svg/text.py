@@ -91,4 +91,4 @@ def plain(text: str) -> str:
     >>> plain("above 8.138e+04 m"), plain("-1.5e+06"), plain("1.5e+07")
     ('above 81380 m', '-1500000', '1.5e+07')
     """
-    return _LONG.sub(lambda found: f"{float(found[0]):.0f}", text)
+    return _LONG.sub(lambda match: f"{float(match[0]):.0f}", text)

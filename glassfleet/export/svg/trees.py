@@ -195,11 +195,11 @@ class RuleTree:
 
     def _named_classes(self, top: float) -> tuple[list[str], int]:
         """Return the classes that rules say, each with its colour, and how wide that is."""
-        said = {branch.usual for branch in self.trail[0].all() if branch.rules}
+        named = {branch.usual for branch in self.trail[0].all() if branch.rules}
         body: list[str] = []
         left = 4
         for place, label in enumerate(self._classes):
-            if label in said:
+            if label in named:
                 name = cut(label, 20)
                 body.append(
                     f'<rect class="told" fill="{class_colour(place)}" x="{left}" y="{top + 3:.1f}" width="12" '
@@ -256,8 +256,8 @@ class RuleTree:
 
     def _share(self, branch: Branch) -> str:
         """Return the same for a picture in which nothing can be pointed at."""
-        told = branch.rules[0].forecast if branch.rules else None
-        return f" · {100 * (branch.support if told is None else told.rows):.3g} %"
+        forecast = branch.rules[0].forecast if branch.rules else None
+        return f" · {100 * (branch.support if forecast is None else forecast.rows):.3g} %"
 
     def _swap(self, branch: Branch) -> str:
         return f' data-swap="tree" data-branch="{branch.key}"' if branch.children else ""

@@ -63,8 +63,8 @@ def between_levels(chosen: Ints, line: Sequence[float]) -> NDArray[np.bool_]:
     """Return which ramps lie between two neighbouring levels of an input of text, one for each two."""
     first, last = chosen.T
     n_steps = len(level_knots(line)) - 1
-    found: NDArray[np.bool_] = (first < GROUP * n_steps) & (first % GROUP == 1) & (last - first == GROUP // 2)
-    return found
+    is_between: NDArray[np.bool_] = (first < GROUP * n_steps) & (first % GROUP == 1) & (last - first == GROUP // 2)
+    return is_between
 
 
 def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:

@@ -112,7 +112,7 @@ def shortlist(
     rough = np.where(possible, _scaled_gain(bins, mu), -1.0)
     inputs, numbers = _best_by_width(rough, chosen)
     gain = _gain_with_means(bins, mu[inputs, numbers], inputs)
-    found = []
+    candidates = []
     for at, (f, line) in enumerate(edges.items()):
         mine = np.flatnonzero(inputs == at)
         widths: set[int] = set()
@@ -120,8 +120,8 @@ def shortlist(
             a, b = chosen[numbers[place]].tolist()
             if b - a not in widths and len(widths) < PER_INPUT:
                 widths.add(b - a)
-                found.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
-    return sorted(found, key=lambda one: (-one.gain, one.ramp))
+                candidates.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
+    return sorted(candidates, key=lambda one: (-one.gain, one.ramp))
 
 
 def pull_while_growing(own: Array, root: Array) -> Array:

@@ -224,9 +224,9 @@ def _eliminated(form: Array, k: int) -> Array:
     diagonal = np.arange(k)
     last[diagonal, diagonal] += 1e-12 * float(np.add.accumulate(last[diagonal, diagonal])[-1]) / k + 1e-15
     across = form[n:, :n]
-    found = solve(last, across)
+    solution = solve(last, across)
     result = form[:n, :n].copy()
-    subtract_products(result, across, found)
+    subtract_products(result, across, solution)
     return 0.5 * (result + result.T)
 
 
@@ -284,7 +284,7 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float]) -> list[
                 waiting = []
                 inverse = np.ascontiguousarray(inverse[np.ix_(alive, alive)])
                 b, diagonal, number, alive = b[alive], diagonal[alive], number[alive], alive[alive]
-        found = np.zeros(fit.right.size)
-        found[number[alive]] = b[alive]
-        results.append(found.reshape(-1, k))
+        whole = np.zeros(fit.right.size)
+        whole[number[alive]] = b[alive]
+        results.append(whole.reshape(-1, k))
     return results

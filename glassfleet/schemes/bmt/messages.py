@@ -172,12 +172,12 @@ def _candidates(places: object, ramps: object, tree: Tree, n_inputs: int) -> tup
     if not 1 <= len(places) <= MAX_CANDIDATES:
         raise TaskError(f"between 1 and {MAX_CANDIDATES} ramps can be asked about")
     limits = check_array("ramps", ramps, np.float64, (len(places), 2)).tolist()
-    found = []
+    candidates = []
     for (leaf, feature), (low, high) in zip(places.tolist(), limits, strict=True):
         if not 0 <= leaf < tree.size or leaf in tree.split_of or not 0 <= feature < n_inputs:
             raise TaskError("a ramp is of no leaf, or on an input that the domain lacks")
         check_ramp((feature, low, high))
         if overlapping(frozenset(split.ramp for split, _ in tree.path(leaf)), (feature, low, high)):
             raise TaskError("a ramp overlaps one above it")
-        found.append((leaf, (feature, low, high)))
-    return tuple(found)
+        candidates.append((leaf, (feature, low, high)))
+    return tuple(candidates)

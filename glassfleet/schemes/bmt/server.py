@@ -134,11 +134,11 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
-        found = shortlist(bins, edges, question.levels, path, least=least)
-        if leaf == 0 and found:
-            best = list(dict.fromkeys(one.ramp[0] for one in found))
+        listed = shortlist(bins, edges, question.levels, path, least=least)
+        if leaf == 0 and listed:
+            best = list(dict.fromkeys(one.ramp[0] for one in listed))
             memory["features"] = sorted(best[: question.parameters.split_features])
-        candidates += [(leaf, one.ramp) for one in found[: question.parameters.exact_ramps]]
+        candidates += [(leaf, one.ramp) for one in listed[: question.parameters.exact_ramps]]
     if not candidates:
         return _split(question, memory)
     coefficients = memory["coefficients"]
@@ -184,7 +184,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
-    found, leaves, root = dict(memory["open"]), question.tree.leaves, _root(memory, k)
+    splits, leaves, root = dict(memory["open"]), question.tree.leaves, _root(memory, k)
     assert question.coefficients is not None
     for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
         places = [place for place, (other, _) in enumerate(question.candidates) if other == leaf]
@@ -207,24 +207,24 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
             low = float(scores[best, k])
             weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
             sides = [low, weight - low]
-            found[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
-    return _split(question, {**memory, "open": found})
+            splits[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
+    return _split(question, {**memory, "open": splits})
 
 
 def _split(question: Question, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
-    tree, found = question.tree, dict(memory["open"])
+    tree, splits = question.tree, dict(memory["open"])
     room = question.parameters.most_rules - 1 - len(tree.splits)
-    order = sorted((int(leaf) for leaf in found), key=lambda leaf: (-found[str(leaf)][0], leaf))
+    order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
     if room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS:
         return choose(question, memory)
-    highest = found[str(order[0])][0]
-    chosen = [leaf for leaf in order if found[str(leaf)][0] >= TOGETHER * highest][:room]
-    grown = tree.grown([Split(leaf, *found[str(leaf)][1:4]) for leaf in chosen])
+    highest = splits[str(order[0])][0]
+    chosen = [leaf for leaf in order if splits[str(leaf)][0] >= TOGETHER * highest][:room]
+    grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
     heavy: list[int] = []
     for number, leaf in enumerate(chosen):
-        changes, weights = found.pop(str(leaf))[4:]
+        changes, weights = splits.pop(str(leaf))[4:]
         for child, change, weight in zip((0, 1), changes, weights, strict=True):
             by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
             if weight >= 2.0 * _least(question.parameters, memory):  # else no ramp leaves enough on either side
@@ -240,7 +240,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
         features=tuple(memory["features"]),
         edges=memory["edges"],
     )
-    return ask(asked, {**memory, "open": found})
+    return ask(asked, {**memory, "open": splits})
 
 
 SERVER = TrainingServer(Question, read_task, check_sums, _step)

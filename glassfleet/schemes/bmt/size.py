@@ -54,8 +54,8 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
             fit, held = (fit_of(tree, splits, *part) for part in sums)
             pull = pull_of(fit, root)
             kappa = _best_pull(fit, held, pull)
-            found = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
-            for worth, b in zip(WORTHS, found, strict=True):
+            results = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
+            for worth, b in zip(WORTHS, results, strict=True):
                 cost = int(np.count_nonzero(b)) + RULE_COST * len(b)
                 tried.append((cost, held.error(b), splits, kappa, worth))
         limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)

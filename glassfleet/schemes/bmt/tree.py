@@ -50,12 +50,12 @@ class Tree(SplitTree[Split]):
 
     def spans(self, node: int) -> dict[int, Span]:
         """Return the innermost ramps that bound `node`, by input, in the order of the path."""
-        found: dict[int, Span] = {}
+        spans: dict[int, Span] = {}
         for split, upper in self.path(node):
-            below, above = found.get(split.feature, (None, None))
+            below, above = spans.get(split.feature, (None, None))
             bound = (split.low, split.high)
-            found[split.feature] = (bound, above) if upper else (below, bound)
-        return found
+            spans[split.feature] = (bound, above) if upper else (below, bound)
+        return spans
 
     @cached_property
     def overlaps(self) -> list[tuple[int, int]]:
@@ -145,8 +145,8 @@ def degrees(tree: Tree, scaled: Array) -> list[Array]:
     scaled : ndarray of float64, shape (F, n)
         Scaled inputs.
     """
-    found = [np.ones(scaled.shape[1])]
+    reached = [np.ones(scaled.shape[1])]
     for split in tree.splits:
         low = lower_side(scaled[split.feature], split.low, split.high)
-        found += [found[split.node] * low, found[split.node] * (1.0 - low)]
-    return found
+        reached += [reached[split.node] * low, reached[split.node] * (1.0 - low)]
+    return reached

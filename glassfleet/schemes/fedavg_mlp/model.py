@@ -47,12 +47,12 @@ class Perceptron:
     def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
         """Predict rows `X`, shape (n, F), in the inputs' own units; returns numbers or labels, shape (n,)."""
         X = self.domain.check_rows(X)
-        found = np.empty((X.shape[0], self.shape.units[-1]))
+        answers = np.empty((X.shape[0], self.shape.units[-1]))
         for block in blocks(X.shape[0], _ROW_BLOCK):
-            found[block] = outputs(self._layers, centred(self.domain.scale_inputs(X[block])))[-1]
+            answers[block] = outputs(self._layers, centred(self.domain.scale_inputs(X[block])))[-1]
         if self.domain.target is not None:
-            return self.domain.unscale_target(found[:, 0])
-        labels: NDArray[Any] = np.array(self.domain.classes)[found.argmax(axis=1)]
+            return self.domain.unscale_target(answers[:, 0])
+        labels: NDArray[Any] = np.array(self.domain.classes)[answers.argmax(axis=1)]
         return labels
 
     def explain(self, x: NDArray[np.float64]) -> Explanation:

@@ -46,13 +46,13 @@ class Shape:
 
     def layers(self, vector: Floats) -> list[tuple[Floats, Floats]]:
         """Cut a vector, shape (size,), into each layer's weights, shape (inputs, outputs), and biases."""
-        found, at = [], 0
+        result, at = [], 0
         for above, below in zip(self.units, self.units[1:], strict=False):
             weights = vector[at : at + above * below].reshape(above, below)
             at += above * below
-            found.append((weights, vector[at : at + below]))
+            result.append((weights, vector[at : at + below]))
             at += below
-        return found
+        return result
 
     def vector(self, weights: Sequence[Floats], biases: Sequence[Floats]) -> Floats:
         """Join each layer's weights and biases; the inverse of :meth:`layers`."""
@@ -79,14 +79,14 @@ def outputs(layers: Sequence[tuple[Floats, Floats]], inputs: Floats) -> list[Flo
     Sums run over the inputs of a unit in one order, element by element: a row's answer does not depend on its batch,
     as it would with a matrix product.
     """
-    given, found = inputs, []
+    given, result = inputs, []
     for number, (weights, biases) in enumerate(layers):
         total = np.broadcast_to(biases, (len(given), len(biases)))
         for unit in range(len(weights)):
             total = total + given[:, unit, None] * weights[unit]
         given = np.maximum(total, 0.0) if number < len(layers) - 1 else total
-        found.append(given)
-    return found
+        result.append(given)
+    return result
 
 
 def slopes(layers: Sequence[tuple[Floats, Floats]], inputs: Floats) -> Floats:
@@ -94,9 +94,9 @@ def slopes(layers: Sequence[tuple[Floats, Floats]], inputs: Floats) -> Floats:
 
     A network of ReLU units is linear around almost every row: with the constant that is left, they are the answer.
     """
-    found = outputs(layers, inputs)
+    by_layer = outputs(layers, inputs)
     weights, _ = layers[-1]
     back = weights[:, 0]
-    for (above, _), given in zip(reversed(layers[:-1]), reversed(found[:-1]), strict=True):
+    for (above, _), given in zip(reversed(layers[:-1]), reversed(by_layer[:-1]), strict=True):
         back = above @ (back * (given[0] > 0.0))
     return back

@@ -83,9 +83,9 @@ def _depth(question: Question, columns: Columns, data: Dataset, rng: np.random.G
         sums["class_rows"][few] = 0
         nullified = int(few.sum())
     else:
-        told = columns.rows >= parameters.min_rows
-        sums = {"target": np.array([columns.rows, columns.y.sum()], dtype=np.int64) * told}
-        nullified = int(not told and columns.rows > 0)
+        enough = columns.rows >= parameters.min_rows
+        sums = {"target": np.array([columns.rows, columns.y.sum()], dtype=np.int64) * enough}
+        nullified = int(not enough and columns.rows > 0)
     depth, weight = 0, 0.0
     if rows:
         depth = parameters.depth or own_depth(question, columns, data)

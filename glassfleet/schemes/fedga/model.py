@@ -133,8 +133,8 @@ class Population:
         rules = [Rule(0, (), everywhere, 0.0, 0.0, 0.0, measured=False)]
         for line, (genes, fitness) in enumerate(zip(self.forest.structures(), self.fitness, strict=True)):
             drawn = draw_structure(genes, self.domain)
-            said = Consequent("", f"structure {line + 1} (fitness {fitness:.4g}): {drawn}")
-            rules.append(Rule(line + 1, (), said, 0.0, 0.0, 0.0, measured=False, fitness=float(fitness)))
+            consequent = Consequent("", f"structure {line + 1} (fitness {fitness:.4g}): {drawn}")
+            rules.append(Rule(line + 1, (), consequent, 0.0, 0.0, 0.0, measured=False, fitness=float(fitness)))
         return tuple(rules)
 
     def rules(self) -> Sequence[Rule]:

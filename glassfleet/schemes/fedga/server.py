@@ -69,20 +69,20 @@ class FedgaServer:
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say which generation is open, how good the best structure is, and draw the best few."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
-        told: dict[str, Value] = {"stage": question.kind, "generation": question.generation, "depth": question.depth}
+        shown: dict[str, Value] = {"stage": question.kind, "generation": question.generation, "depth": question.depth}
         lines: list[str] = []
         if state["best"]:
-            told["fitness"] = state["best"][-1]
+            shown["fitness"] = state["best"][-1]
         if question.forest is not None:
             evolution = Evolution.from_value(state["evolution"])
             scored = evolution.settled
-            told["population"] = scored
+            shown["population"] = scored
             fitness, structures = evolution.fitness, evolution.structures()
             lines = [
                 f"{fitness[line]:.4f}  {draw_structure(structures[line], question.domain)}"
                 for line in range(min(scored, _DRAWN))
             ]
-        return {**told, "lines": lines}
+        return {**shown, "lines": lines}
 
 
 def _agree(question: Question, state: State, answers: Mapping[str, Contribution]) -> Next:

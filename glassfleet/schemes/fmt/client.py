@@ -96,14 +96,14 @@ def rounded_weights(degree: Array, cuts: Sequence[Cut], position: Array) -> Prod
 
     def lines(chosen: Chosen) -> Array:
         w = degree[chosen]
-        found = np.empty((1 + len(cuts), len(chosen)))
-        np.rint(w * GRID, out=found[0])
+        weights = np.empty((1 + len(cuts), len(chosen)))
+        np.rint(w * GRID, out=weights[0])
         for feature, places in by_input.items():
             part = up_to(at[places], position[feature][chosen])
             part *= w
             part *= GRID
-            found[[1 + place for place in places]] = np.rint(part, out=part)
-        return found
+            weights[[1 + place for place in places]] = np.rint(part, out=part)
+        return weights
 
     return lines
 

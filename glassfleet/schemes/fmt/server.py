@@ -157,7 +157,7 @@ def _sized(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | 
     """Note this tree's errors; go on with the next number of sets, or to the leaves of the tree that is chosen."""
     parameters = question.parameters
     assert question.coefficients is not None
-    found = {
+    entry = {
         "knots": [list(line) for line in question.knots],
         "split_features": list(question.split_features),
         "splits": question.tree.to_value()["splits"],
@@ -166,7 +166,7 @@ def _sized(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | 
         "costs": costs(question.tree, np.count_nonzero(question.coefficients[:, :, 1:], axis=2)),
     }
     held = int(sums["held_out"][0])
-    memory = {**memory, "tried": [*memory["tried"], found], "held_out": held}
+    memory = {**memory, "tried": [*memory["tried"], entry], "held_out": held}
     tried = memory["tried"]
     if len(tried) < len(parameters.tried_sets):
         return _plant(question, memory)

@@ -84,8 +84,8 @@ def count_rows(question: Question, position: Array, training: int) -> Ints:
     sets = np.array([question.n_sets[feature] for feature in features], dtype=np.float64)[:, None]
     for child in question.children:
         own = np.minimum(np.floor(position[features, :training]), sets - 2.0)
-        found = weights(question.tree, child, position[:, :training], features, own)
-        whole, low = found[0], found[1:]
+        sums = weights(question.tree, child, position[:, :training], features, own)
+        whole, low = sums[0], sums[1:]
         cell = (2.0 * own + (low < whole) + ((low == 0.0) & (low < whole))).astype(np.intp)
         there = whole > 0.0
         lines = [np.bincount(line[there], minlength=question.n_cells) for line in cell]
@@ -101,15 +101,15 @@ def places(task: Task) -> list[Any]:
     Knots say what a path and a set are: another edition finds others.
     """
     question = read_task(task)
-    found: list[Any] = []
+    result: list[Any] = []
     for child in question.children:
         path = tuple(
             (split.feature, *question.knots[split.feature][split.cut : split.cut + 2], upper)
             for split, upper in question.tree.path(child)
         )
-        found += [(path, feature, question.knots[feature]) for feature in question.split_features]
-        found.append((path, "held out"))
-    return found
+        result += [(path, feature, question.knots[feature]) for feature in question.split_features]
+        result.append((path, "held out"))
+    return result
 
 
 # --- the coordinator's part -----------------------------------------------------------------------------------------

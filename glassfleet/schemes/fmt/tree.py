@@ -124,15 +124,15 @@ def degrees(tree: Tree, position: NDArray[np.float64], nodes: Sequence[int]) -> 
         while above > 0:
             wanted.add(above)
             above = tree.parent(above)
-    found = {0: np.ones(position.shape[1])}
+    reached = {0: np.ones(position.shape[1])}
     for index, split in enumerate(tree.splits):
         lower, upper = 2 * index + 1, 2 * index + 2
         if lower not in wanted and upper not in wanted:
             continue
-        whole = found[split.node]
+        whole = reached[split.node]
         low = up_to(float(split.cut), position[split.feature])
-        found[lower], found[upper] = whole * low, whole * (1.0 - low)
-    return {node: found[node] for node in nodes}
+        reached[lower], reached[upper] = whole * low, whole * (1.0 - low)
+    return {node: reached[node] for node in nodes}
 
 
 def blends(tree: Tree, reached: Mapping[int, Array], outputs: Sequence[Array]) -> Iterator[Array]:

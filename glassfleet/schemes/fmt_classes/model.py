@@ -138,7 +138,7 @@ class FuzzyClassTree:
     @cached_property
     def _readable(self) -> tuple[Rule, ...]:
         rules, domain = self.rule_numbers, self.domain
-        told = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
+        scored = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
         conditions = [tuple(self.inputs.condition(f, *sets) for f, sets in span.items()) for span in self._spans]
         return tuple(
             Rule(
@@ -149,7 +149,7 @@ class FuzzyClassTree:
                     domain.classes[int(rules.classes[index])],
                     scores=tuple(
                         linear_score(domain, f"score of {name}", line, own, self.inputs.hinges)
-                        for name, line in zip(told, rules.coefficients[index], strict=True)
+                        for name, line in zip(scored, rules.coefficients[index], strict=True)
                     ),
                 ),
                 weight=float(rules.weight[index]),

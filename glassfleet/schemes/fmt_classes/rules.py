@@ -42,8 +42,8 @@ class ScoreRules:
     @property
     def classes(self) -> NDArray[np.intp]:
         """Each rule's class: that of most of its rows, shape (r,)."""
-        found: NDArray[np.intp] = self.shares.argmax(axis=1)
-        return found
+        numbers: NDArray[np.intp] = self.shares.argmax(axis=1)
+        return numbers
 
     @property
     def confidence(self) -> Array:

@@ -139,10 +139,10 @@ def _weigh(question: Question, rules: Candidates, rows: _Rows) -> Sums:
     c, first = question.n_classes, rules.first
     if first.size * c > MAX_CELLS:
         raise TaskError(f"{first.size} antecedents of {c} classes are more than {MAX_CELLS} sums; use fewer sets")
-    high, low, found = _cell_sums(question, rules, rows)
+    high, low, rows_of = _cell_sums(question, rules, rows)
     own = rules.antecedent_of * c + rules.classes
     return {
-        "rows": found[own],
+        "rows": rows_of[own],
         "num_high": high[own],
         "num_low": low[own],
         "den_high": high.reshape(first.size, c).sum(axis=1),
@@ -167,5 +167,5 @@ def _cell_sums(
         low += np.bincount(cell, weights=lower, minlength=size).astype(np.int64)
     at = tree.find(strongest_sets(members))
     known = np.flatnonzero(at >= 0)
-    found = np.bincount(at[known] * c + rows.classes[known], minlength=size).astype(np.int64)
-    return high, low, found
+    counts = np.bincount(at[known] * c + rows.classes[known], minlength=size).astype(np.int64)
+    return high, low, counts

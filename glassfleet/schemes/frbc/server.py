@@ -143,11 +143,11 @@ def _no_rules(question: Question) -> Candidates:
 
 def _peeled(question: Question, table: NDArray[np.int64]) -> Candidates | None:
     """Return the union of the agents' rules from the sum of their tables; None where the table is too small."""
-    found = peel(table)
-    if found is None:
+    peeled = peel(table)
+    if peeled is None:
         return None
     try:
-        words, classes = rules_of(found[0])
+        words, classes = rules_of(peeled[0])
         order, _ = sort_rules(words, classes)
         value = {"antecedents": words[order], "classes": classes[order]}
         return Candidates.from_value(value, question.n_features, question.parameters.n_sets, question.n_classes)

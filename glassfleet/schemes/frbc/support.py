@@ -101,8 +101,8 @@ def count_fired(question: Question, fired: Ints) -> Ints:
     at, classes = question.rules.antecedent_of, question.rules.classes.astype(np.intp)
     others = fired.copy()
     others[at, classes] = 0
-    told: Ints = np.minimum(np.append(fired[at, classes], others.sum(axis=1)), question.parameters.support)
-    return told
+    counts: Ints = np.minimum(np.append(fired[at, classes], others.sum(axis=1)), question.parameters.support)
+    return counts
 
 
 def decide(question: Question, contributions: Sequence[Contribution]) -> Bools:
@@ -112,9 +112,9 @@ def decide(question: Question, contributions: Sequence[Contribution]) -> Bools:
 
     def from_rows(parts: list[Ints]) -> Bools:
         enough = holds(parts, question.parameters.support)
-        found = enough[rules.size :]
-        np.logical_and.at(found, rules.antecedent_of, enough[: rules.size])
-        return found[rules.antecedent_of]
+        fires = enough[rules.size :]
+        np.logical_and.at(fires, rules.antecedent_of, enough[: rules.size])
+        return fires[rules.antecedent_of]
 
     return decided(contributions, _places, question.to_task(), from_rows)
 

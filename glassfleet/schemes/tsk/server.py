@@ -80,8 +80,8 @@ class TskServer:
         """Say how far the clustering is, and which rules there are."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         if question.antecedents is None:
-            told = "clustering together" if question.kind == "clusters" else "asking the agents for their rules"
-            return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [told]}
+            stage = "clustering together" if question.kind == "clusters" else "asking the agents for their rules"
+            return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [stage]}
         terms = [linguistic_terms(question.parameters.n_sets, variable) for variable in question.domain.features]
         otherwise = has_otherwise(question.antecedents, question.parameters.n_sets)
         named = question.antecedents[:-1] if otherwise else question.antecedents
@@ -207,10 +207,10 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )
     # The matrix begins with 1, a polynomial's intercept comes last.
-    told = rule_forecasts(
+    forecasts = rule_forecasts(
         question.domain, rows, matrix[:-1, :-1], np.roll(coefficients, 1, axis=1).T.copy(), range(question.n_features)
     )
-    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1]), "forecasts": told})
+    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1]), "forecasts": forecasts})
 
 
 def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
