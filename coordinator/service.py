@@ -237,7 +237,7 @@ class Service:
         self.coordinator.tick(None if oldest is None else self.coordinator.timeline.at(oldest))
 
     def _connected(self) -> None:
-        self.coordinator.outages.found()
+        self.coordinator.outages.regained()
         self.queue.put_connected()
 
     def _disconnected(self, why: str) -> None:

@@ -293,11 +293,11 @@ class TrainingServer(Generic[Q]):
         """Return stage, rules so far, leaves that are asked about, depth, and the tree drawn in lines."""
         question = self._open(state)
 
-        def told(node: int) -> tuple[str, str]:
+        def words_of(node: int) -> tuple[str, str]:
             condition = question.side(node)
             return condition.feature, condition.term
 
-        return {"stage": question.kind, **question.tree.progress(question.asked, told)}
+        return {"stage": question.kind, **question.tree.progress(question.asked, words_of)}
 
     def _open(self, state: State) -> Q:
         return self.read_task(Task(self.Question.name, state["kind"], state["body"]))

@@ -23,7 +23,7 @@ from schemas.errors import DataError, NotFoundError, StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
-    from coordinator.runs.told import Told
+    from coordinator.runs.transcript import Transcript
     from glassfleet.audit.model import ModelTold
     from glassfleet.audit.report import Line
     from glassfleet.data.dataset import Dataset
@@ -219,22 +219,22 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     return document, lines, models
 
 
-def _told(options: LeakageOptions) -> tuple[str, Told]:
+def _told(options: LeakageOptions) -> tuple[str, Transcript]:
     from coordinator.journal.inspect import entries, runs  # extra coordinator
     from coordinator.runs.defaults import default_engine
-    from coordinator.runs.told import told
+    from coordinator.runs.transcript import transcript_of
 
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
-    transcript = told(replace(default_engine(), fleet=options.fleet), entries(url, run))
+    transcript = transcript_of(replace(default_engine(), fleet=options.fleet), entries(url, run))
     if transcript is None:
         named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
         raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
     return run, transcript
 
 
-def _check_same(transcript: Told, protection: str, rows: Mapping[str, Dataset]) -> None:
+def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Dataset]) -> None:
     """Raise DataError unless these are the rows that the vehicles answered from, as far as that can be told.
 
     Their numbers can; and answers that need no secret, about limits or from rows as they are, are computed again.

@@ -178,8 +178,8 @@ def _first_line(fault: BaseException | None) -> str:
     return next(iter(str(fault).strip().splitlines()), "")[:300]
 
 
-def told(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
-    """Return expressions as those of `coordinator.journal.sqlite.told`."""
+def pick(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
+    """Return expressions as those of `coordinator.journal.sqlite.pick`."""
     whole = sa.cast(document, sa.JSON)
     parts = sa.func.json_build_array(*(whole[tuple(place)] for place in places))
     return [sa.cast(parts, sa.Text), *(sa.func.json_array_length(whole[x]) for x in counted)]

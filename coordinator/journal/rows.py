@@ -89,7 +89,7 @@ def look(select: Select, table: sa.Table) -> Iterator[Any]:
                 try:
                     rows = select(_between(table, key, key))
                 except (DamagedError, UnicodeEncodeError) as fault:
-                    yield Damaged(table.name, said(key), str(fault))
+                    yield Damaged(table.name, key_text(key), str(fault))
                 else:
                     yield from (_judged(table, row) for row in rows)
         else:
@@ -103,10 +103,10 @@ def _judged(table: sa.Table, row: Any) -> Any:
         return row
     key = tuple(getattr(row, column.name) for column in table.primary_key)
     of = {what: shown(getattr(row, name)) for what, name in (("run", "run"), ("model", "name")) if name in table.c}
-    return Damaged(table.name, said(key), "its checksum does not fit", **of)
+    return Damaged(table.name, key_text(key), "its checksum does not fit", **of)
 
 
-def said(key: Sequence[Any]) -> str:
+def key_text(key: Sequence[Any]) -> str:
     """Return a row's key as `Damaged.row` has it."""
     return " ".join(shown(part) for part in key)
 

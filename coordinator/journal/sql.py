@@ -27,7 +27,7 @@ from coordinator.journal.port import (
     StoredModel,
     overview,
 )
-from coordinator.journal.rows import head_of, is_whole, leader_of, look, model_of, said, shown, sum_of
+from coordinator.journal.rows import head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
@@ -186,7 +186,7 @@ class SqlJournal:
 
     def overviews(self, runs: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return by run the `overview` of closed runs: the database takes it out of the documents."""
-        parts = (postgres if self._database.path is None else sqlite).told(RUNS.c.document, OVERVIEW.values(), COUNTED)
+        parts = (postgres if self._database.path is None else sqlite).pick(RUNS.c.document, OVERVIEW.values(), COUNTED)
         documents: dict[str, dict[str, Any]] = {}
         for start in range(0, len(runs), _SHOWN_AT_ONCE):
             some = runs[start : start + _SHOWN_AT_ONCE]
@@ -252,7 +252,7 @@ class SqlJournal:
         query = sa.select(*columns).order_by(MODELS.c.name, MODELS.c.version)
         damaged = {each.row for each in self.damaged if each.table == MODELS.name}
         rows = self._each(MODELS, query if name is None else query.where(MODELS.c.name == name), name)
-        return [head_of(row, is_damaged=said((row.name, row.version)) in damaged) for row in rows]
+        return [head_of(row, is_damaged=key_text((row.name, row.version)) in damaged) for row in rows]
 
     def newest(self, name: str, count: int) -> list[int]:
         """Return the newest `count` versions of a model, newest first."""

@@ -38,7 +38,7 @@ def readable(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def told(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
+def pick(document: sa.Column[str], places: Iterable[Iterable[str]], counted: Collection[str]) -> list[Any]:
     """Return expressions for parts of a JSON text: one list of what stands at the places, and the lengths of lists."""
     paths = [f"$.{'.'.join(place)}" for place in places]
     return [sa.func.json_extract(document, *paths), *(sa.func.json_array_length(document, f"$.{x}") for x in counted)]

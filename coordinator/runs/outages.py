@@ -14,7 +14,7 @@ _TOLD_FROM = 0.1
 class Outages:
     """Remembers connections that were lost until the runs have been told.
 
-    `lost` and `found` are for the transport's thread, `pop_events` for the coordinator's own.
+    `lost` and `regained` are for the transport's thread, `pop_events` for the coordinator's own.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Outages:
             if self.since is None:
                 self.since = self._told = self._now()
 
-    def found(self) -> None:
+    def regained(self) -> None:
         """Note that there is a broker again."""
         with self._lock:
             self._note(self._now())

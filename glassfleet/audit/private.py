@@ -38,7 +38,7 @@ class Sums:
         self._sums: dict[tuple[bytes, str], Words] = {}
         self._who: dict[tuple[bytes, str], set[str]] = {}
 
-    def take(self, heard: Heard, layout: Layout) -> None:
+    def add(self, heard: Heard, layout: Layout) -> None:
         """Take one answer; `layout` says where each number of an answer to its task stands."""
         key = heard.edition.digest, heard.task.digest
         who = self._who.setdefault(key, set())
@@ -89,6 +89,6 @@ def conduct(
     ]
     sums, additive = Sums(), cast("Additive", scheme)
     masked = PrivateFleet(
-        terms, vehicles, group=len(vehicles), watch=lambda heard: sums.take(heard, layout_of(additive, heard.task))
+        terms, vehicles, group=len(vehicles), watch=lambda heard: sums.add(heard, layout_of(additive, heard.task))
     )
     return sums.opened, masked.learn(scheme, parameters, domain)

@@ -46,7 +46,7 @@ def raises_only(expected: type[Exception], what: str, act: Callable[[], object])
     except expected:
         return True
     except Exception as fault:
-        raise ConformanceError(f"{what} raised {told(fault)} instead of {expected.__name__}") from fault
+        raise ConformanceError(f"{what} raised {fault_text(fault)} instead of {expected.__name__}") from fault
     return False
 
 
@@ -227,6 +227,6 @@ def digest_of(model: Model) -> str:
     return document_digest(model.to_document())
 
 
-def told(fault: Exception) -> str:
+def fault_text(fault: Exception) -> str:
     """Return kind and text of what was raised, for messages."""
     return f"{type(fault).__name__} ({fault})"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from glassfleet.checks.bench import Bench, ConformanceError, Path, answer, fresh, require, told
+from glassfleet.checks.bench import Bench, ConformanceError, Path, answer, fault_text, fresh, require
 from glassfleet.checks.learning import settings_of
 from glassfleet.data.dataset import pool
 from glassfleet.errors import ContributionError, TaskError
@@ -41,13 +41,17 @@ def check_damaged_messages(bench: Bench) -> None:
         except ContributionError:
             continue
         except Exception as fault:
-            raise ConformanceError(f"an answer to {step.task.kind!r} raised {told(fault)}: {value!r}"[:2000]) from fault
+            raise ConformanceError(
+                f"an answer to {step.task.kind!r} raised {fault_text(fault)}: {value!r}"[:2000]
+            ) from fault
         try:
             bench.scheme.server.reduce(step.state, [*contributions[:at], wrong, *contributions[at + 1 :]])
         except GlassfleetError:
             continue  # a named end
         except Exception as fault:
-            what = f"an answer to {step.task.kind!r} that check() accepts can be reduced, and raised {told(fault)}"
+            what = (
+                f"an answer to {step.task.kind!r} that check() accepts can be reduced, and raised {fault_text(fault)}"
+            )
             raise ConformanceError(f"{what}: {value!r}"[:2000]) from fault
 
 
@@ -64,12 +68,12 @@ def _damaged_task(bench: Bench, value: Any) -> None:
     except TaskError:
         return
     except Exception as fault:
-        raise ConformanceError(f"a task raised {told(fault)} instead of TaskError: {value!r}"[:2000]) from fault
+        raise ConformanceError(f"a task raised {fault_text(fault)} instead of TaskError: {value!r}"[:2000]) from fault
     try:
         bench.scheme.server.check(task, given)
     except Exception as fault:
         raise ConformanceError(
-            f"a client's own answer is accepted, and raised {told(fault)}: {value!r}"[:2000]
+            f"a client's own answer is accepted, and raised {fault_text(fault)}: {value!r}"[:2000]
         ) from fault
 
 
@@ -87,7 +91,7 @@ def check_damaged_documents(bench: Bench) -> None:
             continue
         except Exception as fault:
             raise ConformanceError(
-                f"a document raised {told(fault)} instead of DocumentError: {document!r}"[:2000]
+                f"a document raised {fault_text(fault)} instead of DocumentError: {document!r}"[:2000]
             ) from fault
         _must_work(model, bench)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 from pydantic import ValidationError
 
-from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, require, told
+from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, fault_text, require
 from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central_of
@@ -106,7 +106,7 @@ def check_empty_vehicles(bench: Bench) -> None:
     except RunFailedError as fault:
         require(str(fault).startswith("no-rows: "), f"a run without rows ends as no-rows, not as: {fault}")
     except Exception as fault:
-        raise ConformanceError(f"a run without rows raised {told(fault)} instead of RunFailedError") from fault
+        raise ConformanceError(f"a run without rows raised {fault_text(fault)} instead of RunFailedError") from fault
     else:
         raise ConformanceError("a run without rows raises RunFailedError")
 

@@ -180,7 +180,7 @@ class Simulation:
             coordinator.outages.lost()
 
             def connected() -> None:
-                coordinator.outages.found()
+                coordinator.outages.regained()
                 coordinator.connected()
 
             transport.start(

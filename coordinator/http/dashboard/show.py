@@ -59,7 +59,7 @@ def why(row: Mapping[str, Any]) -> list[tuple[str, int, Markup]]:
     """Return why agents do not count in a round: reason, how many, who."""
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for agent, reason in missed(row).items():
-        grouped[said(reason or "dropped")].append(agent)
+        grouped[reason_words(reason or "dropped")].append(agent)
     return [
         (reason, len(names), links(names, NAMED)) for reason, names in sorted(grouped.items(), key=lambda i: -len(i[1]))
     ]
@@ -133,10 +133,10 @@ def linked(note: str) -> Markup:
     return escape(note) if match is None else links([match[0]], 1) + note[match.end() :]
 
 
-def said(reason: str) -> str:
+def reason_words(reason: str) -> str:
     """Return why a vehicle does not count, as the pages say it.
 
-    >>> said("deadline"), said("went down")
+    >>> reason_words("deadline"), reason_words("went down")
     ('no answer by the deadline', 'went down')
     """
     return {"deadline": "no answer by the deadline", LATE: "answered after the end"}.get(reason, reason)
@@ -148,7 +148,7 @@ def not_in(coordinator: Coordinator, record: ModelRecord) -> list[tuple[str, str
     with suppress(NotFoundError):
         agents = coordinator.runs.document(record.run)["agents"]
     return [
-        (agent, said(agents.get(agent, {}).get("reason") or reason))
+        (agent, reason_words(agents.get(agent, {}).get("reason") or reason))
         for agent, reason in record.training.dropped.items()
     ]
 
@@ -167,7 +167,7 @@ def standing(document: Mapping[str, Any]) -> list[tuple[str, int]]:
 def trouble(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the agents of a run that were lost, dropped or late: agent, status, reason."""
     return [
-        (agent, each["status"], said(each["reason"]))
+        (agent, each["status"], reason_words(each["reason"]))
         for agent, each in document["agents"].items()
         if each["status"] in ("lost", "dropped", "late")
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from coordinator.core import Coordinator
 from coordinator.engine import RunState
@@ -15,7 +15,7 @@ from coordinator.engine.asking import REFUSED
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.comparison import VERSIONS, in_words
-from coordinator.http.dashboard.show import Page, named, said
+from coordinator.http.dashboard.show import Page, named, reason_words
 from coordinator.models.central import reference_of
 from coordinator.runs.earlier import quarantined
 from coordinator.runs.view import Stands, stands
@@ -82,8 +82,8 @@ class Vehicle:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run tells of vehicles.
+class Attendance:
+    """Which vehicles took part in a run, and how those stand that do not count.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Told:
     about: Mapping[str, Any]
 
     @classmethod
-    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Told:
+    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Self:
         """Return it from how each vehicle stands in the run."""
         asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
         missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
@@ -111,9 +111,9 @@ class Recent:
     """What the last runs tell; those that have ended are read once."""
 
     def __init__(self) -> None:
-        self._ended: Mapping[str, Told] = {}  # replaced, never changed: several threads read it
+        self._ended: Mapping[str, Attendance] = {}  # replaced, never changed: several threads read it
 
-    def of(self, coordinator: Coordinator) -> list[Told]:
+    def of(self, coordinator: Coordinator) -> list[Attendance]:
         """Return the last runs, the newest first; from any thread."""
         past, live, runs = coordinator.runs.past, coordinator.runs.live, []
         for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
@@ -126,17 +126,17 @@ class Recent:
         return runs
 
 
-def _of_state(state: RunState) -> Told:
+def _of_state(state: RunState) -> Attendance:
     """Return what a run that goes on tells: its document would hold each vehicle in each round."""
     rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
     about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
-    return Told.of(state.run, stands(state), rows, about)
+    return Attendance.of(state.run, stands(state), rows, about)
 
 
-def _of_document(document: Mapping[str, Any]) -> Told:
+def _of_document(document: Mapping[str, Any]) -> Attendance:
     agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
     about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
-    return Told.of(document["run"], agents, document.get("rows", {}), about)
+    return Attendance.of(document["run"], agents, document.get("rows", {}), about)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ SORTS: Final[Mapping[str, Callable[[Look, str], Any]]] = {
 """How the fleet's page can be sorted: what is asked for most stands first."""
 
 
-def _of_runs(known: Mapping[str, Any], runs: Sequence[Told]) -> Iterator[tuple[str, Need]]:
+def _of_runs(known: Mapping[str, Any], runs: Sequence[Attendance]) -> Iterator[tuple[str, Need]]:
     """Yield who gave false answers, and who refused, was late or was dropped in the newest run that asked it."""
     private = [run.about for run in runs if run.about["spec"].get("private") is not None]
     for agent in quarantined(private, ()) & known.keys():
@@ -258,7 +258,7 @@ def _of_runs(known: Mapping[str, Any], runs: Sequence[Told]) -> Iterator[tuple[s
         for agent in (run.missed.keys() & known.keys()) - asked:
             status, reason = run.missed[agent]
             is_refusal = reason.startswith(REFUSED)
-            words = said(reason) if is_refusal else f"{status}: {said(reason)}"
+            words = reason_words(reason) if is_refusal else f"{status}: {reason_words(reason)}"
             yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{run.run}")
         asked |= run.asked
 
@@ -355,7 +355,7 @@ def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
 
 def _part(document: Mapping[str, Any], agent: str) -> Part:
     part = document["agents"].get(agent, {"status": "", "reason": ""})
-    status, reason = part["status"], said(part["reason"])
+    status, reason = part["status"], reason_words(part["reason"])
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
     elif agent in document.get("false_answers", ()):

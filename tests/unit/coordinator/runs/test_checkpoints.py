@@ -13,7 +13,7 @@ from coordinator.engine.events import from_value
 from coordinator.engine.state import RunState
 from coordinator.journal.port import CHECKPOINT
 from coordinator.runs import records
-from coordinator.runs.told import told
+from coordinator.runs.transcript import transcript_of
 from schemas import codec
 from schemas.errors import StorageError
 from tests.support.coordinator_bench import Fleet
@@ -134,7 +134,7 @@ def test_audit_says_that_the_answers_are_gone() -> None:
     fleet = elastic("a", "b")
     fleet.answer("a", "b")
     with pytest.raises(StorageError, match=r"no answers to the first 1 rounds: .* Audit a run of fewer vehicles"):
-        told(TOY_ENGINE, fleet.journal.content.entries)
+        transcript_of(TOY_ENGINE, fleet.journal.content.entries)
 
 
 def test_checkpoint_has_every_field_of_a_state_or_is_not_made() -> None:

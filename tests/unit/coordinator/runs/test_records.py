@@ -214,7 +214,7 @@ def test_coordinator_says_that_it_has_no_broker_and_does_not_blame_the_agents() 
     since = fleet.core.runs.document("r1")["reason"]
     assert since == "the coordinator has had no broker since 22:13:23 UTC"
     fleet.hub.advance(4)
-    fleet.core.outages.found()
+    fleet.core.outages.regained()
     fleet.core.connected()
     assert fleet.core.runs.document("r1")["reason"] == ""
     fleet.crash()

@@ -21,7 +21,7 @@ from schemas.errors import StorageError
 
 
 @dataclass(frozen=True)
-class Told:
+class Transcript:
     """What the vehicles of a run told: where it came to, and every answer that was accepted.
 
     Attributes
@@ -35,7 +35,7 @@ class Told:
     answers: tuple[Opened, ...]
 
 
-def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
+def transcript_of(engine: Engine, entries: Sequence[Entry]) -> Transcript | None:
     """Return what the vehicles told in a run, from its entries; None: there are none.
 
     Raises as `records.fold`; and StorageError for a private run of another fleet than the engine's, and for an elastic
@@ -57,7 +57,7 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
             for group in asked.groups:
                 if event.agent in group.edition.members:
                     heard = Heard(event.agent, group.edition, asked.task, sums[MASKED].view(np.uint64))
-                    masked.take(heard, layouts[asked.task_digest])
+                    masked.add(heard, layouts[asked.task_digest])
             if not asked.groups:
                 answers.append(Opened(asked.task, frozenset({event.agent}), sums))
         for effect in effects:
@@ -66,7 +66,7 @@ def told(engine: Engine, entries: Sequence[Entry]) -> Told | None:
                 collecting = engine.collecting(state)
                 if isinstance(collecting, Privately):
                     layouts[effect.task_digest] = collecting.layout(effect.task)
-    return None if state is None else Told(state, (*answers, *masked.opened))
+    return None if state is None else Transcript(state, (*answers, *masked.opened))
 
 
 def _check_whole(event: Event, state: RunState) -> None:
