@@ -4,37 +4,101 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import click
 
-from console.broker_discovery import noted_broker
+from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker, noted_broker
 from console.common import read_toml, state_home
 from schemas.settings import Settings, retired_note, settings_of
 from schemas.text import attributes
 from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
-"""Defaults that :func:`fill_in` gives, where they are not the configuration's own."""
+"""Defaults that :meth:`Given.load` gives, where they are not the configuration's own."""
 
+C = TypeVar("C", bound=Settings)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def settings_options(config: type[Settings]) -> Callable[[F], F]:
-    """Add one option per setting of `config`, and ``--config FILE``.
+@dataclass(frozen=True)
+class Given(Generic[C]):
+    """What a service's command was given.
+
+    Attributes
+    ----------
+    config : type of Settings
+    file : Path or None
+        The --config file.
+    flags : Mapping
+        By key of a setting, or of a former one; None means not given.
+    """
+
+    config: type[C]
+    file: Path | None
+    flags: Mapping[str, object]
+
+    def load(self, *, waits: bool = True) -> C:
+        """Return the settings, with what neither flags, environment nor file name filled in.
+
+        The state folder becomes :func:`console.common.state_home`, the fleet ``fleet``, and the broker the one that
+        ``glassfleet broker`` noted in the state folder. If it noted none, it is awaited, once all else is known to be
+        right; or, unless `waits`, there is none.
+
+        Raises
+        ------
+        UsageError
+            As `Settings.load`.
+        BrokerError
+            No broker came.
+        """
+        flags, table = dict(self.flags), self.config.service
+        content = {} if self.file is None else read_toml(self.file)
+        own = content.get(table)
+        settings = {**content, **own} if isinstance(own, dict) else content
+
+        def named(name: str) -> Any:
+            variables = (f"GLASSFLEET_{table.upper()}_{name.upper()}", f"GLASSFLEET_{name.upper()}")
+            values = [flags.get(name), *(os.environ.get(variable) for variable in variables), settings.get(name)]
+            return next((value for value in values if value is not None), None)
+
+        if named("fleet") is None:
+            flags["fleet"] = DEFAULT_FLEET
+        if named("state_dir") is None:
+            flags["state_dir"] = state_home()
+        if named("broker") is None:
+            flags["broker"] = noted_broker(Path(named("state_dir"))) or None
+        is_awaited = waits and named("broker") is None
+        if is_awaited:
+            flags["broker"] = ANONYMOUS_BROKER
+        config: Any = self.config.load(self.file, **flags)
+        if is_awaited:
+            config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
+        return cast("C", config)
+
+
+def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add one option per setting of `config`, and ``--config FILE``; the command gets a :class:`Given` for them.
 
     The option's help is the setting's description in the class's docstring. No option has a default: what is not given
     stays None, and the configuration class looks in environment, file and defaults.
     """
     described = descriptions(config)
+    keys = [*config.retired, *settings_of(config)]
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(config_file: Path | None, **options: Any) -> Any:
+            return function(Given(config, config_file, {key: options.pop(key) for key in keys}), **options)
+
         decorated = click.option(
             "--config", "config_file", envvar="GLASSFLEET_CONFIG", type=click.Path(path_type=Path), metavar="FILE",
             help="TOML file; its keys are the settings' names (_ for -). Flags and environment are stronger.",
-        )(function)  # fmt: skip
+        )(call)  # fmt: skip
         for key in config.retired:
             decorated = click.option(f"--{key.replace('_', '-')}", key, default=None, hidden=True)(decorated)
         for name, (_, _, field, _) in reversed(list(settings_of(config).items())):
@@ -73,44 +137,6 @@ def retired_option(flag: str, place: str) -> Callable[[F], F]:
             click.echo(f"warning: {retired_note(flag, place)}", err=True)
 
     return click.option(flag, hidden=True, expose_value=False, callback=tell)
-
-
-def fill_in(flags: dict[str, Any], file: Path | None, table: str) -> bool:
-    """Fill in what neither flags, environment nor file name, so that all commands meet in one place.
-
-    The state folder becomes :func:`console.common.state_home`, the fleet ``fleet``, and the broker the one that
-    ``glassfleet broker`` noted in the state folder, if it did.
-
-    Parameters
-    ----------
-    flags : dict
-        Given flags; None means not given. Changed in place.
-    file : Path or None
-        The --config file.
-    table : str
-        The service's name: ``agent`` or ``coordinator``.
-
-    Returns
-    -------
-    bool
-        Whether there is a broker: False when none is named and none that lives is noted.
-    """
-    content = {} if file is None else read_toml(file)
-    own = content.get(table)
-    settings = {**content, **own} if isinstance(own, dict) else content
-
-    def named(name: str) -> Any:
-        variables = (f"GLASSFLEET_{table.upper()}_{name.upper()}", f"GLASSFLEET_{name.upper()}")
-        values = [flags.get(name), *(os.environ.get(variable) for variable in variables), settings.get(name)]
-        return next((value for value in values if value is not None), None)
-
-    if named("fleet") is None:
-        flags["fleet"] = DEFAULT_FLEET
-    if named("state_dir") is None:
-        flags["state_dir"] = state_home()
-    if named("broker") is None:
-        flags["broker"] = noted_broker(Path(named("state_dir"))) or None
-    return named("broker") is not None
 
 
 def _plain(annotation: Any) -> Any:

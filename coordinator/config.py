@@ -140,6 +140,3 @@ class CoordinatorConfig(Settings):
     def journal_url(self) -> str:
         """The journal's URL, with the default filled in."""
         return self.journal or f"sqlite:///{self.state_dir / 'journal.sqlite'}"
-
-
-load_config = CoordinatorConfig.load

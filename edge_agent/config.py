@@ -182,6 +182,3 @@ class AgentConfig(Settings):
                     f"schemes: {name!r} cannot be offered: {why}. Installed: {', '.join(installed) or 'none'}"
                 )
         return self.schemes
-
-
-load_config = AgentConfig.load

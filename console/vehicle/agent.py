@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker
 from console.common import fleet_option, json_option, state_dir_option, tell
 from console.progress import progress
 from console.sections import SectionedGroup, sections_of
-from console.settings import fill_in, settings_options
-from edge_agent.config import AgentConfig, load_config
+from console.settings import Given, settings_options
+from edge_agent.config import AgentConfig
 from schemas.errors import DataError, UsageError
 from schemas.topics import check_id
 
@@ -20,7 +19,7 @@ from schemas.topics import check_id
 @click.group(cls=SectionedGroup, sections=sections_of(AgentConfig), invoke_without_command=True)
 @settings_options(AgentConfig)
 @click.pass_context
-def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> None:
+def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     """Start the agent of one vehicle: it answers rounds, and its rows never leave it.
 
     SIGTERM and Ctrl-C end it cleanly; killed and started again, it goes on where it was. With a broker at mqtts:// and
@@ -32,16 +31,11 @@ def agent(context: click.Context, /, config_file: Path | None, **flags: Any) -> 
     """
     if context.invoked_subcommand is not None:
         return
-    if "://" in str(flags.get("data")):
+    if "://" in str(given.flags["data"]):
         from edge_agent.sources.location import refuse_password  # numpy comes with it
 
-        refuse_password(str(flags["data"]), "--data")
-    is_named = fill_in(flags, config_file, "agent")
-    if not is_named:
-        flags["broker"] = ANONYMOUS_BROKER  # stands for the one that is awaited once all else is known to be right
-    config = load_config(config_file, **flags)
-    if not is_named:
-        config = config.model_copy(update={"broker": awaited_broker(config.state_dir, config.broker_wait)})
+        refuse_password(str(given.flags["data"]), "--data")
+    config = given.load()
     enrolled = config.directory / "identity"
     if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():
         config = config.model_copy(update={"identity": enrolled})

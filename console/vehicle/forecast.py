@@ -13,7 +13,7 @@ import click
 
 from console.common import fleet_option, json_file, json_option, print_json, state_dir_option
 from console.sections import Sectioned, sections_of
-from console.settings import fill_in, settings_options
+from console.settings import Given, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
 from schemas.text import show_hidden
@@ -55,7 +55,7 @@ def forecast() -> None:
 @settings_options(ForecastConfig)
 @click.option("--json", "as_json", is_flag=True, help="Print each forecast's record, a line of JSON each.")
 @click.option("--print/--no-print", "printed", default=True, show_default=True, help="Print a line for each forecast.")
-def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any) -> None:
+def run(given: Given[ForecastConfig], *, as_json: bool, printed: bool) -> None:
     """Serve the model that the agent keeps, from live samples; a new version is taken over between two forecasts.
 
     It works beside `glassfleet agent` and needs neither agent nor broker to be there: the last good model on disk is
@@ -66,8 +66,7 @@ def run(config_file: Path | None, *, as_json: bool, printed: bool, **flags: Any)
     Examples:
       glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
     """
-    fill_in(flags, config_file, "forecast")
-    config = ForecastConfig.load(config_file, **flags)
+    config = given.load(waits=False)
     from edge_agent.forecast.serve import run as serve  # a wrong flag is told without loading numpy
     from glassfleet.data.windows import WindowPlan
 

@@ -15,7 +15,7 @@ import structlog
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.main import build
 from coordinator.service import Service
 from coordinator.specification.run import RunSpec
@@ -67,7 +67,7 @@ class Cloud:
     """A coordinator in a thread: the deployed service with all its queues."""
 
     def __init__(self, url: str, state_dir: Path, **settings: Any) -> None:
-        self.service: Service = build(load_config(broker=url, state_dir=state_dir, api=False, **settings))
+        self.service: Service = build(CoordinatorConfig.load(broker=url, state_dir=state_dir, api=False, **settings))
         self._thread = threading.Thread(target=self.service.serve_forever, daemon=True)
         self._thread.start()
         eventually(lambda: self.service.is_connected)

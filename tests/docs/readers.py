@@ -32,7 +32,7 @@ ROLLOUT = {
 def _agent_toml(text: str, folder: Path) -> None:
     path = folder / "agent.toml"
     path.write_text(text)
-    agent_config.load_config(path)
+    agent_config.AgentConfig.load(path)
 
 
 def _entry_point(text: str, folder: Path) -> None:
@@ -89,9 +89,9 @@ def _json(read: Callable[[Any], object]) -> Callable[[str, Path], None]:
 
 
 READERS: dict[str, Callable[[str, Path], None]] = {
-    "agent-environment": _environment(agent_config.load_config, "AGENT_", id="vehicle-07", data="drive.csv"),
+    "agent-environment": _environment(agent_config.AgentConfig.load, "AGENT_", id="vehicle-07", data="drive.csv"),
     "agent-toml": _agent_toml,
-    "coordinator-environment": _environment(coordinator_config.load_config, "COORDINATOR_"),
+    "coordinator-environment": _environment(coordinator_config.CoordinatorConfig.load, "COORDINATOR_"),
     "entry-point": _entry_point,
     "explain-request": _json(Otherwise.model_validate),
     "memory": _json(Memory.from_document),

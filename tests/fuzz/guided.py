@@ -219,8 +219,8 @@ def _fml() -> Guided:
 
 
 def _config() -> Guided:
-    from coordinator.config import load_config as for_coordinator
-    from edge_agent.config import load_config as for_agent
+    from coordinator.config import CoordinatorConfig
+    from edge_agent.config import AgentConfig
     from schemas.errors import UsageError
     from tests.fuzz.targets import told
 
@@ -229,7 +229,7 @@ def _config() -> Guided:
 
     def feed(data: bytes) -> None:
         file.write_bytes(data)
-        for load in (for_agent, for_coordinator):
+        for load in (AgentConfig.load, CoordinatorConfig.load):
             try:
                 load(file)
             except UsageError as fault:

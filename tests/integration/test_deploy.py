@@ -20,8 +20,8 @@ import yaml
 
 from broker.identity import save_identity
 from console.main import cli
-from coordinator.config import load_config
-from edge_agent.config import load_config as load_agent_config
+from coordinator.config import CoordinatorConfig
+from edge_agent.config import AgentConfig
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -138,9 +138,9 @@ def test_command_is_one_that_we_have_with_these_options(words: list[str], tmp_pa
     flags |= {"identity": identity, "state_dir": tmp_path}
     flags.setdefault("broker", "mqtts://broker.example.org")
     if command.name == "coordinator":
-        assert load_config(**flags).broker.startswith("mqtts://")
+        assert CoordinatorConfig.load(**flags).broker.startswith("mqtts://")
     elif "id" in flags:
-        assert load_agent_config(**flags).id
+        assert AgentConfig.load(**flags).id
 
 
 # Compose
@@ -241,7 +241,7 @@ def test_kubernetes_settings_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_p
     for name, value in settings.items():
         assert isinstance(value, str)
         monkeypatch.setenv(name, value)
-    config = load_config(state_dir=tmp_path)
+    config = CoordinatorConfig.load(state_dir=tmp_path)
     for name, value in settings.items():
         field = name.removeprefix("GLASSFLEET_").removeprefix("COORDINATOR_").lower()
         assert str(getattr(config, field)).lower() == value.lower(), f"{name} is read by nobody"

@@ -12,7 +12,7 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
 from edge_agent.agent import Agent
-from edge_agent.config import load_config
+from edge_agent.config import AgentConfig
 from edge_agent.runner import link_of
 from edge_agent.sources import Source
 from glassfleet import catalogue, local
@@ -190,7 +190,7 @@ class Bench:
         self, name: Any = "v1", data: Any = None, folder: Any = None, *, verifier: Any = None, **changes: Any
     ) -> Any:
         flags = {"id": name, "broker": URL, "data": "memory", "max_message_bytes": self.limit, **changes}
-        config = load_config(state_dir=folder or self.folder, **flags)
+        config = AgentConfig.load(state_dir=folder or self.folder, **flags)
         make = lambda will: MemoryTransport(self.hub, link_of(config, will))
         now = lambda: self.hub.now
         agent = Agent(config, data or source(), make, clock=now, wall=now, verifier=verifier)

@@ -20,7 +20,7 @@ from broker.identity import save_identity
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal, migrations
 from coordinator.journal.port import StoredModel
@@ -243,7 +243,7 @@ class Cloud:
 
     def service(self, state: Path) -> Service:
         """What the HTTP API stands on; whoever calls is the coordinator's thread."""
-        made = Service(load_config(state_dir=state), self.core)
+        made = Service(CoordinatorConfig.load(state_dir=state), self.core)
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from coordinator.authority.web import AuthorityServer
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.http.api import ApiServer
 from coordinator.http.server import HttpLimits
 from coordinator.journal import MemoryJournal
@@ -47,7 +47,7 @@ def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) 
 @contextmanager
 def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
     """A coordinator's HTTP side, whose own thread does nothing."""
-    service = build(load_config(state_dir=folder, **settings), journal=MemoryJournal())
+    service = build(CoordinatorConfig.load(state_dir=folder, **settings), journal=MemoryJournal())
     server = ApiServer(service.config)
     with httpx.Client(base_url=server.start(service), trust_env=False, timeout=20) as client:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import load_config
+from edge_agent.config import AgentConfig
 from edge_agent.runner import make_agent
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
@@ -60,7 +60,7 @@ def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_
 
 
 def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
-    config = load_config(id="v1", broker="mqtt://127.0.0.1:1", data="memory", state_dir=tmp_path)
+    config = AgentConfig.load(id="v1", broker="mqtt://127.0.0.1:1", data="memory", state_dir=tmp_path)
     agent = make_agent(config, source())
     opened = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):

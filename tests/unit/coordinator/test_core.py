@@ -13,7 +13,7 @@ import pytest
 
 from broker.memory import Saved
 from broker.port import Message
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.messages.queue import EventQueue
 from coordinator.specification.run import RoundPolicy, RunSpec
 from glassfleet.scheme import Task
@@ -212,7 +212,7 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
     monkeypatch.setenv("GLASSFLEET_FLEET", "environment")
     monkeypatch.setenv("GLASSFLEET_API_PORT", "2")
     monkeypatch.setenv("GLASSFLEET_COORDINATOR_SESSION_EXPIRY", "8")
-    config = load_config(file, api_port=3, broker=None)
+    config = CoordinatorConfig.load(file, api_port=3, broker=None)
     assert (config.http.api_port, config.fleet, config.connection.session_expiry, config.connection.keepalive) == (
         3,
         "environment",
@@ -220,7 +220,7 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
         12,
     )
     assert config.broker == "mqtt://127.0.0.1:1883"
-    assert load_config().connection.keepalive == 30, "the file is forgotten again"
+    assert CoordinatorConfig.load().connection.keepalive == 30, "the file is forgotten again"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
 )
 def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        load_config(**flags)
+        CoordinatorConfig.load(**flags)
     with pytest.raises(UsageError, match="model: not a valid id: use 1 to 64 letters"):
         RunSpec.from_document({"scheme": "fmt", "model": "a b"})
 
@@ -249,7 +249,7 @@ def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words
     file = tmp_path / "f.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=words):
-        load_config(file)
+        CoordinatorConfig.load(file)
 
 
 def test_event_queue_drops_contributions_above_its_bounds_but_never_states() -> None:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator import standby
-from coordinator.config import CoordinatorConfig, load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.http.waiting import waiting_app
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.journal.port import Leader
@@ -27,7 +27,7 @@ Set = Callable[..., CoordinatorConfig]
 
 @pytest.fixture
 def config(tmp_path: Path) -> Set:
-    return lambda **flags: load_config(state_dir=tmp_path, **flags)
+    return lambda **flags: CoordinatorConfig.load(state_dir=tmp_path, **flags)
 
 
 def leader(config: CoordinatorConfig, incarnation: str = "first", **other: Any) -> Leader:

@@ -16,7 +16,7 @@ import pytest
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.main import assemble
@@ -232,7 +232,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
     core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     monkeypatch.setattr("coordinator.service.BATCH_MESSAGES", 1)
-    config = load_config(state_dir=tmp_path)
+    config = CoordinatorConfig.load(state_dir=tmp_path)
     service = Service(config, core)
     agents = tuple("abcd")
     for agent in agents:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_agent.config import SHARED, AgentConfig, load_config
+from edge_agent.config import SHARED, AgentConfig
 from edge_agent.runner import make_agent
 from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
@@ -209,16 +209,16 @@ def _clean(monkeypatch):
 
 def test_config_does_not_take_the_folder_of_test_data_for_the_vehicles_rows(monkeypatch):
     monkeypatch.setenv("GLASSFLEET_DATA", "datasets")
-    assert load_config(**GIVEN).data == Path("rows.csv")
+    assert AgentConfig.load(**GIVEN).data == Path("rows.csv")
     assert {*settings_of(AgentConfig), *AgentConfig.retired} >= SHARED
 
 
 def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkeypatch):
-    one, two = (load_config(**{**GIVEN, "id": name}, state_dir=tmp_path) for name in ("v1", "v2"))
+    one, two = (AgentConfig.load(**{**GIVEN, "id": name}, state_dir=tmp_path) for name in ("v1", "v2"))
     assert one.directory == tmp_path / "agents" / "fleet" / "v1"
     assert one.directory != two.directory
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    assert load_config(**GIVEN).state_dir == tmp_path / "home" / "glassfleet"
+    assert AgentConfig.load(**GIVEN).state_dir == tmp_path / "home" / "glassfleet"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkey
 )
 def test_config_names_setting_fault_and_where_to_give_it(flags, said):
     with pytest.raises(UsageError) as caught:
-        load_config(**{**GIVEN, **flags})
+        AgentConfig.load(**{**GIVEN, **flags})
     assert said in str(caught.value)
 
 

@@ -16,7 +16,7 @@ import pytest
 import structlog
 from fastapi import FastAPI
 
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine.table import TABLE
 from coordinator.http.api import make_app
@@ -41,7 +41,7 @@ def test_rounds_page_shows_the_transition_table_of_the_engine() -> None:
 
 def test_api_page_lists_every_address(tmp_path: Path) -> None:
     page = (DOCS / "reference" / "http-api.md").read_text(encoding="utf-8")
-    service = build(load_config(state_dir=tmp_path), journal=MemoryJournal())
+    service = build(CoordinatorConfig.load(state_dir=tmp_path), journal=MemoryJournal())
     schema = make_app(service, "token").openapi()
     addresses = {f"`{method.upper()} {path}`" for path, methods in schema["paths"].items() for method in methods}
     assert len(addresses) > 8
@@ -68,7 +68,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     journal = MemoryJournal()
     record = record_of(small_document())
     journal.add_model("m", record.run, lambda _version: (record.digest, record.to_bytes()))
-    service = build(load_config(state_dir=tmp_path_factory.mktemp("state")), journal=journal)
+    service = build(CoordinatorConfig.load(state_dir=tmp_path_factory.mktemp("state")), journal=journal)
     service.coordinator.start_run(RunSpec(run="r0", scheme="frt"))
     return make_app(service, "token")
 
@@ -218,7 +218,7 @@ def on_and_on(act: Callable[[int], object], faults: Counter[str]) -> None:
 
 
 def test_look_from_another_thread_never_fails_while_vehicles_come_and_go_by_the_thousand(tmp_path: Path) -> None:
-    service = build(load_config(state_dir=tmp_path, max_agents=5000), journal=MemoryJournal())
+    service = build(CoordinatorConfig.load(state_dir=tmp_path, max_agents=5000), journal=MemoryJournal())
     core, faults = service.coordinator, Counter[str]()
     acts: list[Callable[[int], object]] = [
         partial(change, core),

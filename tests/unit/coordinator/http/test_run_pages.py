@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison, in_words
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
@@ -294,7 +294,7 @@ REPORT: dict[str, Any] = {
 
 
 def dashboard_of(folder: Path) -> Dashboard:
-    return Dashboard(build(load_config(state_dir=folder), journal=MemoryJournal()), "token")
+    return Dashboard(build(CoordinatorConfig.load(state_dir=folder), journal=MemoryJournal()), "token")
 
 
 def save(folder: Path, text: str) -> None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from console.main import run
-from coordinator.config import load_config
+from coordinator.config import CoordinatorConfig
 from coordinator.http.api import make_app
 from coordinator.journal.port import Decision, Entry
 from coordinator.journal.sql import SqlJournal
@@ -69,7 +69,7 @@ class Opened:
 
     def __init__(self, folder: Path) -> None:
         self._journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
-        self.service: Service = build(load_config(state_dir=folder), journal=self._journal)
+        self.service: Service = build(CoordinatorConfig.load(state_dir=folder), journal=self._journal)
         self.coordinator = self.service.coordinator
         self.app = make_app(self.service, "token")
 
