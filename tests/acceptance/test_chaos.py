@@ -93,9 +93,9 @@ def left(shaken: tuple[dict[str, Any], Path], tmp_path: Path) -> Left:
 
 def sql(folder: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     with sqlite3.connect(folder / "coordinator" / "journal.sqlite") as database:
-        found = database.execute(statement, values).fetchall()
+        result = database.execute(statement, values).fetchall()
     database.close()
-    return found
+    return result
 
 
 def test_audit_finds_nothing_in_what_the_fleet_left_behind(shaken: tuple[dict[str, Any], Path], left: Left) -> None:
@@ -194,8 +194,8 @@ def test_deployed_processes_know_no_faults() -> None:
         f"assert 'lab.chaos.faulty_transport' not in sys.modules; assert {VARIABLE!r} in os.environ;"
         "print(coordinator.main.PahoTransport.__module__)"
     )
-    told = python(code, environment={VARIABLE: "anything"})
-    assert told.stdout.strip() == "broker.paho_transport"
+    result = python(code, environment={VARIABLE: "anything"})
+    assert result.stdout.strip() == "broker.paho_transport"
 
 
 TOPICS = Topics("chaos")
@@ -238,9 +238,9 @@ def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Pat
     assert TOPICS.agent_state("vehicle-01") in evidence.retained
 
 
-def log(folder: Path, *said: dict[str, Any]) -> Path:
+def log(folder: Path, *text: dict[str, Any]) -> Path:
     path = folder / "coordinator.log"
-    path.write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")
+    path.write_text("".join(json.dumps(line) + "\n" for line in text), encoding="utf-8")
     return path
 
 
@@ -258,13 +258,13 @@ def test_audit_finds_an_answer_of_a_revoked_vehicle_and_a_thief_that_was_let_in(
 
 def test_audit_finds_whoever_was_refused_with_a_good_certificate() -> None:
     line = {"event": "message-refused", "topic": TOPICS.agent_state("v1"), "code": "revoked-certificate", "reason": "r"}
-    told: list[tuple[str, dict[str, Any]]] = [
+    result: list[tuple[str, dict[str, Any]]] = [
         ("coordinator", line),
         ("coordinator", {**line, "since_last": 3}),
         ("v2", {"event": "receipt"}),
     ]
-    assert signatures.refusals(told, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
-    assert len(signatures.refusals(told, TOPICS, {"v2"})[1]) == 2
+    assert signatures.refusals(result, TOPICS, {"v1"}) == ({"revoked-certificate": 4}, [])
+    assert len(signatures.refusals(result, TOPICS, {"v2"})[1]) == 2
     assert len(signatures.refusals([("v1", {**line, "code": "bad-signature"})], TOPICS, {"v1"})[1]) == 1
 
 

@@ -82,12 +82,12 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
         with coordinator.api() as api:
             begin_run(api, spec("r1"), 1)
         small.fill(coordinator.process.pid)
-        _, told = coordinator.process.communicate(timeout=60)
-        assert coordinator.process.returncode == 5, told
-        last = told.strip().splitlines()[-1]
+        _, result = coordinator.process.communicate(timeout=60)
+        assert coordinator.process.returncode == 5, result
+        last = result.strip().splitlines()[-1]
         assert last.startswith("glassfleet: error: no room to write the journal")
         assert "start the coordinator again" in last
-        assert "Traceback" not in told
+        assert "Traceback" not in result
         small.free()
         again = start(small.folder)
         with again.api() as api:
@@ -122,10 +122,10 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
         with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
             begin_run(api, spec("r1"), 1)
             small.fill(process.pid)
-            _, told = process.communicate(timeout=60)
-            assert process.returncode == 5, told
-            assert told.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
-            assert "Traceback" not in told
+            _, result = process.communicate(timeout=60)
+            assert process.returncode == 5, result
+            assert result.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
+            assert "Traceback" not in result
             small.free()
             process = agent()
             run = ended(api, "r1")
@@ -170,8 +170,8 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
         with again.api() as api:
             mended = api.get("/api/metrics").json().get("journal.mended", 0)
             run = ended(api, "r1")
-        code, told = again.end()
-    assert code == 0, told
+        code, result = again.end()
+    assert code == 0, result
     assert mended == (1 if tear is tear_record else 0), "SQLite mends its own log"
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     record = record_of(state_dir, "r1")

@@ -48,8 +48,8 @@ def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_jour
                 with dying.api() as api:
                     wanted = spec("r1", participation="elastic", parameters={"min_rows": 1, "nullify": False})
                     begin_run(api, wanted)
-            code, told = dying.process.wait(60), dying.end()[1]
-            assert code == -signal.SIGKILL, told
+            code, result = dying.process.wait(60), dying.end()[1]
+            assert code == -signal.SIGKILL, result
         last = start(tmp_path / "cloud", program=program, environment=settings)
         with last.api() as api:
             run = ended(api, "r1")

@@ -80,22 +80,22 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert f"all {rules} rules:" in done.stderr, "few enough to be shown, all of them"
     assert done.stderr.count("    THEN displayed_in_3s_share = ") == rules + 1, "the last explains a forecast"
     assert "one forecast explained" in done.stderr
-    told, _, _ = done.stderr.partition("vehicles up")
-    assert [line for line in told.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
+    result, _, _ = done.stderr.partition("vehicles up")
+    assert [line for line in result.splitlines() if len(line) > 100] == [], "no line is cut on a screen of 100 columns"
     steps = ("preflight", "starting", "making")
-    assert [line for line in told.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
+    assert [line for line in result.splitlines() if line.startswith(steps) and len(line) > 80 - 12] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         ("--scheme frt --drop 0.4 --slow 0", "the 5 most used of"),
         ("--scheme frbc --drop 0.4 --slow 0.2", "THEN quality_in_3s is (Good|Poor)"),
         ("--drop 0 --slow 0 --exact", "their own rows, as they are"),
     ],
 )
-def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, said: str) -> None:
+def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they_are(options: str, text: str) -> None:
     done, summary = demo(*options.split())
     assert done.returncode == 0, done.stderr
     metric = "f1" if summary["scheme"] == "frbc" else "rmse"
@@ -105,7 +105,7 @@ def test_fleet_learns_the_central_model_with_other_schemes_and_from_rows_as_they
     assert bool(summary["dropped"]) == ("--drop 0.4" in options)
     assert summary["exact"] == ("--exact" in options)
     assert metric == "rmse" or summary["f1"]["federated"] > 0.6
-    assert re.search(said, done.stderr)
+    assert re.search(text, done.stderr)
 
 
 @pytest.mark.slow
@@ -180,9 +180,9 @@ def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
     ]
     broker.kill()
     assert process.wait(30) == 4
-    told = processes.said(process)
-    assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", told)
-    assert "Traceback" not in told
+    result = processes.said(process)
+    assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", result)
+    assert "Traceback" not in result
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, 
     assert not alive
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        told = processes.said(process).rstrip()
-        assert told.endswith("glassfleet: error: interrupted")
-        assert "interrupted: stopping vehicles, coordinator and broker" in told
+        result = processes.said(process).rstrip()
+        assert result.endswith("glassfleet: error: interrupted")
+        assert "interrupted: stopping vehicles, coordinator and broker" in result
 
 
 @pytest.mark.slow

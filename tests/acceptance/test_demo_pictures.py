@@ -60,9 +60,9 @@ class Stage:
         self.terminal = shown
         self.work = work
         text = shown.wait_for(STAYS, 240)
-        found = re.search(rf"{STAYS}; dashboard: (http://127\.0\.0\.1:\d+)/", text)
-        assert found, text[-2000:]
-        self.base = found[1]
+        match = re.search(rf"{STAYS}; dashboard: (http://127\.0\.0\.1:\d+)/", text)
+        assert match, text[-2000:]
+        self.base = match[1]
         token = (work / "coordinator" / "api-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         self.api = httpx.Client(base_url=self.base, trust_env=False, timeout=30, headers=headers)
@@ -93,8 +93,8 @@ class Stage:
         """Do as an operator does."""
         answer = self.api.post(address, json=body)
         assert answer.status_code in {200, 201}, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        result: dict[str, Any] = answer.json()
+        return result
 
     def current(self) -> int:
         """Return the version that vehicles use."""
@@ -107,8 +107,8 @@ class Stage:
         inputs = [each["name"] for each in self.api.get("/api/models/qoe/2").json()["document"]["domain"]["features"]]
 
         def rivalry(row: dict[str, float]) -> float:
-            told = self.post("/api/models/qoe/explain", {"row": row, "version": 2})
-            return max((float(each["strength"]) for each in told["runners_up"]), default=0.0)
+            result = self.post("/api/models/qoe/explain", {"row": row, "version": 2})
+            return max((float(each["strength"]) for each in result["runners_up"]), default=0.0)
 
         return max(({name: float(row[name]) for name in inputs} for row in rows), key=rivalry)
 
@@ -174,10 +174,10 @@ def test_demo_leaves_what_happened_in_whole_words_with_the_late_counted(stage: S
     _, _, left = stage.terminal.raw.partition("\x1b[?1049l")
     lines = [line for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", left).split("\n") if line.strip()]
     assert max(map(len, lines)) <= stage.terminal.columns
-    told = [int(found[1]) for line in lines if (found := re.search(r"dropped +\d+ +late +(\d+) ", line))]
+    found_at = [int(match[1]) for line in lines if (match := re.search(r"dropped +\d+ +late +(\d+) ", line))]
     known = stage.run["rounds"]
-    assert told == [item["late"] for item in known]
-    assert sum(told) > 0
+    assert found_at == [item["late"] for item in known]
+    assert sum(found_at) > 0
     assert "equal: the fleet learned exactly the central model of its cohort" in left
 
 
@@ -225,9 +225,9 @@ def test_dashboard_of_the_demo_shows_a_rollout_until_its_candidate_is_in_use(
         stage.post("/api/rollouts", {"name": "qoe", "version": 2, "plan": PLAN})
 
         def waits_for_one() -> bool:
-            told = stage.api.get("/api/rollouts/qoe").json()[-1]
-            asked = told["stages"][-1]["asked"] if told["stages"] else []
-            return up[-1] in asked and set(asked) - set(told["agents"]) == {up[-1]}
+            result = stage.api.get("/api/rollouts/qoe").json()[-1]
+            asked = result["stages"][-1]["asked"] if result["stages"] else []
+            return up[-1] in asked and set(asked) - set(result["agents"]) == {up[-1]}
 
         eventually(waits_for_one, seconds=90, what="the others did not report")
         for look in ROLLOUT.looks:
@@ -306,9 +306,9 @@ def test_demo_that_stays_tells_of_a_vehicle_that_ends_and_leaves_nothing_at_ctrl
     children = psutil.Process(stage.terminal.process.pid).children(recursive=True)
     # What it says to type in another terminal.
     typed = f"source {stage.work / 'environment'}; '{sys.executable}' -m console.main model rules qoe --top 1"
-    told = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    assert "THEN displayed_in_3s_share = " in told.stdout
+    result = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "THEN displayed_in_3s_share = " in result.stdout
     name, unlucky = max(stage.vehicles().items())
     unlucky.kill()
     stage.terminal.wait_for(f"{name} ended with exit code -9", 30)

@@ -38,7 +38,7 @@ class Machine(Processes):
 
     def local(self, word: str) -> str:
         """Return a word of a command as it is on this machine."""
-        word = re.sub(r"(/srv/(?:ca|identities|broker)|/data)", lambda found: f"{self.folder}{found[0]}", word)
+        word = re.sub(r"(/srv/(?:ca|identities|broker)|/data)", lambda result: f"{self.folder}{result[0]}", word)
         word = word.replace("glassfleet@database/glassfleet", self.database).replace("//broker:", "//localhost:")
         for port, own in self.ports.items():
             word = word.replace(port, own)

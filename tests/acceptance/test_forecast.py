@@ -120,13 +120,13 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     second.send_signal(signal.SIGTERM)
     assert second.wait(20) == 0, vehicle.logs()
 
-    found = vehicle.records()
-    assert found[: len(killed)] == killed
-    assert [record["n"] for record in found] == list(range(1, len(found) + 1))
+    result = vehicle.records()
+    assert result[: len(killed)] == killed
+    assert [record["n"] for record in result] == list(range(1, len(result) + 1))
     verified = vehicle.call("forecast", "verify", "--json")
     assert verified.returncode == 0, verified.stderr
     whole = json.loads(verified.stdout)
-    assert (whole["first"], whole["last"], len(whole["models"]), whole["keyed"]) == (1, len(found), 2, True)
+    assert (whole["first"], whole["last"], len(whole["models"]), whole["keyed"]) == (1, len(result), 2, True)
     assert "forecast-alert" in vehicle.logs()
 
     # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
@@ -146,10 +146,10 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     assert min(abs(rows.X - drawn[5]).max(axis=1)) < 1e-3, "the file's rows have six digits"
 
     # It was published, with its explanation and its place in the chain.
-    told = [json.loads(line) for line in (tmp_path / "tap-4.out").read_text().splitlines() if '"record"' in line]
-    named = {message["body"]["record"][:12] for message in told}
+    answer = [json.loads(line) for line in (tmp_path / "tap-4.out").read_text().splitlines() if '"record"' in line]
+    named = {message["body"]["record"][:12] for message in answer}
     assert len(named & {str(record["hash"])[:12] for record in killed}) >= 10
-    assert all(message["topic"] == "agent/v0/forecast" and message["body"]["shares"] for message in told)
+    assert all(message["topic"] == "agent/v0/forecast" and message["body"]["shares"] for message in answer)
 
     # The auditor asks why.
     asked = killed[7]

@@ -163,16 +163,16 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
                 )
             # An operator sees it, too.
             anna = ("--broker", broker.url, "--identity", str(ca.identity("operator", "anna")))
-            told = agents.call("tap", *anna, "--for", "2", "--json").stdout.splitlines()
-            seals = {line["topic"]: line["seal"] for line in map(json.loads, told)}
+            result = agents.call("tap", *anna, "--for", "2", "--json").stdout.splitlines()
+            seals = {line["topic"]: line["seal"] for line in map(json.loads, result)}
             assert seals["coordinator/state"] == "coordinator cloud"
             assert seals["agent/va/state"] == "agent va"
             assert seals["authority/revoked"] == "by the CA: 1 revoked"
             assert all(process.poll() is None for process in agents.processes)
     finally:
         attacker.transport.stop()
-        said = coordinator.end()[1]
-    assert "Traceback" not in said
+        text = coordinator.end()[1]
+    assert "Traceback" not in text
     record = record_of(tmp_path / "cloud", "r")
     assert record.cohort == list(SOURCES)
     assert record.digest == central_digest(record)

@@ -43,19 +43,19 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         with second.api() as api:
             assert api.get("/api/runs/r1").json()["state"] == "running"
             server.kill()
-            code, told = wait_to_end(second)
-        assert code == 5, told
-        last = told.strip().splitlines()[-1]
+            code, result = wait_to_end(second)
+        assert code == 5, result
+        last = result.strip().splitlines()[-1]
         # Which of them noticed first: what writes, over the connection with the lock, or what reads.
-        assert re.match("glassfleet: error: the (connection to|server of) the journal", last), told
+        assert re.match("glassfleet: error: the (connection to|server of) the journal", last), result
         assert "start the coordinator again" in last
         assert "it goes on where it was" in last
-        assert PASSWORD not in told
-        assert "Traceback" not in told
+        assert PASSWORD not in result
+        assert "Traceback" not in result
 
         down = start(tmp_path / "cloud", environment=journal_at)
-        code, told = wait_to_end(down)
-        assert (code, "cannot be reached" in told) == (5, True), told
+        code, result = wait_to_end(down)
+        assert (code, "cannot be reached" in result) == (5, True), result
 
         server.start()
         third = start(tmp_path / "cloud", environment=journal_at)

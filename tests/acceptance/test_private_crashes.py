@@ -47,8 +47,8 @@ def twice(state_dir: Path) -> list[bytes]:
 
 def killed(coordinator: CoordinatorProcess) -> None:
     """Wait until a coordinator has died where it should."""
-    code, told = coordinator.end(0) if coordinator.process.poll() is None else coordinator.end()
-    assert code == -signal.SIGKILL, told
+    code, result = coordinator.end(0) if coordinator.process.poll() is None else coordinator.end()
+    assert code == -signal.SIGKILL, result
 
 
 def test_private_run_is_exact_when_the_coordinator_dies_in_pairing_and_between_answers_sums_and_editions(

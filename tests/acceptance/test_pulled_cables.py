@@ -119,8 +119,8 @@ class Fleet:
             with httpx.Client(base_url="http://127.0.0.1:8080", timeout=30, trust_env=False, verify=False) as client:
                 answer = client.request(method, path, headers={"Authorization": f"Bearer {token}"}, **options)
             assert answer.is_success, answer.text
-            found: dict[str, Any] = answer.json()
-            return found
+            result: dict[str, Any] = answer.json()
+            return result
 
         return self.network.machines[CLOUD].visit(call)
 
@@ -218,7 +218,7 @@ def test_run_ends_when_packets_are_lost_and_late(fleet: Fleet) -> None:
 def test_nothing_was_lost_and_every_model_is_the_central_one_after_all_that(fleet: Fleet) -> None:
     assert fleet.finish(fleet.start_run())
     fleet.stop()
-    found = examine(Evidence(fleet.folder, fleet.names, fleet.runs), fleet.files)
-    assert (found.lost, found.double_counted, found.unequal) == ([], [], [])
-    assert [run["equal"] for run in found.runs] == [True] * len(fleet.runs)
-    assert found.accepted > 0
+    result = examine(Evidence(fleet.folder, fleet.names, fleet.runs), fleet.files)
+    assert (result.lost, result.double_counted, result.unequal) == ([], [], [])
+    assert [run["equal"] for run in result.runs] == [True] * len(fleet.runs)
+    assert result.accepted > 0

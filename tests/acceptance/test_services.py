@@ -155,8 +155,8 @@ def learn(api: httpx.Client, run: str, depth: int, **more: Any) -> None:
 
 
 def newest(api: httpx.Client) -> dict[str, Any]:
-    told: list[dict[str, Any]] = api.get("/api/rollouts/m").json()
-    return told[-1]
+    result: list[dict[str, Any]] = api.get("/api/rollouts/m").json()
+    return result[-1]
 
 
 def end_of_newest(api: httpx.Client) -> tuple[str, int, str]:

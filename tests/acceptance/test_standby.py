@@ -73,8 +73,8 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         # It had nothing to write: that another one asks who leads has it look, and it never leads beside that one.
-        _, told = first.process.communicate(timeout=60)
-        assert (first.process.returncode, "with it the lock" in told) == (5, True), told
+        _, result = first.process.communicate(timeout=60)
+        assert (first.process.returncode, "with it the lock" in result) == (5, True), result
         eventually(lambda: status(other) == "ok")
         # Started again, it stands by, and leaves when it is told to: it has nothing to lose.
         third = start(tmp_path / "one", "--journal", postgres.url(database), "--standby")
@@ -96,8 +96,8 @@ def test_stand_by_waits_on_while_the_database_server_is_started_again(start: Sta
             eventually(lambda: status(other) == "stand-by")
             server.kill()
             server.start()
-            _, told = first.process.communicate(timeout=60)
-            assert first.process.returncode == 5, told
+            _, result = first.process.communicate(timeout=60)
+            assert first.process.returncode == 5, result
             eventually(lambda: status(other) == "ok")
-        code, told = second.end()
-    assert (code, told.count("journal-away")) == (0, 1), told
+        code, result = second.end()
+    assert (code, result.count("journal-away")) == (0, 1), result

@@ -63,8 +63,8 @@ def watch(broker: str) -> Iterator[Watch]:
 
 
 def ends(process: CoordinatorProcess) -> tuple[int, str]:
-    _, told = process.process.communicate(timeout=30)
-    return process.process.returncode, told
+    _, result = process.process.communicate(timeout=30)
+    return process.process.returncode, result
 
 
 def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch, tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start,
     eventually(watch.up)
     incarnation = watch.up()
     seen = len(watch.states)
-    code, told = ends(start(tmp_path / "two", QUIET))
-    assert code == 7, told
-    assert "another coordinator of fleet 'fleet' is up" in told
-    assert "--take-over" in told
+    code, result = ends(start(tmp_path / "two", QUIET))
+    assert code == 7, result
+    assert "another coordinator of fleet 'fleet' is up" in result
+    assert "--take-over" in result
     assert watch.up() == incarnation
     # The question and the answer to it. Had the first been thrown out, its will would be among them.
-    said = [(each.status, each.incarnation == incarnation) for each in watch.states[seen:]]
-    assert said == [("down", False), ("up", True)]
+    statuses = [(each.status, each.incarnation == incarnation) for each in watch.states[seen:]]
+    assert statuses == [("down", False), ("up", True)]
     assert first.end()[0] == 0
 
 
@@ -88,9 +88,9 @@ def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watc
     eventually(watch.up)
     incarnation = watch.up()
     second = start(tmp_path / "two", QUIET, "--take-over")
-    code, told = ends(first)
-    assert code == 7, told
-    assert "has taken over" in told
+    code, result = ends(first)
+    assert code == 7, result
+    assert "has taken over" in result
     eventually(lambda: watch.up() not in ("", incarnation))
     taker = watch.up()
     time.sleep(1.0)
@@ -128,9 +128,9 @@ def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(
     second = start(tmp_path / "two", QUIET)
     eventually(lambda: watch.up() not in ("", incarnation))
     frozen.process.send_signal(signal.SIGCONT)
-    code, told = ends(frozen)
-    assert code == 7, told
-    assert "has taken over" in told
+    code, result = ends(frozen)
+    assert code == 7, result
+    assert "has taken over" in result
     eventually(lambda: watch.up() not in ("", incarnation))
     assert second.process.poll() is None
     assert second.end()[0] == 0

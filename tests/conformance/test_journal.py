@@ -90,10 +90,10 @@ def test_journal_is_written_to_while_a_run_is_read(opener: Opener) -> None:
     journal = opener()
     many = [entry(run, number) for number in range(250) for run in ("a", "b")]
     journal.append(many)
-    found = journal.records("a")
-    first = [next(found) for _ in range(120)]
+    result = journal.records("a")
+    first = [next(result) for _ in range(120)]
     journal.append([entry("b", 1000)])
-    assert [*first, *found] == [each for each in many if each.run == "a"]
+    assert [*first, *result] == [each for each in many if each.run == "a"]
 
 
 def test_journal_refuses_a_second_coordinator_until_it_is_closed(opener: Opener) -> None:
@@ -240,28 +240,28 @@ def test_journal_lets_old_rollouts_go_but_no_other_decision(opener: Opener) -> N
     def decided(name: str, kind: str, at: float) -> Decision:
         return Decision(name, kind, at, at, {"rollout": f"{name}-{at}"})
 
-    told = [
+    result = [
         decided(name, kind, 10.0 * number + place)
         for number in (1, 2, 3)
         for name in ("m", "n", "Rollout.m")
         for place, kind in enumerate(("rollout.started", "candidate", "rollout.reported", "current", "ROLLOUT.odd"))
     ]
     # An end and the next beginning may have the same time.
-    told.append(decided("m", "rollout.superseded", 40.0))
-    told += [decided("m", "rollout.started", 40.0), decided("m", "rollout.reported", 41.0)]
-    journal.decide(told)
+    result.append(decided("m", "rollout.superseded", 40.0))
+    result += [decided("m", "rollout.started", 40.0), decided("m", "rollout.reported", 41.0)]
+    journal.decide(result)
     assert journal.compact(9, 1) == []
     journal.compact(9, 1, (), {"m": 50.0, "unknown": 0.0})
-    assert journal.decisions() == told, "no rollout began then or later: which of them live is not known"
+    assert journal.decisions() == result, "no rollout began then or later: which of them live is not known"
     journal.compact(9, 1, (), {"n": 20.0})
-    told = [each for each in told if each.name != "n" or each.at >= 20.0 or not each.kind.startswith("rollout.")]
-    assert journal.decisions() == told
+    result = [each for each in result if each.name != "n" or each.at >= 20.0 or not each.kind.startswith("rollout.")]
+    assert journal.decisions() == result
     journal.compact(9, 1, rollouts_from={"m": 40.0, "n": 0.0})
     journal.close()
     journal = opener()
-    left = [each for each in told if each.name != "m" or not each.kind.startswith("rollout.")]
-    assert [each for each in journal.decisions() if each not in told[-2:]] == left
-    assert journal.decisions("m")[-2:] == told[-2:]
+    left = [each for each in result if each.name != "m" or not each.kind.startswith("rollout.")]
+    assert [each for each in journal.decisions() if each not in result[-2:]] == left
+    assert journal.decisions("m")[-2:] == result[-2:]
     assert journal.last_time() == 41.0
     journal.close()
 
@@ -416,8 +416,8 @@ def test_journal_names_damaged_rows_and_gives_all_others(address: str) -> None:
     assert journal.model("m", 1) == journal.models()[0]
     assert [each.body for each in journal.decisions("m")] == [{"version": 2}]
     assert journal.last_time() == 6.0, "a damaged time would let the clock run away"
-    found = [(table, row) for table, row in rows(address) if isinstance(row, Damaged)]
-    assert [(table, row.row) for table, row in found] == [
+    result = [(table, row) for table, row in rows(address) if isinstance(row, Damaged)]
+    assert [(table, row.row) for table, row in result] == [
         ("records", "1"), ("runs", "1"), ("models", "m 1"), ("decisions", "1"),
     ]  # fmt: skip
     again = journal.add_model("m", "r1", lambda version: ("d" * 64, b"again %d" % version))
@@ -514,6 +514,6 @@ def test_migrations_make_the_tables_that_the_code_expects_and_can_be_undone(addr
 def shapes(address: str) -> dict[str, str]:
     """Return what each table looks like."""
     with changing(address) as connection:
-        found = sa.inspect(connection)
-        asked = (found.get_columns, found.get_pk_constraint, found.get_unique_constraints, found.get_indexes)
-        return {table: repr([about(table) for about in asked]) for table in found.get_table_names()}
+        result = sa.inspect(connection)
+        asked = (result.get_columns, result.get_pk_constraint, result.get_unique_constraints, result.get_indexes)
+        return {table: repr([about(table) for about in asked]) for table in result.get_table_names()}

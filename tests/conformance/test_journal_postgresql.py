@@ -46,9 +46,9 @@ def test_journal_keeps_all_that_was_appended_when_the_server_is_killed(mortal: P
     journal = SqlJournal(url)
     journal.append([entry(1), entry(2)])
     mortal.kill()
-    with pytest.raises(StorageError, match=r"connection .* was lost .* start the coordinator again") as told:
+    with pytest.raises(StorageError, match=r"connection .* was lost .* start the coordinator again") as raised:
         journal.append([entry(3)])
-    assert PASSWORD not in str(told.value)
+    assert PASSWORD not in str(raised.value)
     mortal.start()
     # Without the lock nothing is written, though the server is back: another coordinator may have it.
     with pytest.raises(StorageError, match="with it the lock"):
@@ -66,9 +66,9 @@ def test_journal_keeps_all_that_was_appended_when_the_server_is_killed(mortal: P
 def test_journal_names_the_server_when_it_is_down(mortal: PostgresServer) -> None:
     url = mortal.url(mortal.database())
     mortal.stop()
-    with pytest.raises(StorageError, match=r"cannot be reached .*refused.*: start it, or correct --journal") as told:
+    with pytest.raises(StorageError, match=r"cannot be reached .*refused.*: start it, or correct --journal") as raised:
         SqlJournal(url)
-    assert PASSWORD not in str(told.value)
+    assert PASSWORD not in str(raised.value)
 
 
 def test_journal_writes_nothing_when_the_server_ended_its_connection_and_another_coordinator_took_over(
@@ -151,7 +151,7 @@ def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
 
 
 @pytest.mark.parametrize(
-    ("user", "password", "database", "told"),
+    ("user", "password", "database", "result"),
     [
         ("glassfleet", "wrong", "postgres", "refuses this user .* right user and password"),
         ("nobody-here", PASSWORD, "postgres", "refuses this user"),
@@ -159,9 +159,9 @@ def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
     ],
 )
 def test_journal_says_what_to_change_when_it_may_not_connect(
-    postgres: PostgresServer, user: str, password: str, database: str, told: str
+    postgres: PostgresServer, user: str, password: str, database: str, result: str
 ) -> None:
-    with pytest.raises(StorageError, match=told) as fault:
+    with pytest.raises(StorageError, match=result) as fault:
         SqlJournal(postgres.url(database, user=user, password=password))
     assert password not in str(fault.value)
 

@@ -21,9 +21,9 @@ def command_lines(text: str) -> Iterator[list[str]]:
     """Yield the arguments of each ``glassfleet`` command in a text, without what the shell takes away."""
     joined = text.replace("\\\n", " ")
     for line in joined.splitlines():
-        for found in _START.finditer(line):
-            if _BEFORE.fullmatch(line[: found.start()].rstrip()):
-                yield _arguments(line[found.end() :])
+        for each in _START.finditer(line):
+            if _BEFORE.fullmatch(line[: each.start()].rstrip()):
+                yield _arguments(line[each.end() :])
 
 
 def _arguments(rest: str) -> list[str]:

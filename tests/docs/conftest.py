@@ -18,12 +18,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the site; a warning of the strict build is a failure. Built once for all processes of a test run."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder, told = shared / "site", shared / "site.built"
+    folder, result = shared / "site", shared / "site.built"
     with (shared / "site.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not told.exists():
+        if not result.exists():
             _build(folder)
-            told.touch()
+            result.touch()
     return folder
 
 

@@ -163,7 +163,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def shown(blocks: list[Block], said: Mapping[int, str]) -> list[str]:
+def shown(blocks: list[Block], text: Mapping[int, str]) -> list[str]:
     """Return what the page shows and the example did not print, as the page has it.
 
     A shown block must be, line by line, a part of what the block before it printed; ``...`` stands for anything within
@@ -174,7 +174,7 @@ def shown(blocks: list[Block], said: Mapping[int, str]) -> list[str]:
     for number, block in enumerate(blocks):
         if block.mark == "run":
             before = number
-        elif block.mark == "says" and not _pattern(block.text).search(said.get(before, "")):
+        elif block.mark == "says" and not _pattern(block.text).search(text.get(before, "")):
             absent.append(block.text)
     return absent
 

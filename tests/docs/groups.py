@@ -128,11 +128,11 @@ def check(group: str, folder: Path, free_port: Callable[[], int]) -> None:
     page, blocks = GROUPS[group]
     folder.mkdir()
 
-    code, said = run(blocks, folder, free_port, clone=group in CLONES, seconds=LONG.get(group, 540))
+    code, words = run(blocks, folder, free_port, clone=group in CLONES, seconds=LONG.get(group, 540))
 
-    text = "".join(f"--- {blocks[number].begins if number >= 0 else ''}\n{part}" for number, part in said.items())
+    text = "".join(f"--- {blocks[number].begins if number >= 0 else ''}\n{part}" for number, part in words.items())
     assert code == 0, f"{page.name}\n{text[-6000:]}"
     for expected in SAYS.get(group, ()):
         assert expected in text, f"{expected!r} is not in\n{text[-6000:]}"
-    for absent in shown(blocks, said):
+    for absent in shown(blocks, words):
         pytest.fail(f"{page.name} shows\n{absent}\nand it printed\n{text[-12000:]}")

@@ -58,8 +58,8 @@ class Page:
     def blocks(self) -> list[Block]:
         """Fenced blocks, then indented ones, in the page's order."""
         fenced = [
-            Block(found["mark"] or "", found["name"] or "", found["language"], found["text"])
-            for found in _FENCE.finditer(self.text)
+            Block(each["mark"] or "", each["name"] or "", each["language"], each["text"])
+            for each in _FENCE.finditer(self.text)
         ]
         without = _FENCE.sub("", self.text)
         return fenced + [Block("", "", "", re.sub(r"(?m)^ {4}", "", text)) for text in _INDENTED.findall(without)]
@@ -80,14 +80,14 @@ class Page:
 
         Files before the first block belong to the first group.
         """
-        found: dict[str, list[Block]] = {}
+        result: dict[str, list[Block]] = {}
         marked = [block for block in self.blocks if block.mark in {"run", "file", "says"}]
         group = next((block.name for block in marked if block.mark == "run"), "")
         for block in marked:
             if block.mark != "file":
                 group = block.name
-            found.setdefault(group, []).append(block)
-        return found
+            result.setdefault(group, []).append(block)
+        return result
 
 
 def pages() -> list[Page]:

@@ -108,10 +108,10 @@ def test_every_name_in_the_tables_is_in_its_file(text: str) -> None:
 
 
 def test_every_room_says_in_a_whole_sentence_what_it_is_for() -> None:
-    told = dict(re.findall(r"\| \*?\*?`([\w/]+/)`\*?\*? \| (.*) \|", architecture.rooms()))
+    result = dict(re.findall(r"\| \*?\*?`([\w/]+/)`\*?\*? \| (.*) \|", architecture.rooms()))
 
-    assert len(told) > 40
-    assert [folder for folder, words in told.items() if not words.endswith(".") or len(words.split()) < 5] == []
+    assert len(result) > 40
+    assert [folder for folder, words in result.items() if not words.endswith(".") or len(words.split()) < 5] == []
 
 
 @contextmanager
@@ -144,9 +144,9 @@ def rows(path: Path) -> Path:
 
 
 def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text: str, tmp_path: Path) -> None:
-    told = places(text.partition("## One contribution")[2].partition("\n## ")[0])
+    result = places(text.partition("## One contribution")[2].partition("\n## ")[0])
     quiet()
-    with calls_of(set(told)) as calls:
+    with calls_of(set(result)) as calls:
         fleet = Simulation(
             {"v": read_source(rows(tmp_path / "v.csv"), target="minutes")}, tmp_path / "state", ca=TestCa()
         )
@@ -166,10 +166,10 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
 
     assert ended["outcome"] == "finished", ended["reason"]
     position, at = -1, list[int]()
-    for step in told:
-        assert step in calls[position + 1 :], f"{step} does not follow {told[len(at) - 1]}"
+    for step in result:
+        assert step in calls[position + 1 :], f"{step} does not follow {result[len(at) - 1]}"
         position = calls.index(step, position + 1)
         at.append(position)
     # One vehicle answers each round once: were two steps told in the wrong order, the walk would need a second round.
-    answered = next(index for (_, name), index in zip(told, at, strict=True) if name == "Publisher.receipt")
+    answered = next(index for (_, name), index in zip(result, at, strict=True) if name == "Publisher.receipt")
     assert [name for _, name in calls[:answered]].count("TrainingServer.reduce") == 1

@@ -85,11 +85,11 @@ def _is_code(block: Block) -> bool:
 
 
 def test_every_block_of_code_is_executed_or_says_why_it_cannot_be():
-    found = {(page.name, block.begins) for page, block in _unmarked() if _is_code(block)}
+    result = {(page.name, block.begins) for page, block in _unmarked() if _is_code(block)}
     listed = {(page, begins) for page, blocks in NOT_RUN.items() for begins in blocks}
 
-    assert found - listed == set(), "mark it <!-- run: GROUP -->, or list it in NOT_RUN with the reason"
-    assert listed - found == set(), "is gone, or is executed now: take it from NOT_RUN"
+    assert result - listed == set(), "mark it <!-- run: GROUP -->, or list it in NOT_RUN with the reason"
+    assert listed - result == set(), "is gone, or is executed now: take it from NOT_RUN"
 
 
 def test_nearly_everything_is_executed():
@@ -111,7 +111,7 @@ def test_blocks_that_are_not_executed_can_be_read_all_the_same():
         assert block.language in SHELLS | {"", "text"}, f"{where}: nothing reads it: mark it <!-- is: READER -->"
         read = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
         faults += [f"{where}: {read.stderr}"] if read.returncode or read.stderr else []
-        faults += [f"{where}: {said}" for words in command_lines(block.text) if (said := fault(words, whole=True))]
+        faults += [f"{where}: {text}" for words in command_lines(block.text) if (text := fault(words, whole=True))]
     assert faults == []
 
 

@@ -47,14 +47,14 @@ def test_newcomer_follows_the_tutorial_word_by_word_in_a_clean_clone(clone: Path
         *page.groups()["first-fleet"],
     ]
 
-    code, said = run(blocks, clone, free_port, installed=False, seconds=1500)
+    code, seen = run(blocks, clone, free_port, installed=False, seconds=1500)
 
-    text = "".join(said.values())
+    text = "".join(seen.values())
     assert code == 0, text[-6000:]
-    assert str(clone / ".venv" / "bin" / "glassfleet") in said[1]
-    assert str(ROOT) not in said[1]
+    assert str(clone / ".venv" / "bin" / "glassfleet") in seen[1]
+    assert str(ROOT) not in seen[1]
     assert [words for words in SAYS[f"{TUTORIAL}:first-fleet"] if words not in text] == []
-    assert shown(blocks, said) == []
+    assert shown(blocks, seen) == []
 
 
 def test_newcomer_sees_the_demo_with_one_command_in_a_clean_clone(clone: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ CODE = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console
 
 def of_every_page(find: Callable[[Page], Iterable[str]], but: set[str] = GENERATED) -> list[str]:
     """Return what `find` has to say about each page, with the page's name: one list of all faults."""
-    return [f"{page.name}: {told}" for page in pages() if page.name not in but for told in find(page)]
+    return [f"{page.name}: {each}" for page in pages() if page.name not in but for each in find(page)]
 
 
 def test_pages_show_commands_that_can_be_typed():
@@ -34,8 +34,8 @@ def test_pages_show_commands_that_can_be_typed():
         named = [text for text in page.inline if text.startswith("glassfleet ")]
         for texts, whole in ((shell, True), (named, False)):
             for words in (words for text in texts for words in command_lines(text)):
-                if said := fault(words, whole=whole):
-                    yield f"glassfleet {' '.join(words)}: {said}"
+                if seen := fault(words, whole=whole):
+                    yield f"glassfleet {' '.join(words)}: {seen}"
 
     assert of_every_page(wrong) == []
 
@@ -76,7 +76,7 @@ _NO_MODULES = {"json", "md", "toml", "io", "conf"}
 
 def test_pages_name_python_objects_that_exist():
     def unknown(page: Page) -> list[str]:
-        named = {found[0] for text in page.inline if (found := _PYTHON.match(text)) and "/" not in text}
+        named = {match[0] for text in page.inline if (match := _PYTHON.match(text)) and "/" not in text}
         return [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and not _exists(name)]
 
     assert of_every_page(unknown) == []
@@ -86,13 +86,13 @@ def _exists(name: str) -> bool:
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:length]))
+            result = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
         for part in parts[length:]:
-            if not hasattr(found, part):
+            if not hasattr(result, part):
                 return False
-            found = getattr(found, part)
+            result = getattr(result, part)
         return True
     return False
 
@@ -103,8 +103,8 @@ def test_pages_name_extras_that_can_be_installed():
     )
 
     def unknown(page: Page) -> set[str]:
-        found = re.findall(r"glassfleet\[([a-z,]+)\]", page.text)
-        return {name for names in found for name in names.split(",")} - extras
+        result = re.findall(r"glassfleet\[([a-z,]+)\]", page.text)
+        return {name for names in result for name in names.split(",")} - extras
 
     assert of_every_page(unknown, but=set()) == []
 
@@ -138,7 +138,7 @@ _OTHER = {"glassfleet/schemes/myscheme/", "coordinator/state"}
 
 def test_pages_name_files_that_exist():
     def absent(page: Page) -> list[str]:
-        named = {found[0] for text in page.inline if (found := _PATH.fullmatch(text.strip()))} - _OTHER
+        named = {match[0] for text in page.inline if (match := _PATH.fullmatch(text.strip()))} - _OTHER
         return [name for name in sorted(named) if not any(ROOT.glob(name.rstrip("/")))]
 
     assert of_every_page(absent, but=set()) == []
@@ -170,7 +170,7 @@ _TEST = re.compile(r"(?:unit|property|integration|acceptance|conformance|privacy
 
 def test_pages_name_tests_that_exist() -> None:
     named = {
-        (page.name, found[0]) for page in pages() for text in page.inline if (found := _TEST.fullmatch(text.strip()))
+        (page.name, match[0]) for page in pages() for text in page.inline if (match := _TEST.fullmatch(text.strip()))
     }
 
     assert len(named) > 10

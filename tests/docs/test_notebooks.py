@@ -37,15 +37,15 @@ def test_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: 
 def test_examples_of_docstrings_give_what_they_show() -> None:
     files = [path for folder in CODE for path in (ROOT / folder).rglob("*.py") if ">>> " in path.read_text("utf-8")]
     names = [path.relative_to(ROOT).with_suffix("").as_posix() for path in files if path.name != Path(__file__).name]
-    told: list[str] = []
+    result: list[str] = []
     tried = 0
     for name in names:
         module = importlib.import_module(name.removesuffix("/__init__").replace("/", "."))
         runner = doctest.DocTestRunner(verbose=False)
         for test in doctest.DocTestFinder(exclude_empty=True).find(module):
-            runner.run(test, out=told.append)
+            runner.run(test, out=result.append)
         tried += runner.summarize(verbose=False).attempted
-    assert not told, "".join(told)
+    assert not result, "".join(result)
     assert tried
 
 

@@ -79,9 +79,9 @@ def test_pages_of_site_have_no_accessibility_faults(
         page.goto(f"{address}/{name}.html")
 
         assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
-        found = Axe().run(page, context="article", options={"runOnly": rules})
+        result = Axe().run(page, context="article", options={"runOnly": rules})
         faults = [
-            (one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found.response["violations"]
+            (one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in result.response["violations"]
         ]
         assert faults == [], name
 

@@ -208,8 +208,8 @@ def _fml() -> Guided:
     from schemas.errors import DocumentError, NotFoundError, VerificationError
     from tests.fuzz.targets import benches
 
-    found = [bench for bench in benches().values() if bench.scheme.name in ("frt", "frbc", "tsk")]
-    seeds = [to_fml(bench.outcome(bench.parameters).model).encode() for bench in found]
+    result = [bench for bench in benches().values() if bench.scheme.name in ("frt", "frbc", "tsk")]
+    seeds = [to_fml(bench.outcome(bench.parameters).model).encode() for bench in result]
 
     def feed(data: bytes) -> None:
         with contextlib.suppress(DocumentError, NotFoundError, VerificationError):
@@ -248,8 +248,8 @@ def _topics() -> Guided:
     from tests.fuzz.targets import DIGEST, FLEET, TopicNames
 
     topics = Topics(FLEET)
-    told = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.model_version("m", 7))
-    seeds = [topic.encode() for topic in (*told, topics.receipt("a"), topics.revoked())]
+    result = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.model_version("m", 7))
+    seeds = [topic.encode() for topic in (*result, topics.receipt("a"), topics.revoked())]
     return Guided(seeds, lambda data: TopicNames.take(data.decode("utf-8", errors="surrogateescape")))
 
 
@@ -289,10 +289,10 @@ def run_target(name: str, seconds: float, folder: Path, findings: Path) -> None:
             key = f"{type(fault).__name__} {place[-1]}"
             if key not in known:
                 known.add(key)
-                told: dict[str, Any] = {"target": name, "fault": f"{type(fault).__name__}: {fault}"[:300]}
-                told |= {"place": place, "input": base64.b64encode(data).decode("ascii")}
+                result: dict[str, Any] = {"target": name, "fault": f"{type(fault).__name__}: {fault}"[:300]}
+                result |= {"place": place, "input": base64.b64encode(data).decode("ascii")}
                 with findings.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(told) + "\n")
+                    file.write(json.dumps(result) + "\n")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         rng = random.Random(seed)
@@ -338,11 +338,11 @@ def main() -> int:
             print(f"{name}: ended with exit code {done.returncode}, see {log}: {done.stderr[-300:]}")
         last = next((line for line in reversed(done.stderr.splitlines()) if " cov: " in line), "nothing was reached")
         print(f"{name}: {last}", flush=True)
-    found = findings.read_text(encoding="utf-8").splitlines() if findings.exists() else []
-    for line in found:
+    result = findings.read_text(encoding="utf-8").splitlines() if findings.exists() else []
+    for line in result:
         print(f"FINDING {line[:400]}")
-    print(f"{len(found)} findings; corpus and logs in {folder}")
-    return 1 if found or not is_clean else 0
+    print(f"{len(result)} findings; corpus and logs in {folder}")
+    return 1 if result or not is_clean else 0
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class Report:
 def makers(folder: Path) -> dict[str, tuple[float, Callable[[], Target]]]:
     """All targets by name: their shares of the inputs, and how they are made."""
     every, learned = names(), list(benches())
-    found: dict[str, tuple[float, Callable[[], Target]]] = {
+    shown: dict[str, tuple[float, Callable[[], Target]]] = {
         "codec": (14, Codec),
         "envelope": (14, Envelopes),
         "parts": (8, Parts),
@@ -85,12 +85,12 @@ def makers(folder: Path) -> dict[str, tuple[float, Callable[[], Target]]]:
         "agent": (3, lambda: AgentWorld(folder)),
     }
     for name in every:
-        found[f"{name}/check"] = (26 / len(every), lambda name=name: Answers(name))  # type: ignore[misc]
-        found[f"{name}/task"] = (6 / len(every), lambda name=name: Tasks(name))  # type: ignore[misc]
+        shown[f"{name}/check"] = (26 / len(every), lambda name=name: Answers(name))  # type: ignore[misc]
+        shown[f"{name}/task"] = (6 / len(every), lambda name=name: Tasks(name))  # type: ignore[misc]
     for name in learned:
-        found[f"{name}/document"] = (14 / len(learned), lambda name=name: Documents(name))  # type: ignore[misc]
-        found[f"{name}/coordinator"] = (7 / len(learned), lambda name=name: CoordinatorWorld(name))  # type: ignore[misc]
-    return found
+        shown[f"{name}/document"] = (14 / len(learned), lambda name=name: Documents(name))  # type: ignore[misc]
+        shown[f"{name}/coordinator"] = (7 / len(learned), lambda name=name: CoordinatorWorld(name))  # type: ignore[misc]
+    return shown
 
 
 def generator(seed: int, target: str, index: int) -> random.Random:

@@ -64,13 +64,13 @@ SMALL = {"fedga": {"population": 8, "generations": 2}}
 @cache
 def benches() -> dict[str, Bench]:
     """Every scheme that is installed, with a small fleet."""
-    found = {}
+    result = {}
     for name in catalogue.names():
         scheme = catalogue.load(name)
         wanted = {key: value for key, value in SMALL.get(name, {}).items() if key in scheme.Parameters.model_fields}
         for bench in Bench.all_of(scheme, scheme.Parameters.model_validate(wanted)):
-            found[f"{name}-{bench.purpose}" if len(scheme.purpose) > 1 else name] = bench
-    return found
+            result[f"{name}-{bench.purpose}" if len(scheme.purpose) > 1 else name] = bench
+    return result
 
 
 @cache
@@ -256,8 +256,8 @@ class TopicNames:
 
     def feed(self, rng: random.Random) -> str:
         topics = Topics(FLEET)
-        told = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.receipt("a"))
-        line = rng.choice((*told, topics.model_version("m", 7))).split("/")
+        result = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.receipt("a"))
+        line = rng.choice((*result, topics.model_version("m", 7))).split("/")
         for _ in range(rng.choice((0, 1, 1, 2))):
             place = rng.randrange(len(line))
             line[place] = rng.choice((*TEXTS, "+", "#", "007", "1" * 12, "²", "-1", line[place] + "\n"))

@@ -37,8 +37,8 @@ READERS: dict[str, Callable[[bytes], Any]] = {
 
 
 def entries(name: str) -> list[Any]:
-    found = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return [pytest.param(entry, id=entry["name"]) for entry in found]
+    result = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return [pytest.param(entry, id=entry["name"]) for entry in result]
 
 
 def bytes_of(entry: dict[str, Any]) -> bytes:

@@ -66,9 +66,9 @@ def test_masks_can_be_made_from_the_protocol_page_in_another_language() -> None:
 
 
 def test_masks_are_those_of_the_vectors() -> None:
-    found = computed()
-    assert found == json.loads(VECTORS.read_text())
-    assert found["sum"] == np.sum(list(found["vectors"].values()), axis=0).tolist()
+    result = computed()
+    assert result == json.loads(VECTORS.read_text())
+    assert result["sum"] == np.sum(list(result["vectors"].values()), axis=0).tolist()
 
 
 if __name__ == "__main__":

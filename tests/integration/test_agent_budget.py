@@ -217,13 +217,13 @@ def test_scores_computed_apart_are_those_computed_here_and_are_remembered(tmp_pa
     (*_, here) = Evaluator(train, test).steps(record, record)
     monkeypatch.setattr(worker, "LIGHT", Cost(0.0, 0.0))
     apart = Evaluator(train, test, budget=Budget(), directory=tmp_path / "scoring")
-    found = []
+    result = []
     for scores in apart.steps(record, record):
-        found.append(scores)
+        result.append(scores)
         assert apart.is_waiting == (scores is None)
         time.sleep(0.01)
     assert here is not None
-    assert found[-1] == here
+    assert result[-1] == here
     assert list((tmp_path / "scoring").iterdir()) == []
     assert list(apart._local.values()) == [here.local]
 

@@ -60,22 +60,22 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             pages = [unescape(re.sub(r"</?a\b[^>]*>", "", text)) for text in html]  # vehicles' names are links
             where = ["--coordinator", str(api.base_url)]
             asked = ("run show r1", "report r1 -o - --format markdown", "model history model")
-            said = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
+            seen = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
             options = "--run r2 --model other --scheme fmt --param max_rules=2 --max-rows-each 100 --wait"
             without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]
             again = CliRunner().invoke(cli, ["run", "start", *options.split(), *without, *where])
             assert again.exit_code == 0, again.output
             second = api.get("/api/runs/r2").json()
     finally:
-        _, told = coordinator.end()
+        _, result = coordinator.end()
         broker.stop()
     wrong, many, odd = run["notes"]
     assert notes == [odd]
     assert odd.startswith(f"{OUT}: its RMSE is ")
-    assert all(odd in text for text in (*pages, *said))
+    assert all(odd in text for text in (*pages, *seen))
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
     assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
-    for text in (pages[0], said[0], told):
+    for text in (pages[0], seen[0], result):
         assert wrong.split(":")[1][:40] in text
         assert many.split(":")[1] in text
     assert max(variable["high"] for variable in run["domain"]["features"]) < 1e4

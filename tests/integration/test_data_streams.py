@@ -113,7 +113,7 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
 
 @pytest.mark.mosquitto
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         ([], "certificate"),
         (["--ca-file", "{ca}"], "certificate"),
@@ -123,7 +123,7 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
     ids=["nothing", "only-the-ca", "another-fleets", "no-folder"],
 )
 def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
-    vehicle: Vehicle, tmp_path: Path, options: list[str], said: str
+    vehicle: Vehicle, tmp_path: Path, options: list[str], text: str
 ) -> None:
     places = {
         "ca": vehicle.folders["v1"] / "ca.pem",
@@ -135,7 +135,7 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
     process = started(store, "--source", f"{vehicle.broker.url}/{TOPIC}", *given)
     _, err = process.communicate(timeout=60)
     assert process.returncode in {2, 4}
-    assert said in err
+    assert text in err
     assert "Traceback" not in err
     assert not store.exists(), "no empty window stays behind"
 
@@ -250,7 +250,7 @@ FUELS = {"v1": ("petrol", "diesel"), "v2": ("petrol", "gas"), "v3": ("diesel", "
 
 
 def sources(folder: Path) -> dict[str, Source]:
-    found = {}
+    result = {}
     for seed, (name, fuels) in enumerate(FUELS.items()):
         rng = np.random.default_rng(seed)
         lines = ["speed,fuel,use"]
@@ -259,8 +259,8 @@ def sources(folder: Path) -> dict[str, Source]:
             lines.append(f"{speed:.2f},{fuel},{'van' if fuel == 'diesel' and speed < 60 else 'car'}")
         path = folder / f"{name}.csv"
         path.write_text("\n".join(lines) + "\n")
-        found[name] = read_source(path, labels=True, categories=True)
-    return found
+        result[name] = read_source(path, labels=True, categories=True)
+    return result
 
 
 def with_categories(source: Source, categories: dict[str, tuple[str, ...]]) -> Source:
@@ -312,19 +312,19 @@ def test_vehicle_refuses_by_name_when_the_scheme_takes_no_text(tmp_path: Path, s
 
 def gappy(folder: Path) -> dict[str, Source]:
     """Return rows of houses; in one file no size is known, in another all are; some have no city."""
-    found = {}
+    result = {}
     for seed, name in enumerate(FUELS):
         rng = np.random.default_rng(seed)
         lines = ["size,city,garden,split,price"]
         for row in range(200):
             size, city, garden = rng.uniform(30, 200), rng.choice(["Lima", "Rio", ""]), rng.choice(["yes", "no"])
-            told = f"{size:.1f}" if rng.random() < 0.5 * seed else rng.choice(["", "NA", "?"])
-            price = (size if told[:1].isdigit() else 150.0) + 40.0 * (city == "") + 20.0 * (garden == "yes")
-            lines.append(f"{told},{city},{garden},{'test' if row % 5 == 0 else 'train'},{price:.1f}")
+            answer = f"{size:.1f}" if rng.random() < 0.5 * seed else rng.choice(["", "NA", "?"])
+            price = (size if answer[:1].isdigit() else 150.0) + 40.0 * (city == "") + 20.0 * (garden == "yes")
+            lines.append(f"{answer},{city},{garden},{'test' if row % 5 == 0 else 'train'},{price:.1f}")
         path = folder / f"{name}.csv"
         path.write_text("\n".join(lines) + "\n")
-        found[name] = read_source(path, categories=True, missing=True)
-    return found
+        result[name] = read_source(path, categories=True, missing=True)
+    return result
 
 
 @pytest.mark.parametrize("scheme", ["fmt", "bmt"])

@@ -103,8 +103,8 @@ def from_containers() -> Iterator[tuple[str, list[str]]]:
             yield f"compose {name}", service["command"]
     script = (DEPLOY / "compose" / "provision.sh").read_text(encoding="utf-8")
     for line in script.splitlines():
-        if found := re.match(r"\s*(?:\[[^]]*\] \|\| )?glassfleet (.*)", line):
-            yield f"provision {found[1][:24]}", shlex.split(found[1].replace("$port", "8883"))
+        if match := re.match(r"\s*(?:\[[^]]*\] \|\| )?glassfleet (.*)", line):
+            yield f"provision {match[1][:24]}", shlex.split(match[1].replace("$port", "8883"))
     for document in load(DEPLOY / "kubernetes" / "coordinator.yaml"):
         if document["kind"] == "Deployment":
             yield "kubernetes coordinator", document["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -119,9 +119,9 @@ def test_command_is_one_that_we_have_with_these_options(words: list[str], tmp_pa
     context = click.Context(cli, info_name="glassfleet")
     words = [word for word in words if word != "--help"]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        found = command.get_command(context, words[0])
-        assert found is not None, f"there is no command {words[0]!r}"
-        command, words = found, words[1:]
+        result = command.get_command(context, words[0])
+        assert result is not None, f"there is no command {words[0]!r}"
+        command, words = result, words[1:]
     # Paths of the deployment do not exist here; everything else about the options is checked.
     for parameter in command.params:
         if isinstance(parameter.type, click.Path):

@@ -41,12 +41,12 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     def call(*arguments: str) -> dict[str, dict[str, Any]]:
         capsys.readouterr()
         code = run(["doctor", "--state-dir", str(tmp_path / "state"), *arguments, "--json"])
-        told = capsys.readouterr()
-        assert told.out, told.err
-        found = json.loads(told.out)
-        assert code == (1 if any(not item["ok"] for item in found) else 0)
+        result = capsys.readouterr()
+        assert result.out, result.err
+        answer = json.loads(result.out)
+        assert code == (1 if any(not item["ok"] for item in answer) else 0)
         order = ["ok", "warning", "wrong"]
-        return {item["check"]: item for item in sorted(found, key=lambda item: order.index(item["level"]))}
+        return {item["check"]: item for item in sorted(answer, key=lambda item: order.index(item["level"]))}
 
     return call
 
@@ -94,12 +94,12 @@ Doctor = Callable[..., dict[str, dict[str, Any]]]
 
 
 def test_doctor_finds_nothing_wrong_with_a_sound_broker(doctor: Doctor, plain: MosquittoProcess) -> None:
-    found = doctor("--broker", plain.url, "--agent", "v1")
-    assert [name for name, item in found.items() if item["level"] == "wrong"] == []
-    assert found["broker"]["says"].endswith("answers, MQTT 5")
-    assert "1.0 MiB" in found["message size"]["says"]
-    assert "one user for all" in found["must not publish"]["says"]
-    assert "no coordinator is up" in found["coordinator"]["says"]
+    result = doctor("--broker", plain.url, "--agent", "v1")
+    assert [name for name, item in result.items() if item["level"] == "wrong"] == []
+    assert result["broker"]["says"].endswith("answers, MQTT 5")
+    assert "1.0 MiB" in result["message size"]["says"]
+    assert "one user for all" in result["must not publish"]["says"]
+    assert "no coordinator is up" in result["coordinator"]["says"]
 
 
 # TLS and certificates
@@ -110,16 +110,16 @@ def test_doctor_finds_nothing_wrong_over_mutual_tls(
 ) -> None:
     broker = secure()
     me = fleet.identity("agent", "v-sound", days=365)
-    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-sound")
-    assert [item for item in found.values() if item["level"] == "wrong"] == []
-    assert found["certificate"]["level"] == "ok"
-    assert "TLSv1.3" in found["tls"]["says"]
-    assert found["may publish"]["says"] == "everything that it must"
-    assert found["must not publish"]["says"] == "nothing that is others' can be written"
-    assert found["must not subscribe"]["level"] == "ok"
+    result = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-sound")
+    assert [item for item in result.values() if item["level"] == "wrong"] == []
+    assert result["certificate"]["level"] == "ok"
+    assert "TLSv1.3" in result["tls"]["says"]
+    assert result["may publish"]["says"] == "everything that it must"
+    assert result["must not publish"]["says"] == "nothing that is others' can be written"
+    assert result["must not subscribe"]["level"] == "ok"
     cloud = fleet.identity("coordinator", "coordinator", days=365)
-    found = doctor("--broker", broker.url, "--identity", str(cloud), "--as-coordinator")
-    assert [found[check]["level"] for check in ("may publish", "must not publish", "may subscribe")] == ["ok"] * 3
+    result = doctor("--broker", broker.url, "--identity", str(cloud), "--as-coordinator")
+    assert [result[check]["level"] for check in ("may publish", "must not publish", "may subscribe")] == ["ok"] * 3
 
 
 def test_doctor_says_when_a_certificate_has_expired_or_soon_will(
@@ -127,14 +127,14 @@ def test_doctor_says_when_a_certificate_has_expired_or_soon_will(
 ) -> None:
     broker = secure()
     old = fleet.identity("agent", "v-old", days=1, ago=2)
-    found = doctor("--broker", broker.url, "--identity", str(old))
-    assert "has expired" in found["certificate"]["says"]
-    assert "agent renew" in found["certificate"]["fix"]
-    assert found["broker"]["level"] == "wrong"
+    result = doctor("--broker", broker.url, "--identity", str(old))
+    assert "has expired" in result["certificate"]["says"]
+    assert "agent renew" in result["certificate"]["fix"]
+    assert result["broker"]["level"] == "wrong"
     late = fleet.identity("agent", "v-late", days=5)
-    found = doctor("--broker", broker.url, "--identity", str(late))
-    assert (found["certificate"]["level"], "expires in 4 days" in found["certificate"]["says"]) == ("warning", True)
-    assert found["broker"]["level"] == "ok"
+    result = doctor("--broker", broker.url, "--identity", str(late))
+    assert (result["certificate"]["level"], "expires in 4 days" in result["certificate"]["says"]) == ("warning", True)
+    assert result["broker"]["level"] == "ok"
 
 
 def test_doctor_says_when_the_brokers_certificate_soon_expires_or_is_foreign(
@@ -147,12 +147,12 @@ def test_doctor_says_when_the_brokers_certificate_soon_expires_or_is_foreign(
     broker.start()
     try:
         me = fleet.identity("agent", "v-short")
-        found = doctor("--broker", broker.url, "--identity", str(me))
-        assert "the broker's certificate expires in" in found["tls"]["says"]
+        result = doctor("--broker", broker.url, "--identity", str(me))
+        assert "the broker's certificate expires in" in result["tls"]["says"]
         other = FleetCa(tmp_path / "other")
         stranger = other.identity("agent", "v-short")
-        found = doctor("--broker", broker.url, "--identity", str(stranger))
-        assert "from a CA that is not ours" in found["broker"]["says"]
+        result = doctor("--broker", broker.url, "--identity", str(stranger))
+        assert "from a CA that is not ours" in result["broker"]["says"]
     finally:
         broker.stop()
 
@@ -164,9 +164,9 @@ def test_doctor_says_when_the_own_certificate_was_revoked_and_when_the_key_is_op
     fleet.authority.revoke("v-gone")
     (me / "crl.pem").write_bytes(fleet.authority.crl_pem)
     (me / "key.pem").chmod(0o644)
-    found = doctor("--identity", str(me))
-    assert "was revoked" in found["revocation"]["says"]
-    assert "chmod 600" in found["private key"]["fix"]
+    result = doctor("--identity", str(me))
+    assert "was revoked" in result["revocation"]["says"]
+    assert "chmod 600" in result["private key"]["fix"]
 
 
 # Access rules
@@ -178,10 +178,10 @@ def test_doctor_names_what_a_vehicle_is_denied(
     rules = [rule for rule in agent_rules(TOPICS, "v-less") if "evaluation" not in rule.pattern]
     broker = secure(mosquitto_acl({"v-less": rules}))
     me = fleet.identity("agent", "v-less")
-    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-less")
-    assert found["may publish"]["level"] == "wrong"
-    assert "agent/v-less/evaluation (Not authorized)" in found["may publish"]["says"]
-    assert "broker config mosquitto" in found["may publish"]["fix"]
+    result = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-less")
+    assert result["may publish"]["level"] == "wrong"
+    assert "agent/v-less/evaluation (Not authorized)" in result["may publish"]["says"]
+    assert "broker config mosquitto" in result["may publish"]["fix"]
 
 
 def test_doctor_names_what_a_vehicle_is_wrongly_allowed(
@@ -189,13 +189,13 @@ def test_doctor_names_what_a_vehicle_is_wrongly_allowed(
 ) -> None:
     broker = secure("user v-more\ntopic readwrite gf/1/#\n")
     me = fleet.identity("agent", "v-more")
-    found = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-more")
-    said = found["must not publish"]["says"]
-    assert found["must not publish"]["level"] == "wrong"
+    result = doctor("--broker", broker.url, "--identity", str(me), "--agent", "v-more")
+    text = result["must not publish"]["says"]
+    assert result["must not publish"]["level"] == "wrong"
     for part in ("/receipt", "run/doctor-", "blob/", "model/doctor-", "/contribution"):
-        assert part in said
-    assert "evaluation" not in said.replace("agent/doctor-", "").split("v-more")[0].split(",")[0]
-    assert found["must not subscribe"]["level"] == "wrong"
+        assert part in text
+    assert "evaluation" not in text.replace("agent/doctor-", "").split("v-more")[0].split(",")[0]
+    assert result["must not subscribe"]["level"] == "wrong"
 
 
 # The coordinator and its clock
@@ -219,11 +219,11 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
             assert time.monotonic() < end
             time.sleep(0.01)
         with structlog.testing.capture_logs():
-            found = doctor("--broker", plain.url, "--agent", "v1")
+            result = doctor("--broker", plain.url, "--agent", "v1")
     finally:
         transport.stop()
-    assert "answers over the broker" in found["coordinator"]["says"]
-    assert (found["clock"]["level"], words in found["clock"]["says"]) == (level, True)
+    assert "answers over the broker" in result["coordinator"]["says"]
+    assert (result["clock"]["level"], words in result["clock"]["says"]) == (level, True)
 
 
 # Disk, folder, journal

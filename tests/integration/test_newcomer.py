@@ -160,11 +160,11 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> 
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
     failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
     assert failed.returncode == 6
-    told, end = failed.stderr.splitlines()
+    result, end = failed.stderr.splitlines()
     assert re.search(
         r": needs 2 vehicles that can answer \(to learn from fewer: min_agents\): no vehicle is up; waits until "
         r"(\S{10} )?[\d:]{8} UTC for others$",
-        told,
+        result,
     )
     assert "not-enough-agents" in end
     assert running.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0

@@ -76,11 +76,11 @@ def _facts(transcript: Transcript) -> dict[str, list[tuple[float, int, int]]]:
             known = facts.setdefault(name, [])
             known += [(-np.inf, 0, 0), (np.inf, int(below[-1]), int(below[-1]))]
             for place, edge in enumerate(grid.edges()[1:-1], start=1):
-                told = int(below[place])
+                result = int(below[place])
                 if place <= middle:
-                    known.append((float(edge), told, told if counts[place - 1] else told + hidden))
+                    known.append((float(edge), result, result if counts[place - 1] else result + hidden))
                 else:
-                    known.append((float(edge), told if counts[place] else told - hidden, told))
+                    known.append((float(edge), result if counts[place] else result - hidden, result))
     return facts
 
 
@@ -94,16 +94,16 @@ def _below(facts: list[tuple[float, int, int]]) -> tuple[Array, Array, Array]:
 
 
 def _between(edges: Array, least: Array, most: Array, width: float) -> list[Values]:
-    found: list[Values] = []
+    result: list[Values] = []
     for first, low in enumerate(edges):
-        if found and low < found[-1].high:
+        if result and low < result[-1].high:
             continue
         for last in range(first + 1, int(np.searchsorted(edges, low + width, side="right"))):
             fewest, largest = int(least[last] - most[first]), int(most[last] - least[first])
             if fewest >= 1 and largest <= FEW:
-                found.append(Values(float(low), float(edges[last]), fewest, largest))
+                result.append(Values(float(low), float(edges[last]), fewest, largest))
                 break
-    return found
+    return result
 
 
 # --- a coordinator that asks what it likes --------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def sorted_values(data: Dataset, domain: Domain, steps: int) -> Rows:
     What the vehicle does not tell, two values at either end, is NaN.
     """
     below = np.array([ask_below(data, domain, np.full(len(domain.features) + 1, cut / steps)) for cut in range(steps)])
-    told = np.full((data.rows, below.shape[1]), np.nan)
+    result = np.full((data.rows, below.shape[1]), np.nan)
     for column, counts in enumerate(below.T):
         for cut in np.flatnonzero(np.diff(counts)):
             if counts[cut] > 0 and counts[cut + 1] < data.rows:
-                told[counts[cut] : counts[cut + 1], column] = (cut + 0.5) / steps
-    return told
+                result[counts[cut] : counts[cut + 1], column] = (cut + 0.5) / steps
+    return result
 
 
 def row_that_joins(fewer: Asked, more: Asked, columns: int) -> Array:

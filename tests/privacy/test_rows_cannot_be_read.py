@@ -86,8 +86,8 @@ def seen(scheme: str, name: str, vehicles: int, folder: Path, *, exact: bool) ->
     """Learn; return what an attacker is given of each vehicle, and its rows: the same for all attacks on a scheme."""
     fleet = SETS[name](folder, vehicles)
     fleet, domain = labelled(scheme, fleet, domain_of(fleet, scheme))
-    told = transcripts(scheme, fleet, domain, **CHEAP[scheme], **(EXACT[scheme] if exact else {}))
-    return [(view_of(told[agent]), rows_of(domain, data)) for agent, data in fleet.items()]
+    result = transcripts(scheme, fleet, domain, **CHEAP[scheme], **(EXACT[scheme] if exact else {}))
+    return [(view_of(result[agent]), rows_of(domain, data)) for agent, data in fleet.items()]
 
 
 def attacked(attack: str, name: str, vehicles: int, folder: Path, *, exact: bool = False) -> Count:
@@ -98,8 +98,8 @@ def attacked(attack: str, name: str, vehicles: int, folder: Path, *, exact: bool
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
 def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles: int, glassfleet_data: Path) -> None:
-    found = attacked(attack, name, vehicles, glassfleet_data)
-    assert found.read == 0, found
+    result = attacked(attack, name, vehicles, glassfleet_data)
+    assert result.read == 0, result
 
 
 SLOW = pytest.mark.slow
@@ -115,21 +115,21 @@ SLOW = pytest.mark.slow
 def test_the_same_attack_reads_rows_when_they_are_used_as_they_are(
     attack: str, name: str, least: float, glassfleet_data: Path
 ) -> None:
-    found = attacked(attack, name, 15, glassfleet_data, exact=True)
-    assert found.read > least * found.rows, found
+    result = attacked(attack, name, 15, glassfleet_data, exact=True)
+    assert result.read > least * result.rows, result
 
 
 def targets_read(fleet: Fleet, parameters: dict[str, Any]) -> int:
     """Return how many vehicles' rows have a target that the remainders of frt's cells give to the last digits."""
     domain = domain_of(fleet)
-    told = transcripts("frt", fleet, domain, **parameters)
-    found = 0
+    result = transcripts("frt", fleet, domain, **parameters)
+    answer = 0
     for agent, data in fleet.items():
         targets = np.unique(rows_of(domain, data)[:, -1])
-        read = sums.remainders(view_of(told[agent]))
+        read = sums.remainders(view_of(result[agent]))
         read = read[:, -1] if len(read) else read.ravel()
-        found += int(sum(bool((np.abs(read - target) < 1e-8).any()) for target in targets))
-    return found
+        answer += int(sum(bool((np.abs(read - target) < 1e-8).any()) for target in targets))
+    return answer
 
 
 def test_cells_that_are_left_tell_no_target_but_under_the_papers_own_nullification(glassfleet_data: Path) -> None:
@@ -160,21 +160,21 @@ def lone_rows(group: Rows) -> Rows:
     """
     away = np.concatenate([group, 1.0 - group], axis=1)
     added, products = away.sum(axis=0), away.T @ group
-    found: Rows = products[added > 1e-9] / added[added > 1e-9, None]
-    return found
+    result: Rows = products[added > 1e-9] / added[added > 1e-9, None]
+    return result
 
 
 def groups_of(scaled: Rows) -> dict[frozenset[tuple[int, ...]], tuple[Rows, Rows]]:
     """Return the rows of each group, and the made-up ones, by what is in the group: more than any transcript tells."""
     points, count_of = module._distinct(np.rint(scaled * 2.0**GRID_BITS).astype(np.int64))
-    found = {}
+    result = {}
     for group in module._groups(points, points.shape[1] + 1):
         own = np.repeat(points[group], count_of[group], axis=0)
         mean, scatter = module._moments(points, count_of, [group])
         draw = module._draw(b"secret", points[group], count_of[group], len(own))
         made = np.clip(module._made_up(mean, scatter, draw[None]) / 2.0**GRID_BITS, 0.0, 1.0)
-        found[frozenset(map(tuple, points[group].tolist()))] = own / 2.0**GRID_BITS, made
-    return found
+        result[frozenset(map(tuple, points[group].tolist()))] = own / 2.0**GRID_BITS, made
+    return result
 
 
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
@@ -183,8 +183,8 @@ def test_no_row_is_near_a_made_up_one_when_all_of_these_are_known(
 ) -> None:
     fleet = SETS[name](glassfleet_data, vehicles)
     domain = domain_of(fleet)
-    found = total([count(condense(rows_of(domain, data), 3), rows_of(domain, data)) for data in fleet.values()])
-    assert found.read == 0, found
+    result = total([count(condense(rows_of(domain, data), 3), rows_of(domain, data)) for data in fleet.values()])
+    assert result.read == 0, result
 
 
 @pytest.mark.parametrize(("name", "least"), [("weather_izmir", 15), ("mortgage", 0), ("california", 1), ("qoe", 30)])

@@ -80,7 +80,7 @@ def magic(folder: Path, vehicles: int) -> tuple[Fleet, Domain]:
 def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
     """Ask each vehicle about its own cells and all that are one set away, in all classes: no honest question."""
     client, rng = catalogue.load("frbc").client, np.random.default_rng(0)
-    told: dict[str, Transcript] = {}
+    result: dict[str, Transcript] = {}
     for agent, data in fleet.items():
         rules = client.contribute(Question("rules", parameters, domain).to_task(), data, rng)
         width, classes = len(domain.features), len(domain.classes)
@@ -91,8 +91,8 @@ def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> di
         labels = np.tile(np.arange(classes, dtype=np.int16), len(cells) // classes)
         asked = Candidates(pack(cells, parameters.n_sets), labels, cells)
         task = Question("strengths", parameters, domain, asked).to_task()
-        told[agent] = [(task, client.contribute(task, data, rng))]
-    return told
+        result[agent] = [(task, client.contribute(task, data, rng))]
+    return result
 
 
 def honest(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
@@ -102,9 +102,9 @@ def honest(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Tr
 Asking = Callable[[Fleet, Domain, Parameters], dict[str, Transcript]]
 
 
-def attacked(fleet: Fleet, domain: Domain, told: dict[str, Transcript]) -> Count:
+def attacked(fleet: Fleet, domain: Domain, result: dict[str, Transcript]) -> Count:
     return total(
-        [count(rows_behind_strengths(view_of(told[agent])), truth(domain, data)) for agent, data in fleet.items()]
+        [count(rows_behind_strengths(view_of(result[agent])), truth(domain, data)) for agent, data in fleet.items()]
     )
 
 
@@ -113,8 +113,8 @@ def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicl
     fleet, domain = fleet_of(glassfleet_data, name, vehicles)
     questions: list[tuple[Asking, Parameters]] = [(honest, Parameters()), (neighbours_asked, Parameters(n_sets=FINE))]
     for ask, parameters in questions:
-        found = attacked(fleet, domain, ask(fleet, domain, parameters))
-        assert found.read == 0, found
+        result = attacked(fleet, domain, ask(fleet, domain, parameters))
+        assert result.read == 0, result
 
 
 @pytest.mark.parametrize(("name", "least"), [("weather_izmir", 0.3), ("mortgage", 0.02), ("qoe", 0.1)])
@@ -122,9 +122,9 @@ def test_the_same_attack_reads_rows_that_are_used_as_they_are_and_knows_that_it_
     name: str, least: float, glassfleet_data: Path
 ) -> None:
     fleet, domain = fleet_of(glassfleet_data, name, 15)
-    found = attacked(fleet, domain, neighbours_asked(fleet, domain, Parameters(n_sets=FINE, min_rows=1)))
-    assert found.read > least * found.rows, found
-    assert found.false == 0, found
+    result = attacked(fleet, domain, neighbours_asked(fleet, domain, Parameters(n_sets=FINE, min_rows=1)))
+    assert result.read > least * result.rows, result
+    assert result.false == 0, result
 
 
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
@@ -163,19 +163,19 @@ def told_of(
         features=one.features, target=one.target, input_quantiles=quantiles, min_count=min_count
     )
     rounds, done = search(wanted, list(fleet.values()))
-    told = {agent: [(step.task, answers[place]) for step, answers in rounds] for place, agent in enumerate(fleet)}
-    return done.model, told
+    result = {agent: [(step.task, answers[place]) for step, answers in rounds] for place, agent in enumerate(fleet)}
+    return done.model, result
 
 
 def histograms_attacked(fleet: Fleet, min_count: int, quantiles: tuple[float, float] = INPUT_QUANTILES) -> Read:
-    domain, told = told_of(fleet, min_count, quantiles)
+    domain, result = told_of(fleet, min_count, quantiles)
     read = values = false = columns = 0
     for agent, data in fleet.items():
         of_row = np.zeros(data.rows, dtype=np.int64)
-        for name, found in single_values(told[agent], domain).items():
+        for name, each in single_values(result[agent], domain).items():
             own = values_of(data, name)
             values += len(own)
-            for place in found:
+            for place in each:
                 inside = (own >= place.low) & (own < place.high)
                 false += int(not place.least <= inside.sum() <= place.most)
                 read += int(inside.sum())
@@ -190,18 +190,18 @@ def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_defaul
     name: str, vehicles: int, scheme: str, share: float, glassfleet_data: Path
 ) -> None:
     fleet = histogram_fleet(glassfleet_data, name, vehicles)
-    found = histograms_attacked(fleet, min_count=3, quantiles=input_quantiles_of(load(scheme)))
-    assert found.false == 0
-    assert found.read <= share * found.values, found
+    result = histograms_attacked(fleet, min_count=3, quantiles=input_quantiles_of(load(scheme)))
+    assert result.false == 0
+    assert result.read <= share * result.values, result
     # Even if the attacker knew which of the values are of one row.
-    assert found.columns <= 3, found
+    assert result.columns <= 3, result
 
 
 def test_the_same_attack_reads_many_values_when_small_counts_are_told(glassfleet_data: Path) -> None:
     fleet = histogram_fleet(glassfleet_data, "qoe", 15)
-    found = histograms_attacked(fleet, min_count=0)
-    assert found.read > 0.03 * found.values, found
-    assert found.false == 0
+    result = histograms_attacked(fleet, min_count=0)
+    assert result.read > 0.03 * result.values, result
+    assert result.false == 0
 
 
 @pytest.mark.parametrize("name", ["weather_izmir", "mortgage"])
@@ -223,8 +223,8 @@ def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str, glassfleet_da
     fleet = histogram_fleet(glassfleet_data, name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
     asked = [partial(ask_below, data, domain, most=most) for most in range(3, data.rows + 1)]
-    found = [row_that_joins(fewer, more, len(domain.names) + 1) for fewer, more in itertools.pairwise(asked)]
-    assert count(np.array(found), truth(domain, data)).read == 0
+    result = [row_that_joins(fewer, more, len(domain.names) + 1) for fewer, more in itertools.pairwise(asked)]
+    assert count(np.array(result), truth(domain, data)).read == 0
 
 
 def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_privacy_says(
@@ -236,6 +236,6 @@ def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_
     read = 0
     for new in range(20):
         old = replace(data, X=np.delete(data.X, new, axis=0), y=np.delete(data.y, new), memo={})
-        found = row_that_joins(partial(ask_below, old, domain), after, len(domain.names) + 1)
-        read += count(found[None], rows[[new]]).read
+        result = row_that_joins(partial(ask_below, old, domain), after, len(domain.names) + 1)
+        read += count(result[None], rows[[new]]).read
     assert read > 10

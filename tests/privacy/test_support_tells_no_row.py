@@ -43,12 +43,12 @@ def opened(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: in
     for each in heard:
         words[each.edition.members, each.task.digest].append(each.words)
     tasks = {each.task.digest: each.task for each in heard}
-    found = []
+    result = []
     for (members, digest), answers in words.items():
         if len(answers) == len(members):
             sums = layout_of(scheme, tasks[digest]).read(add(answers), len(members)).sums
-            found.append(Opened(tasks[digest], frozenset(members), sums))
-    return found, domain
+            result.append(Opened(tasks[digest], frozenset(members), sums))
+    return result, domain
 
 
 def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0) -> Count:
@@ -69,16 +69,16 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 def test_no_row_is_read_from_the_sums_of_a_private_run(
     name: str, data: str, left: dict[str, int], glassfleet_data: Path
 ) -> None:
-    found = attacked(name, SETS[data](glassfleet_data), 3, left)
-    assert found.read == 0, found
+    result = attacked(name, SETS[data](glassfleet_data), 3, left)
+    assert result.read == 0, result
 
 
 def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
     # Of the twelve that stay in this draw two rows were read: others counted that weighed nearly nothing beside them.
-    found = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {"v03": 9}, draw=6)
-    assert found.read == 0, found
+    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {"v03": 9}, draw=6)
+    assert result.read == 0, result
 
 
 def test_without_support_rows_are_read(glassfleet_data: Path) -> None:
-    found = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {})
-    assert found.read > 0.05 * found.rows, found
+    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {})
+    assert result.read > 0.05 * result.rows, result

@@ -87,12 +87,12 @@ def domain_of(fleet: Fleet, scheme: str = "frt") -> Domain:
 def transcripts(name: str, fleet: Fleet, domain: Domain, **parameters: Any) -> Mapping[str, Transcript]:
     """Learn, and return what each vehicle sent."""
     scheme = catalogue.load(name)
-    told: dict[str, Transcript] = {agent: [] for agent in fleet}
+    result: dict[str, Transcript] = {agent: [] for agent in fleet}
     local.federated(
         scheme, scheme.Parameters.model_validate(parameters), domain, fleet,
-        listen=lambda task, answer: told[answer.agent].append((task, answer)),
+        listen=lambda task, answer: result[answer.agent].append((task, answer)),
     )  # fmt: skip
-    return told
+    return result
 
 
 def view_of(transcript: Transcript) -> View:

@@ -61,8 +61,8 @@ def test_fleet_finds_the_domain_of_the_pooled_rows_when_nothing_is_withheld(
 ) -> None:
     parameters = DiscoveryParameters(features=FEATURES, target="y", max_rounds=rounds).exact()
     order = np.random.default_rng(seed).permutation(len(fleet))
-    found = discover(parameters, [fleet[i] for i in order])
-    assert found == discover(parameters, [pool(fleet)])
+    result = discover(parameters, [fleet[i] for i in order])
+    assert result == discover(parameters, [pool(fleet)])
 
 
 @given(fleet=fleets(empty=0.2), seed=st.integers(0, 2**32 - 1), guarded=st.booleans())
@@ -76,9 +76,9 @@ def test_what_an_empty_cell_is_taken_for_is_that_of_the_pooled_rows_and_within_t
         with pytest.raises(RunFailedError, match="no cell of column"):
             discover(parameters, fleet)
         return
-    found = discover(parameters, [fleet[i] for i in order])
-    assert found == discover(parameters, [pool(fleet)])
-    for variable, gaps in zip(found.features, empty.T, strict=True):
+    result = discover(parameters, [fleet[i] for i in order])
+    assert result == discover(parameters, [pool(fleet)])
+    for variable, gaps in zip(result.features, empty.T, strict=True):
         assert (variable.missing is not None) == gaps.any()
         if variable.missing is not None and variable.low < variable.high:
             values = column(fleet, variable.name)[: int((~gaps).sum())]  # NaN is sorted last

@@ -70,17 +70,17 @@ def _rows(draw: st.DrawFn, domain: Domain, *, far: bool) -> list[float]:
     return row
 
 
-def _holds(told: RowExplanation) -> None:
+def _holds(result: RowExplanation) -> None:
     """Check what is promised of the sum, to the last bit."""
-    if not told.shares:
-        assert (told.total, told.rounding, told.measure) == (None, 0.0, "")
-        assert all(part.share is None for part in told.inputs)
+    if not result.shares:
+        assert (result.total, result.rounding, result.measure) == (None, 0.0, "")
+        assert all(part.share is None for part in result.inputs)
         return
-    assert told.total is not None
-    assert math.fsum((told.base, told.rounding, *told.shares.values())) == told.total
-    largest = max(abs(told.base), abs(told.total), *map(abs, told.shares.values()))
-    assert abs(told.rounding) <= 2.0**-45 * largest
-    assert {part.feature: part.share for part in told.inputs} == told.shares
+    assert result.total is not None
+    assert math.fsum((result.base, result.rounding, *result.shares.values())) == result.total
+    largest = max(abs(result.base), abs(result.total), *map(abs, result.shares.values()))
+    assert abs(result.rounding) <= 2.0**-45 * largest
+    assert {part.feature: part.share for part in result.inputs} == result.shares
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY, *FLOORED, "population"])
@@ -89,38 +89,38 @@ def _holds(told: RowExplanation) -> None:
 def test_explanation_keeps_all_promises_when_any_row_is_explained(kind: str, data: st.DataObject) -> None:
     learned = _model(kind)
     row = data.draw(_rows(learned.domain, far=True))
-    told, plain = explain_row(learned, row), learned.explain(np.array(row))
-    _holds(told)
-    assert told.prediction == learned.predict(np.array([row]))[0]
-    if told.shares and not isinstance(told.prediction, str):
-        assert (told.total, told.measure) == (told.prediction, "")
-    elif told.shares:
-        assert told.measure
-    if not told.shares:  # never without a word
-        assert any("share" in note for note in told.notes)
+    result, plain = explain_row(learned, row), learned.explain(np.array(row))
+    _holds(result)
+    assert result.prediction == learned.predict(np.array([row]))[0]
+    if result.shares and not isinstance(result.prediction, str):
+        assert (result.total, result.measure) == (result.prediction, "")
+    elif result.shares:
+        assert result.measure
+    if not result.shares:  # never without a word
+        assert any("share" in note for note in result.notes)
     # What a remainder cannot hold moves by rounding only.
     scale = sum(map(abs, (plain.base, *plain.shares.values())))
     for name, share in plain.shares.items():
-        assert told.shares[name] == pytest.approx(share, rel=0.0, abs=1e-14 * scale)
-    assert RowExplanation.model_validate(json.loads(json.dumps(told.to_dict(), allow_nan=False))) == told
+        assert result.shares[name] == pytest.approx(share, rel=0.0, abs=1e-14 * scale)
+    assert RowExplanation.model_validate(json.loads(json.dumps(result.to_dict(), allow_nan=False))) == result
     # The reason: a rule of the model that fits the row, or a word on why it answers all the same.
-    rule = told.fired.rule
+    rule = result.fired.rule
     assert rule.text == str(learned.rules()[rule.index])
     if nature(learned) == "rules":
-        assert "no rule" in told.text or "no other rule" in told.text or told.fired.strength > 0.0
-        assert told.fallback == (" fires, so rule " in told.text)
-        assert told.fallback == any(" rule fires for this row, so " in note for note in told.notes)
-        assert (rule.text.partition(" THEN ")[0] if told.chances else rule.text) in told.text
+        assert "no rule" in result.text or "no other rule" in result.text or result.fired.strength > 0.0
+        assert result.fallback == (" fires, so rule " in result.text)
+        assert result.fallback == any(" rule fires for this row, so " in note for note in result.notes)
+        assert (rule.text.partition(" THEN ")[0] if result.chances else rule.text) in result.text
     else:
-        assert "because" not in told.text
-        assert f"rule {rule.index}" not in told.text
+        assert "because" not in result.text
+        assert f"rule {rule.index}" not in result.text
     outside = [
         variable.name
         for value, variable in zip(row, learned.domain.features, strict=True)
         if (value < variable.low or value > variable.high) and not variable.categories
         if nature(learned) != "structures"
     ]
-    assert [note.split()[0] for note in told.notes if "outside the model's range" in note] == outside
+    assert [note.split()[0] for note in result.notes if "outside the model's range" in note] == outside
 
 
 _PART = st.floats(-1e6, 1e6) | st.floats(-1e-9, 1e-9) | st.floats(-1.0, 1.0) | st.just(0.0)
@@ -133,10 +133,10 @@ def test_parts_add_up_to_the_last_bit_whatever_they_are(shares: list[float], tot
     whole = None if total is None else math.ldexp(total, power)
     # As a scheme has it: a base that was rounded on the way.
     given_base = (0.0 if whole is None else whole) - sum(parts)
-    base, exact, remainder, found = exact_sum(given_base, parts, whole)
-    assert whole is None or found == whole
-    assert math.fsum((base, remainder, *exact)) == found
-    largest = max(map(abs, (given_base, found, *parts)))
+    base, exact, remainder, result = exact_sum(given_base, parts, whole)
+    assert whole is None or result == whole
+    assert math.fsum((base, remainder, *exact)) == result
+    largest = max(map(abs, (given_base, result, *parts)))
     bound = (len(parts) + 4) * max(2.0**-51 * largest, math.ulp(0.0))
     assert abs(remainder) <= bound
     assert abs(base - given_base) <= bound
@@ -199,8 +199,8 @@ def _questions(draw: st.DrawFn, domain: Domain) -> dict[str, Any]:
 
 def _asked(learned: Model, question: dict[str, Any]) -> tuple[Counterfactual, Goal]:
     given = {key: question[key] for key in ("goal", "keep", "only", "max_inputs")}
-    told = counterfactual(learned, question["row"], **given)
-    return told, question["goal"] or Goal.default(learned.domain, told.prediction)
+    result = counterfactual(learned, question["row"], **given)
+    return result, question["goal"] or Goal.default(learned.domain, result.prediction)
 
 
 def _moved(variable: Variable, before: float, after: float) -> float:
@@ -221,19 +221,19 @@ def _reached(learned: Model, goal: Goal, before: float | str, point: NDArray[np.
 def test_every_way_keeps_all_promises_when_the_model_is_asked_again(kind: str, data: st.DataObject) -> None:
     learned = _asked_model(kind)
     question = data.draw(_questions(learned.domain))
-    told, goal = _asked(learned, question)
+    result, goal = _asked(learned, question)
     row, domain = question["row"], learned.domain
     may_change = set(domain.names if question["only"] is None else question["only"]) - set(question["keep"])
-    ways = () if told.best is None else (told.best, *told.alternatives)
-    assert told.prediction == learned.predict(row[None, :])[0]
-    assert told.already == _reached(learned, goal, told.prediction, row)
-    assert told.found == (bool(ways) or told.already)
-    assert not (told.already and ways)
+    ways = () if result.best is None else (result.best, *result.alternatives)
+    assert result.prediction == learned.predict(row[None, :])[0]
+    assert result.already == _reached(learned, goal, result.prediction, row)
+    assert result.found == (bool(ways) or result.already)
+    assert not (result.already and ways)
     assert [way.cost for way in ways] == sorted(way.cost for way in ways)
     for number, way in enumerate(ways):
         point = np.array([way.row[name] for name in domain.names], dtype=np.float64)
         assert learned.predict(point[None, :])[0] == way.prediction
-        assert _reached(learned, goal, told.prediction, point)
+        assert _reached(learned, goal, result.prediction, point)
         changed = {part.feature: part for part in way.changes}
         assert set(changed) == {name for name, a, b in zip(domain.names, row, point, strict=True) if repr(a) != repr(b)}
         assert 0 < len(changed) <= (question["max_inputs"] or len(domain.names))
@@ -250,7 +250,7 @@ def test_every_way_keeps_all_promises_when_the_model_is_asked_again(kind: str, d
             # No change is idle: with this one put back, the goal is missed.
             back = point.copy()
             back[i] = row[i]
-            assert not _reached(learned, goal, told.prediction, back)
+            assert not _reached(learned, goal, result.prediction, back)
         assert way.cost == pytest.approx(cost)
         # A way that changes all that a cheaper one changes, and more, tells nothing new.
         assert not any({part.feature for part in other.changes} <= set(changed) for other in ways[:number])
@@ -264,8 +264,8 @@ def test_best_way_is_no_dearer_than_any_single_change_on_a_grid_when_one_input_i
 ) -> None:
     learned = _asked_model(kind)
     question = data.draw(_questions(learned.domain))
-    told, goal = _asked(learned, question)
-    if told.already:
+    result, goal = _asked(learned, question)
+    if result.already:
         return
     row, costs = question["row"], []
     for i, variable in enumerate(learned.domain.features):
@@ -275,9 +275,9 @@ def test_best_way_is_no_dearer_than_any_single_change_on_a_grid_when_one_input_i
         count = len([name for name in variable.categories if name != "missing"]) or GRID
         X = np.tile(row, (count, 1))
         X[:, i] = np.arange(count) if variable.categories else np.linspace(variable.low, variable.high, count)
-        good = goal.reached(told.prediction, learned.predict(X)) & (X[:, i] != row[i])
+        good = goal.reached(result.prediction, learned.predict(X)) & (X[:, i] != row[i])
         costs += [0.1 + _moved(variable, row[i], value) for value in X[good, i]]
     if costs:
-        assert told.best is not None
+        assert result.best is not None
         # Short numbers may cost a hundredth of the range.
-        assert told.best.cost <= min(costs) + 0.0101
+        assert result.best.cost <= min(costs) + 0.0101

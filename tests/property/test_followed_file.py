@@ -64,8 +64,8 @@ class Writers:
             out.write(content)
 
     def take(self) -> bool:
-        found = self.follower.look()
-        for line, place in found or ():
+        result = self.follower.look()
+        for line, place in result or ():
             self.place = place
             if line is not None:
                 assert line in self.whole, f"nobody wrote {line!r}"
@@ -76,7 +76,7 @@ class Writers:
             assert self.content, "it was left while the new one was empty"
             self.check(self.rotated)
             self.rotated = None
-        return found is not None
+        return result is not None
 
     def check(self, path: Path) -> None:
         missing = [line for line in self.lines(path) if len(line) <= LONGEST and not self.given[line]]

@@ -48,23 +48,23 @@ EVENTS = st.one_of(
 
 def run(events: list[Event]) -> tuple[Rollout, list[object]]:
     state, effects = step(None, START)
-    told: list[object] = list(effects)
+    result: list[object] = list(effects)
     for number, event in enumerate(events):
         state, effects = step(state, replace(event, at=float(number)))
-        told += effects
+        result += effects
     assert state is not None
-    return state, told
+    return state, result
 
 
 @given(st.lists(EVENTS, max_size=40))
 def test_rollout_promotes_only_on_enough_reports_and_ends_once_under_any_events(events: list[Event]) -> None:
-    state, told = run(events)
-    ends = [each for each in told if isinstance(each, Promote | Withdraw)]
+    state, result = run(events)
+    ends = [each for each in result if isinstance(each, Promote | Withdraw)]
     assert len(ends) == state.is_ended
     if state.phase == "promoted":
         assert len(state.stages) == len(PLAN.stages)
         assert len(state.reports) >= state.needed
-    assert run(events) == (state, told)
+    assert run(events) == (state, result)
 
 
 @given(st.lists(EVENTS, max_size=30))
@@ -100,9 +100,9 @@ def test_rollout_is_decided_by_those_that_can_without_waiting_whoever_cannot(abl
 def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
     error: float, lies: list[float], order: list[str]
 ) -> None:
-    said = dict(zip(AGENTS, [*lies, *[error] * 5], strict=True))
+    answers = dict(zip(AGENTS, [*lies, *[error] * 5], strict=True))
     state, _ = step(None, replace(START, plan=GATE))
-    events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, said[agent]) for agent in order)]
+    events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, answers[agent]) for agent in order)]
     for event in events:
         state, _ = step(state, event)
     assert state is not None

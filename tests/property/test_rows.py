@@ -79,14 +79,14 @@ def test_check_says_usable_exactly_when_an_agent_takes_the_table(
         path = Path(folder) / "rows.csv"
         with path.open("w", newline="") as file:
             csv.writer(file).writerows(table)
-        found = examine(path, target=target, **flags)
+        result = examine(path, target=target, **flags)
         refused = ""
         try:
             read_source(path, target=target, **flags)
         except DataError as fault:
             refused = str(fault)
-    errors = [fault.what for fault in found.faults if fault.level == "error"]
-    assert (refused == "") == found.usable, (refused, errors)
+    errors = [fault.what for fault in result.faults if fault.level == "error"]
+    assert (refused == "") == result.usable, (refused, errors)
 
 
 @st.composite

@@ -87,8 +87,8 @@ class CoordinatorProcess:
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=30)
-        return self.process.returncode, told
+        _, result = self.process.communicate(timeout=30)
+        return self.process.returncode, result
 
 
 Start = Callable[..., CoordinatorProcess]

@@ -120,10 +120,10 @@ def save_report(state_dir: Path, run: str, attack: str) -> None:
         {**line, "protection": "exact", "seen": "all vehicles together", "read": 0},
     ]
     model = {"protection": "exact", "auc": 0.55, "met": 0.0, "met_others": 0.0, "rows": 4000, "others": 1000}
-    found = {"run": run, "scheme": "frt", "vehicles": VEHICLES, "rows": 4000, "lines": lines, "models": [model]}
+    result = {"run": run, "scheme": "frt", "vehicles": VEHICLES, "rows": 4000, "lines": lines, "models": [model]}
     path = state_dir / place_of(run)
     path.parent.mkdir()
-    path.write_text(SavedReport.model_validate(found).model_dump_json())
+    path.write_text(SavedReport.model_validate(result).model_dump_json())
 
 
 @contextmanager
@@ -150,9 +150,9 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
             )
             save_report(there.state_dir, "evening", "spans" if not hostile else EVIL)
             yield there
-        code, told = coordinator.end()
-        assert code == 0, told
-        assert "Traceback" not in told
+        code, result = coordinator.end()
+        assert code == 0, result
+        assert "Traceback" not in result
     finally:
         coordinator.process.kill()
         coordinator.process.communicate()

@@ -109,8 +109,8 @@ class ToyScheme:
 def toy_answer(agent: str, task: Task, *, value: int | None = None, rows: int = 4) -> Contribution:
     """Answer as `agent` does: a number that depends on agent and task, so that any mix-up changes the model."""
     asked = Task(task.scheme, task.kind, task.body).digest  # without the run's nonce, which no real scheme reads
-    said = hashlib.sha256(f"{agent}/{asked}".encode()).digest()
-    number = int.from_bytes(said[:3], "big") if value is None else value
+    drawn = hashlib.sha256(f"{agent}/{asked}".encode()).digest()
+    number = int.from_bytes(drawn[:3], "big") if value is None else value
     return Contribution(task.kind, rows, {"s": np.array([number], dtype=np.int64)}, {}, nullified=1)
 
 

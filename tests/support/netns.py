@@ -89,7 +89,7 @@ class Machine:
 
     def visit(self, function: Callable[[], T]) -> T:
         """Call a function in a thread of this process whose sockets are in it."""
-        found: list[T] = []
+        result: list[T] = []
         faults: list[BaseException] = []
 
         def call() -> None:
@@ -98,7 +98,7 @@ class Machine:
                 with Path(f"/proc/{self.pid}/ns/net").open("rb") as namespace:
                     done = libc.setns(namespace.fileno(), CLONE_NEWNET)
                 assert done == 0, os.strerror(ctypes.get_errno())
-                found.append(function())
+                result.append(function())
             except BaseException as fault:  # noqa: BLE001 - raised again in the caller's thread
                 faults.append(fault)
 
@@ -108,7 +108,7 @@ class Machine:
         thread.join()
         if faults:
             raise faults[0]
-        return found[0]
+        return result[0]
 
     def remove(self) -> None:
         self._keeper.kill()
@@ -176,11 +176,11 @@ class Network:
 
     def lost(self, name: str) -> int:
         """Packets that `narrow` lost, in both directions."""
-        found = 0
+        result = 0
         for machine, device in ((self._switch, self._ports[name]), (self.machines[name], "cable")):
-            told = machine.run("tc", "-s", "qdisc", "show", "dev", device)
-            found += int(told.split("(dropped ")[1].split(",")[0])
-        return found
+            answer = machine.run("tc", "-s", "qdisc", "show", "dev", device)
+            result += int(answer.split("(dropped ")[1].split(",")[0])
+        return result
 
     def widen(self, name: str) -> None:
         for machine, device in ((self._switch, self._ports[name]), (self.machines[name], "cable")):

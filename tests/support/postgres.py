@@ -34,8 +34,8 @@ def find_postgresql() -> str | None:
     for folder in sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=_version, reverse=True):  # noqa: PTH207
         if Path(folder, "initdb").exists():
             return folder
-    found = shutil.which("initdb")
-    return None if found is None else str(Path(found).resolve().parent)
+    result = shutil.which("initdb")
+    return None if result is None else str(Path(result).resolve().parent)
 
 
 def _version(folder: str) -> float:

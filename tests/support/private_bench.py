@@ -155,12 +155,12 @@ class Vehicle:
         words = words + changes.pop("noise", np.uint64(0))
         if self.lies:
             words = np.random.default_rng(len(self.vectors)).integers(0, 2**64, words.size, dtype=np.uint64)
-        said = Contribution(request.task.kind, 0, sums={"masked": words.view(np.int64)})
-        return self._event(at, request.task_digest, said, **changes)
+        contribution = Contribution(request.task.kind, 0, sums={"masked": words.view(np.int64)})
+        return self._event(at, request.task_digest, contribution, **changes)
 
-    def _event(self, at: float, digest: str, said: Contribution, **changes: Any) -> Answer:
+    def _event(self, at: float, digest: str, text: Contribution, **changes: Any) -> Answer:
         data = self.own.data_digest
-        event = Answer.of(at, self.agent, digest, rows=0, data_digest=data, contribution=said.to_value())
+        event = Answer.of(at, self.agent, digest, rows=0, data_digest=data, contribution=text.to_value())
         return replace(event, **changes)
 
 

@@ -74,9 +74,9 @@ class Victim:
         digest = keys_task(terms).digest
         bodies = {"v00": own}
         for agent in OTHERS[absent:]:
-            said = Contribution("keys", 0, values={"key": self.others[agent].public, "floor": 8})
+            contribution = Contribution("keys", 0, values={"key": self.others[agent].public, "floor": 8})
             bodies[agent] = ContributionBody(
-                task_digest=digest, rows=0, data_digest="0" * 64, contribution=said.to_value()
+                task_digest=digest, rows=0, data_digest="0" * 64, contribution=contribution.to_value()
             )
         return [
             Envelope(fleet="fleet", agent=agent, run=terms.run, body=body, time=0.0).to_bytes()

@@ -28,10 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:
     """Wait until a condition holds, and return what it gave; fails with `what` after so many seconds."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < end, f"never: {what}"
         time.sleep(0.05)
-    return found
+    return result
 
 
 def without_settings() -> dict[str, str]:

@@ -159,7 +159,7 @@ def _inputs(names: Iterable[str]) -> tuple[Variable, ...]:
 def search(
     parameters: DiscoveryParameters,
     fleet: Sequence[Dataset],
-    told: Callable[[Task, Contribution], Contribution] = lambda _, answer: answer,
+    result: Callable[[Task, Contribution], Contribution] = lambda _, answer: answer,
 ) -> tuple[list[tuple[Next, list[Contribution]]], Done]:
     """Search for the limits of a fleet's columns, in messages as they go over the wire.
 
@@ -174,7 +174,7 @@ def search(
         answers = []
         for number, data in enumerate(fleet):
             given = decode(encode(DISCOVERY.client.contribute(step.task, data, rng).to_value()))
-            answers.append(told(step.task, replace(Contribution.from_value(given), agent=f"v{number:02d}")))
+            answers.append(result(step.task, replace(Contribution.from_value(given), agent=f"v{number:02d}")))
             DISCOVERY.server.check(step.task, answers[-1])
         rounds.append((step, answers))
         step = DISCOVERY.server.reduce(decode(encode(dict(step.state))), answers)

@@ -51,11 +51,11 @@ def server(answer) -> Iterator[str]:
     """A TCP server; `answer` maps the protocol level of a CONNECT to the bytes to send, None: say nothing."""
 
     def meet(peer: socket.socket, asked: bytes) -> None:
-        said = answer(asked[8])
-        if said == b"":
+        given = answer(asked[8])
+        if given == b"":
             peer.close()
-        elif said is not None:
-            peer.sendall(said)
+        elif given is not None:
+            peer.sendall(given)
 
     with listener(meet) as place:
         yield f"mqtt://{place}"
@@ -83,10 +83,10 @@ def test_probe_says_when_the_host_is_unknown():
         connect_once(Link("mqtt://nowhere.invalid", "x", insecure_plaintext=True))
 
 
-@pytest.mark.parametrize("said", [None, b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["silence", "closing", "TLS alert"])
-def test_probe_says_when_no_broker_answers(said):
+@pytest.mark.parametrize("text", [None, b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["silence", "closing", "TLS alert"])
+def test_probe_says_when_no_broker_answers(text):
     words = r"does not answer as an MQTT broker: .* If it is a TLS port, write mqtts://"
-    with server(lambda level: said) as url, pytest.raises(BrokerError, match=words) as caught:
+    with server(lambda level: text) as url, pytest.raises(BrokerError, match=words) as caught:
         connect_once(Link(url, "x"), 0.3)
     assert caught.value.exit_code == 4
 
@@ -97,7 +97,7 @@ def reset(peer: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("greeted", "told"),
+    ("greeted", "result"),
     [
         (reset, r"broken off \(Connection reset by peer\): what listens there probably does not speak TLS"),
         (lambda peer: peer.close(), "broken off: what listens there probably does not speak TLS"),
@@ -106,10 +106,10 @@ def reset(peer: socket.socket) -> None:
     ],
     ids=["reset", "closing", "silence", "http"],
 )
-def test_probe_says_what_it_probably_is_when_a_plain_port_is_greeted_with_tls(greeted, told):
+def test_probe_says_what_it_probably_is_when_a_plain_port_is_greeted_with_tls(greeted, result):
     with (
         listener(lambda peer, _hello: greeted(peer)) as place,
-        pytest.raises(BrokerError, match=rf"^TLS with {place}: .*{told}.*write mqtt:// for it") as caught,
+        pytest.raises(BrokerError, match=rf"^TLS with {place}: .*{result}.*write mqtt:// for it") as caught,
     ):
         connect_once(Link(f"mqtts://{place}", "x"), 0.5)
     assert caught.value.exit_code == 4

@@ -212,19 +212,19 @@ def test_revoked_vehicle_is_shut_out_at_once_and_the_others_go_on(world, clients
     eventually(lambda: b"before" in clients["cloud"].payloads(TOPICS.evaluation("v4")), "it could write")
     before = {name: client.connects for name, client in clients.items()}
     world.ca.authority.revoke("v4", "stolen")
-    said = reload(world.broker.config.state_dir, world.ca.authority.crl_pem, deny=["v4"])
-    assert said == "the list revokes 1; denied: v4; the broker was told (SIGHUP)"
+    text = reload(world.broker.config.state_dir, world.ca.authority.crl_pem, deny=["v4"])
+    assert text == "the list revokes 1; denied: v4; the broker was told (SIGHUP)"
 
     def is_refused() -> bool:
         try:
             connect_once(world.link("v4"))
         except BrokerError as fault:
-            told.append(str(fault))
-        return bool(told)
+            result.append(str(fault))
+        return bool(result)
 
-    told: list[str] = []
+    result: list[str] = []
     eventually(is_refused, "the list is honoured")
-    assert "certificate was revoked" in told[0]
+    assert "certificate was revoked" in result[0]
     stolen.transport.publish(TOPICS.evaluation("v4"), b"after")
     clients["cloud"].transport.publish(TOPICS.request("secret"), b"secret")
     settled(clients, b"mark revoked")

@@ -36,8 +36,8 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clie
             begin_run(api, spec("r1", model="m"))
             ended(api, "r1")
             yield api
-        code, told = process.end()
-        assert (code, "page-failed" in told) == (0, False), told[-3000:]
+        code, result = process.end()
+        assert (code, "page-failed" in result) == (0, False), result[-3000:]
     finally:
         process.process.kill()
         process.process.communicate()
@@ -72,12 +72,12 @@ def test_hidden_characters_of_a_vehicle_are_shown_everywhere(tmp_path: Path) -> 
         service.coordinator.fleet.up("v1", state)
         service.coordinator.start_run(RunSpec(run="r1", scheme="frt", target=NASTY, features=["a"]))
         publish(service, sample_models.model("frt"), "m", ["a"])
-        told = []
+        result = []
         for address in ("/", "/runs/r1", "/api/agents", "/api/runs/r1", "/api/models/m/1", "/runs/none%1b%c2%9b"):
             text = client.get(address).text
             assert HIDDEN.search(text) is None, address
-            told += [address] * (SHOWN in text)
-        assert told == ["/", "/runs/r1", "/api/agents", "/api/runs/r1"]
+            result += [address] * (SHOWN in text)
+        assert result == ["/", "/runs/r1", "/api/agents", "/api/runs/r1"]
         assert client.get("/api/agents").json()[0]["software"] == NASTY  # to programs it is the text that it was
         with client.stream("GET", "/events/runs/r1") as live:
             lines = live.iter_lines()

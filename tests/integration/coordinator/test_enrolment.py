@@ -174,8 +174,8 @@ def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(o
     )
     capsys.readouterr()
     assert run([*trusts, "--only", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["into"]
-    assert [(len(each["trusts"]), each["renew"]) for each in told.values()] == [(1, False), (1, False)]
+    result = json.loads(capsys.readouterr().out)["into"]
+    assert [(len(each["trusts"]), each["renew"]) for each in result.values()] == [(1, False), (1, False)]
     assert load_identity(vehicle).crl == (tmp_path / "next" / "crl.pem").read_bytes()
 
 

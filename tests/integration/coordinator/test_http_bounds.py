@@ -231,13 +231,13 @@ def test_link_of_another_site_to_a_page_is_followed_and_our_own_pages_may_ask(cl
 def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfactuals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, begun = threading.Event(), threading.Semaphore(0)
+    result, begun = threading.Event(), threading.Semaphore(0)
     answers: list[object] = []
     one_at_a_time = threading.Lock()
 
     def long(*given: Any, **more: Any) -> object:
         begun.release()
-        found.wait(60)
+        result.wait(60)
         with one_at_a_time:  # all ask the same
             answers[:] = answers or [counterfactual(*given, **more)]
         return answers[0]
@@ -268,7 +268,7 @@ def test_health_metrics_sign_in_and_actions_go_on_while_many_wait_for_counterfac
             assert client.post("/api/runs/r1/cancel", headers=headers).status_code == 200
             assert client.get("/runs").status_code == 200
         finally:
-            found.set()
+            result.set()
             for one in crowd:
                 one.join()
         assert statuses == [200] * 60

@@ -108,13 +108,13 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def pointer_on(url: str, then: Callable[[PahoTransport, bytes], None]) -> None:
     """Hand the retained pointer of the model to `then`, with a connection that may publish."""
-    found: list[Message] = []
+    result: list[Message] = []
     transport = PahoTransport(Link(url, "somebody"))
     transport.subscribe(Topics("fleet").model_current("m"))
-    transport.start(Handlers(found.append, lambda: None, lambda _why: None))
+    transport.start(Handlers(result.append, lambda: None, lambda _why: None))
     try:
-        eventually(lambda: found, seconds=10)
-        then(transport, found[0].payload)
+        eventually(lambda: result, seconds=10)
+        then(transport, result[0].payload)
         time.sleep(0.3)
     finally:
         transport.stop()
@@ -151,8 +151,8 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     )
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
-    told = world.told("model", "history", "m")
-    causes = [each["cause"] for each in told["decisions"] if each["kind"] == "current"]
+    result = world.told("model", "history", "m")
+    causes = [each["cause"] for each in result["decisions"] if each["kind"] == "current"]
     assert causes == ["published", "published", "rolled-back"]
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
@@ -180,12 +180,12 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         assert world.told("rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
         assert "under way" in world.say("rollout", "stop", "m", code=9)
 
-        told = world.say("rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
-        assert "too-bad" in told
-        told = world.told(
+        result = world.say("rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
+        assert "too-bad" in result
+        result = world.told(
             "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
         )
-        assert (told["phase"], told["reports"], told["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
+        assert (result["phase"], result["reports"], result["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
         assert world.told("model", "history", "m")["current"]["version"] == 2
 
 
@@ -196,11 +196,11 @@ def lines(log: Path) -> list[dict[str, Any]]:
 
 def spans(text: str) -> list[dict[str, Any]]:
     """Return what the console exporter wrote: documents one after the other."""
-    decoder, at, found = json.JSONDecoder(), 0, []
+    decoder, at, result = json.JSONDecoder(), 0, []
     while (begin := text.find("{", at)) >= 0:
         span, at = decoder.raw_decode(text, begin)
-        found.append(span)
-    return found
+        result.append(span)
+    return result
 
 
 def scraped(url: str) -> dict[tuple[str, str], float]:
@@ -252,7 +252,7 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
 @pytest.mark.acceptance
 def test_fleet_tells_its_rounds_once_and_in_one_trace_when_a_vehicle_is_killed(tmp_path: Path) -> None:
     trace, root = trace_ids("fleet", "r1")
-    cloud_lines, metrics, told = told_by_a_fleet(tmp_path)
+    cloud_lines, metrics, result = told_by_a_fleet(tmp_path)
     closed = [line for line in cloud_lines if line["event"] == "round-closed"]
     opened = [line for line in cloud_lines if line["event"] == "round-opened"]
     assert [line["outcome"] for line in cloud_lines if line["event"] == "run-ended"] == ["finished"]
@@ -267,7 +267,7 @@ def test_fleet_tells_its_rounds_once_and_in_one_trace_when_a_vehicle_is_killed(t
         assert all(isinstance(line["round"], int) for line in of_run)
         assert all(name == "cloud" or line["agent"] == name for line in of_run)
     assert {line["trace_id"] for line in lines(tmp_path / LOGS["v1"]) if "run" in line} == {trace}
-    made = spans(told)
+    made = spans(result)
     assert {span["context"]["trace_id"] for span in made} == {f"0x{trace}"}
     assert Counter(span["parent_id"] for span in made) == {None: 1, f"0x{root}": len(closed)}
 

@@ -65,11 +65,11 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
             contents = [agent.outbox.contents() for agent in fleet.agents.values()]
             frozen = [path for path in (tmp_path / "agents").glob("agents/fleet/*/runs/*") if path.is_dir()]
             known = [len(agent.session.runs) for agent in fleet.agents.values()]
-        code, told = coordinator.end()
+        code, result = coordinator.end()
     finally:
         coordinator.process.kill()
         broker.stop()
-    assert code == 0, told
+    assert code == 0, result
     with capsys.disabled():
         print(  # the numbers that docs/explanation/failure-model.md cites
             f"\nsoak: {RUNS} runs; memory {memory[0]:.1f}, {memory[WARM_UP]:.1f}, {memory[-1]:.1f} MiB at the first, "

@@ -35,13 +35,13 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 async def pictures(stream: AsyncIterator[str], count: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     async for text in stream:
         if text.startswith(("id:", "event:")):
-            found.append(parsed(text))
-            if len(found) == count:
+            result.append(parsed(text))
+            if len(result) == count:
                 break
-    return found
+    return result
 
 
 class Board:
@@ -171,11 +171,11 @@ def test_refusals_are_bounded_and_say_why() -> None:
             SendReceipt("r", f"a{number}", "0" * 64, "rejected", f"reason {number % (2 * refusals.REASONS)}"), None, 0
         )
     seen.performed(SendReceipt("r", "b", "0" * 64, "accepted"), None, 0)
-    told = seen.of("r")
-    assert sum(count for _, _, count, _ in told) == 3 * refusals.REASONS
-    assert len(told) == refusals.REASONS + 1
-    assert told[0][1] == "other reasons"
-    assert all(len(agents) <= refusals.AGENTS for *_, agents in told)
+    result = seen.of("r")
+    assert sum(count for _, _, count, _ in result) == 3 * refusals.REASONS
+    assert len(result) == refusals.REASONS + 1
+    assert result[0][1] == "other reasons"
+    assert all(len(agents) <= refusals.AGENTS for *_, agents in result)
     for number in range(2 * refusals.RUNS):
         seen.performed(SendReceipt(f"r{number}", "a", "0" * 64, "late"), None, 0)
     assert seen.of("r") == []
@@ -215,8 +215,8 @@ def test_running_coordinator_shows_its_own_pages_after_an_upgrade_in_place(
 
 
 def logged(lines: Any, event: str) -> dict[str, Any]:
-    (found,) = [line for line in lines if line["event"] == event]
-    return dict(found)
+    (result,) = [line for line in lines if line["event"] == event]
+    return dict(result)
 
 
 def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +236,8 @@ def test_unexpected_fault_is_a_page_and_a_line_in_the_log(tmp_path: Path, monkey
         assert "exc_info" not in line, "a renderer would add the values of variables, the token among them"
         assert line["fault"] in answer.text
         with structlog.testing.capture_logs() as lines:
-            told = client.get("/api/agents")
-        assert (told.status_code, told.headers["content-type"]) == (500, "application/json")
-        assert logged(lines, "page-failed")["fault"] in told.json()["detail"]
-        assert "repeat" not in told.json()["detail"]
+            result = client.get("/api/agents")
+        assert (result.status_code, result.headers["content-type"]) == (500, "application/json")
+        assert logged(lines, "page-failed")["fault"] in result.json()["detail"]
+        assert "repeat" not in result.json()["detail"]
         assert client.get("/sign-in").status_code == 200

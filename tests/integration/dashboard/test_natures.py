@@ -55,7 +55,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
                 counts[1:2, 0] = 2
                 if number == 2:
                     counts[[0, *range(2, size)]] = 0  # all of its rows are of the second class
-                told = Evaluation(
+                result = Evaluation(
                     name=name,
                     version=1,
                     digest=record.digest,
@@ -65,7 +65,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
                     rows=int(counts.sum()) if metric == "f1" else 9,
                     confusion=counts.tolist() if metric == "f1" else None,
                 )
-                service.coordinator.fleet.evaluated(f"vehicle-{number:04d}", told)
+                service.coordinator.fleet.evaluated(f"vehicle-{number:04d}", result)
         for kind in ("dp_tree", "frt"):
             publish(service, model(kind), "pair", ["vehicle-0000"], run=kind)
         yield client
@@ -138,8 +138,8 @@ def test_confusion_is_summed_over_vehicles_and_a_class_alone_is_said_beside_its_
         ["another label", "0", "0", "0", "0 %"],
         ["Right", "57.1 %", "100 %", "100 %"],
     ]
-    told = {line[:12]: line for line in re.findall(r"vehicle-000\d</a>.*?</tr>", text)}
-    assert [agent for agent, line in told.items() if f"all rows are {fair}" in line] == ["vehicle-0002"]
+    result = {line[:12]: line for line in re.findall(r"vehicle-000\d</a>.*?</tr>", text)}
+    assert [agent for agent, line in result.items() if f"all rows are {fair}" in line] == ["vehicle-0002"]
     only = shop.get("/api/models/dp_tree/1/scores").json()["vehicles"]
     assert [each["only"] for each in only.values()] == ["", "", fair]
     assert "confusion" not in text_of(shop, "/models/frt")
@@ -216,15 +216,15 @@ def test_pages_of_every_kind_of_model_fit_and_have_no_accessibility_faults(
         page.set_viewport_size({"width": 1280, "height": 900})
         page.goto(base + address)
         page.evaluate(OPEN)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
+        result = Axe().run(page)
+        assert result.violations_count == 0, result.generate_report()
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280
         page.set_viewport_size({"width": 390, "height": 844})
         page.emulate_media(color_scheme="dark")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert page.evaluate(SIDEWAYS) == []
-        found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
-        assert found.violations_count == 0, found.generate_report()
+        result = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
+        assert result.violations_count == 0, result.generate_report()
         page.emulate_media(color_scheme="light")
 
 

@@ -51,14 +51,14 @@ def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "d
 def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
     page.goto(there.base + PAGES[name])
     page.evaluate(OPEN)
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    result = Axe().run(page)
+    assert result.violations_count == 0, result.generate_report()
     assert page.locator("h1").count() == 1
     page.emulate_media(color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 22, 21)"
     # Only colours differ between the two.
-    found = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
-    assert found.violations_count == 0, found.generate_report()
+    result = Axe().run(page, options={"runOnly": {"type": "rule", "values": ["color-contrast"]}})
+    assert result.violations_count == 0, result.generate_report()
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(SIDEWAYS) == []
@@ -139,8 +139,8 @@ def test_phone_shows_tree_as_a_list_that_opens_and_charts_that_fit(there: World,
         each => each.getClientRects().length && each.closest(".scroll, .picture").scrollWidth
             > each.closest(".scroll, .picture").clientWidth).length"""
     assert page.evaluate(cut) == 0
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    result = Axe().run(page)
+    assert result.violations_count == 0, result.generate_report()
     for address in ("/runs/evening", "/models/video-quality/2/forecast"):
         page.goto(there.base + address)
         assert page.locator("svg.timeline:visible, svg.shares:visible").count() == 1
@@ -162,11 +162,11 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     expect(page.locator("#x0")).to_have_value(str(next(iter(row.values()))))
     page.fill("#goal", "+0.1")
     page.click("#row-form button")
-    told = there.api.post("/api/models/video-quality/explain", json={"row": row, "version": 2}).json()
-    expect(page.locator("#answer-h")).to_contain_text(f"{told['prediction']:.5g}")
-    expect(page.locator(".answer .card")).to_contain_text(f"rule {told['fired']['rule']['index']},")
+    result = there.api.post("/api/models/video-quality/explain", json={"row": row, "version": 2}).json()
+    expect(page.locator("#answer-h")).to_contain_text(f"{result['prediction']:.5g}")
+    expect(page.locator(".answer .card")).to_contain_text(f"rule {result['fired']['rule']['index']},")
     expect(page.locator("main")).to_contain_text("The base is the forecast for a typical row")
-    first = max(told["inputs"], key=lambda each: abs(each["share"]))
+    first = max(result["inputs"], key=lambda each: abs(each["share"]))
     assert f"{first['feature']} {first['difference']}" in str(
         page.locator("svg.shares:visible").get_attribute("aria-label")
     )
@@ -177,7 +177,7 @@ def test_forecast_page_and_api_tell_the_same(there: World, page: Page, tmp_path:
     expect(page.locator(".way.best")).to_contain_text(change["feature"])
     expect(page.locator(".way.best")).to_contain_text(change["after_text"])
     again = there.api.post("/api/models/video-quality/explain", json={"row": otherwise["best"]["row"]}).json()
-    assert again["prediction"] >= told["prediction"] + 0.1
+    assert again["prediction"] >= result["prediction"] + 0.1
     assert page.locator("svg.sets").count() >= len(columns)
 
 
@@ -196,8 +196,8 @@ def test_operator_starts_and_cancels_a_run_after_signing_in(there: World, page: 
     wrong = page.locator("[aria-invalid=true]")
     expect(wrong).to_have_value("-1")
     page.evaluate(OPEN)
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    result = Axe().run(page)
+    assert result.violations_count == 0, result.generate_report()
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     wrong.fill("30")
@@ -277,8 +277,8 @@ def up(there: World) -> set[str]:
 
 
 def columns(there: World) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
-    return found
+    result: list[dict[str, Any]] = there.api.get("/api/models/video-quality/2").json()["document"]["domain"]["features"]
+    return result
 
 
 def test_check_box_makes_a_run_private_and_its_page_says_what_that_was(there: World, page: Page) -> None:

@@ -47,13 +47,13 @@ def sign_in(there: World, page: Page, then: str) -> None:
 
 def stands(there: World) -> tuple[int, int]:
     """Return the versions in use and tried; 0: none."""
-    told = there.api.get(f"/api{MODEL}/history").json()
-    return told["current"]["version"], (told["candidate"] or {"version": 0})["version"]
+    result = there.api.get(f"/api{MODEL}/history").json()
+    return result["current"]["version"], (result["candidate"] or {"version": 0})["version"]
 
 
 def newest(there: World) -> dict[str, Any]:
-    told: list[dict[str, Any]] = there.api.get(f"/api/rollouts/{NAME}").json()
-    return told[-1]
+    result: list[dict[str, Any]] = there.api.get(f"/api/rollouts/{NAME}").json()
+    return result[-1]
 
 
 def test_operator_promotes_and_rolls_back_with_the_keyboard(there: World, page: Page) -> None:
@@ -152,8 +152,8 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout(there: World, page: 
     expect(lines.filter(has_text=asked[0])).to_contain_text(f"{scores['candidate']:.4g}")
     expect(page.locator("h1 .badge")).to_have_text("candidate", timeout=1)
     assert page.evaluate("window.same")
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    result = Axe().run(page)
+    assert result.violations_count == 0, result.generate_report()
     for link, button, phase in (
         ("Pause the rollout…", "Pause the rollout", "paused"),
         ("Resume the rollout…", "Resume the rollout", "trying"),
@@ -205,16 +205,16 @@ def test_vehicles_score_a_central_reference_and_the_page_shows_it_where_equality
     again = there.api.post("/api/models/loose/central", json={"document": document})
     assert (again.status_code, again.json()["version"]) == (201, 1)
     eventually(lambda: len(there.api.get("/api/models/loose.central/1/evaluations").json()) == VEHICLES)
-    told = there.api.get("/api/models/loose.central/1/evaluations").json()
+    result = there.api.get("/api/models/loose.central/1/evaluations").json()
     same = there.api.get(f"/api{MODEL}/2/evaluations").json()
-    assert {agent: each["federated"] for agent, each in told.items()} == {
+    assert {agent: each["federated"] for agent, each in result.items()} == {
         agent: each["federated"] for agent, each in same.items()
     }
     page.reload()
     expect(page.locator("thead th", has_text="Central")).to_contain_text("a reference")
     expect(page.locator("#cl-why")).to_contain_text("registered as loose.central version 1: <script>")
     line = page.locator(f"{NUMBERS} tbody tr", has_text="vehicle-04")
-    expect(line.locator("[data-label=Central]")).to_have_text(f"{told['vehicle-04']['federated']:.4g}")
+    expect(line.locator("[data-label=Central]")).to_have_text(f"{result['vehicle-04']['federated']:.4g}")
     assert page.locator("svg.scores path.central").count() == 2 * VEHICLES  # wide and narrow
     assert central_of_report(there, "elastic") == pytest.approx(dashboards(page), abs=1e-4)
     page.goto(f"{there.base}/models/loose.central/1")

@@ -93,27 +93,27 @@ def test_page_of_a_large_fleet_and_model_stays_small(
 
 def test_fleet_pages_hold_every_vehicle_once(large: Any) -> None:
     _, client, _ = large
-    found: list[str] = []
+    result: list[str] = []
     for page in range(1, 11):
         text = client.get("/", params={"page": page, "sort": "id"}).text
-        found += [
+        result += [
             part.split('"')[0] for part in text.split('scope="row" class="id"><a class="id" href="/vehicles/')[1:]
         ]
-    assert found == [f"vehicle-{number:04d}" for number in range(VEHICLES)]
+    assert result == [f"vehicle-{number:04d}" for number in range(VEHICLES)]
     assert "Page 10 of 10" in client.get("/", params={"page": 999}).text
     assert client.get("/", params={"page": "x"}).status_code == 422
 
 
 def test_rule_pages_hold_every_rule_once(large: Any) -> None:
     _, client, model = large
-    found: set[int] = set()
+    result: set[int] = set()
     count = 0
     for page in range(1, 2 + len(model.rules()) // 25):
         text = client.get("/models/large/1", params={"page": page}).text
         indices = [int(part.split('"')[0]) for part in text.split('<li id="rule-')[1:]]
-        found |= set(indices)
+        result |= set(indices)
         count += len(indices)
-    assert count == len(found) == len(model.rules())
+    assert count == len(result) == len(model.rules())
 
 
 @pytest.mark.parametrize("name", catalogue.names())
@@ -138,19 +138,19 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
             )
         ]
         row = {variable.name: 0.4 for variable in domain.features}
-        told = client.post("/api/models/m/explain", json={"row": row})
+        result = client.post("/api/models/m/explain", json={"row": row})
         other = client.post("/api/models/m/counterfactual", json={"row": row})
         summed = client.get("/api/models/m/summary")
-    assert [each.status_code for each in (*texts, told, other, summed)] == [200] * 8
+    assert [each.status_code for each in (*texts, result, other, summed)] == [200] * 8
     for each in texts:
         assert EVIL not in each.text
         assert '<b>"' not in each.text
     assert "&lt;script&gt;" in texts[1].text
     assert summed.json()["digest"] == record.digest
     predicted = model.predict(np.full((1, 4), 0.4))[0]
-    assert told.json()["prediction"] == (str(predicted) if labels else pytest.approx(float(predicted), abs=0))
-    if told.json()["shares"] and not labels and name != "fedga":
-        body = told.json()
+    assert result.json()["prediction"] == (str(predicted) if labels else pytest.approx(float(predicted), abs=0))
+    if result.json()["shares"] and not labels and name != "fedga":
+        body = result.json()
         assert sum(body["shares"].values()) + body["base"] == pytest.approx(body["prediction"])
 
 
@@ -197,12 +197,12 @@ def test_every_scheme_draws_what_grows(name: str) -> None:
     for _ in range(200):
         if isinstance(step, Done):
             break
-        found = grown(scheme.server.progress(step.state))
-        if found.tree is not None:
-            told = scheme.server.progress(step.state)
-            trees.append(found.tree.counts[0])
-            assert (told["nodes"], told["depth"]) == (found.tree.counts[0], found.tree.counts[2])
-            assert growing(found.tree)
+        result = grown(scheme.server.progress(step.state))
+        if result.tree is not None:
+            answer = scheme.server.progress(step.state)
+            trees.append(result.tree.counts[0])
+            assert (answer["nodes"], answer["depth"]) == (result.tree.counts[0], result.tree.counts[2])
+            assert growing(result.tree)
         step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, data, np.random.default_rng(0))])
     # fmt and fmt_classes take back what did not help on held-out rows.
     assert name in {"fmt", "fmt_classes"} or trees == sorted(trees)

@@ -40,18 +40,18 @@ Set = frozenset[str]
 def rank(rows: list[list[int]]) -> int:
     """Return the rank over the rationals."""
     left = [[Fraction(x) for x in row] for row in rows]
-    found = 0
+    result = 0
     for column in range(len(rows[0]) if rows else 0):
-        pivot = next((i for i in range(found, len(left)) if left[i][column]), None)
+        pivot = next((i for i in range(result, len(left)) if left[i][column]), None)
         if pivot is None:
             continue
-        left[found], left[pivot] = left[pivot], left[found]
-        for i in range(found + 1, len(left)):
+        left[result], left[pivot] = left[pivot], left[result]
+        for i in range(result + 1, len(left)):
             if left[i][column]:
-                share = left[i][column] / left[found][column]
-                left[i] = [a - share * b for a, b in zip(left[i], left[found], strict=True)]
-        found += 1
-    return found
+                share = left[i][column] / left[result][column]
+                left[i] = [a - share * b for a, b in zip(left[i], left[result], strict=True)]
+        result += 1
+    return result
 
 
 def least_told(sets: list[Set], below: int) -> Set | None:
@@ -133,10 +133,10 @@ class HostileCoordinator(RuleBasedStateMachine):
         self.terms, self.announced = terms, {}
         for agent in sorted(asked):
             try:
-                said = self.vehicles[agent].announce(terms)
+                contribution = self.vehicles[agent].announce(terms)
             except PrivacyError:
                 continue
-            self.announced[agent] = said
+            self.announced[agent] = contribution
         own = [Announcement(agent, agent.encode().rjust(32), "rows", 1) for agent in self.colluders]
         if self.announced:
             self.group([*self.announced.values(), *own], 0)
@@ -246,12 +246,12 @@ class HostileCoordinator(RuleBasedStateMachine):
 
     def open_sets(self) -> dict[str, list[Set]]:
         """Return by nonce whose sums are open, honest vehicles alone."""
-        found: dict[str, dict[Set, None]] = defaultdict(dict)
+        result: dict[str, dict[Set, None]] = defaultdict(dict)
         for nonce, edition, spoke in self.heard.values():
             honest = frozenset(edition.members) & set(self.vehicles)
             if honest and honest <= spoke:
-                found[nonce][honest] = None
-        return {nonce: list(sets) for nonce, sets in found.items()}
+                result[nonce][honest] = None
+        return {nonce: list(sets) for nonce, sets in result.items()}
 
     @invariant()
     def nobody_is_told_of(self) -> None:

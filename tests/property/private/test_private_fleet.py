@@ -241,9 +241,9 @@ def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(
         body = masked(self, run, *rest)
         if self._agent != "v04" or run == "r3":
             return body
-        said = Contribution.from_value(body.contribution)
-        words = rng.integers(-(2**63), 2**63, said.sums["masked"].size)
-        return body.model_copy(update={"contribution": replace(said, sums={"masked": words}).to_value()})
+        contribution = Contribution.from_value(body.contribution)
+        words = rng.integers(-(2**63), 2**63, contribution.sums["masked"].size)
+        return body.model_copy(update={"contribution": replace(contribution, sums={"masked": words}).to_value()})
 
     monkeypatch.setattr(PrivateRuns, "masked", noise)
 

@@ -110,13 +110,13 @@ def test_difference_of_two_editions_has_the_noise_of_both() -> None:
     _, task = group.edges_task()
     whole = deviation(group.parameters.edge_epsilon(2), "local", 1)
     before, after = (group.ask(task, each) for each in (group.edition(0), group.edition(1, without=3)))
-    told = (before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3])
-    assert told.std() > 1.2 * whole  # sqrt(2) of it; 128 draws
+    result = (before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3])
+    assert result.std() > 1.2 * whole  # sqrt(2) of it; 128 draws
     # The attack that it is against: what stays of shares that are the same in both editions is those of three.
     group = Group(epsilon=0.5, losses=3)
     before, after = (group.ask(task, each, by_task=True) for each in (group.edition(0), group.edition(1, without=3)))
-    told = (before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3])
-    assert told.std() < 0.8 * whole
+    result = (before.sums["histogram"] - after.sums["histogram"]) - counts(NAMES[:3])
+    assert result.std() < 0.8 * whole
 
 
 def test_shares_are_for_the_members_of_an_edition_whatever_the_coordinator_says() -> None:

@@ -167,7 +167,7 @@ class Rows:
 
     def count(self, agents: tuple[str, ...] | set[str], path: Path) -> int:
         """Return how many rows of `agents` have a strength along `path` that does not round to 0."""
-        found = 0
+        result = 0
         for agent in agents:
             members = self.members[agent]
             strength = np.ones(members.rows)
@@ -176,8 +176,8 @@ class Rows:
                 strength = strength * np.where(
                     lower == fuzzy_set, 1.0 - upper, np.where(lower + 1 == fuzzy_set, upper, 0)
                 )
-            found += int((strength > self.unit).sum())
-        return found
+            result += int((strength > self.unit).sum())
+        return result
 
 
 @settings(max_examples=12)

@@ -83,13 +83,13 @@ def met(name: str, parameters: Any, parts: Parts, left: dict[str, int], group: i
 def opened(heard: list[Heard]) -> dict[int, dict[frozenset[str], list[Task]]]:
     """Return what was opened: by group and members, the tasks in order."""
     spoke: dict[Any, set[str]] = defaultdict(set)
-    found: dict[int, dict[frozenset[str], list[Task]]] = defaultdict(lambda: defaultdict(list))
+    result: dict[int, dict[frozenset[str], list[Task]]] = defaultdict(lambda: defaultdict(list))
     for each in heard:
         key = each.edition.group, frozenset(each.edition.members), each.task.digest
         spoke[key].add(each.agent)
         if spoke[key] == set(each.edition.members):
-            found[key[0]][key[1]].append(each.task)
-    return found
+            result[key[0]][key[1]].append(each.task)
+    return result
 
 
 class Oracle:
@@ -129,7 +129,7 @@ class Oracle:
         return [bool(one) for task, sums in view if task.kind == "sums" for one in sums["count"]]
 
     def frbc(self, view: Any) -> list[bool]:
-        found: list[bool] = []
+        result: list[bool] = []
         for task, sums in view:
             if task.kind == "strengths":
                 rules = self.scheme_question(task).rules
@@ -137,8 +137,8 @@ class Oracle:
                 den = sums["den_high"].astype(object) * 2**60 + sums["den_low"]
                 rest = den.copy()
                 np.subtract.at(rest, rules.antecedent_of, num)
-                found += [bool(one) for one in (*num, *den, *rest)]
-        return found
+                result += [bool(one) for one in (*num, *den, *rest)]
+        return result
 
     @staticmethod
     def scheme_question(task: Task) -> Any:
@@ -231,18 +231,18 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
     fleet = met("fmt", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
     try:
-        found = fleet.learn(DISCOVERY, asked, None)
+        result = fleet.learn(DISCOVERY, asked, None)
     except RunFailedError as fault:
         assert "too-few-for-privacy" in str(fault)  # noqa: PT017
         return
-    cohort = [parts[agent] for agent in found.cohort]
-    assert found.model == discover(asked, cohort)
+    cohort = [parts[agent] for agent in result.cohort]
+    assert result.model == discover(asked, cohort)
     rows = pool(cohort)
     least = min(max(support, 1), (rows.rows + 1) // 2)
-    for variable, column in zip((*found.model.features, found.model.target), (*rows.X.T, rows.y), strict=True):
+    for variable, column in zip((*result.model.features, result.model.target), (*rows.X.T, rows.y), strict=True):
         if variable.high > variable.low:
             ranked, bin_width = np.sort(column), (variable.high - variable.low) / RESOLUTION
-            assert ranked[least - 1] <= variable.low + bin_width or variable is not found.model.target
+            assert ranked[least - 1] <= variable.low + bin_width or variable is not result.model.target
             assert (column <= variable.low + bin_width).sum() >= least
             assert (column >= variable.high - bin_width).sum() >= least
 

@@ -88,40 +88,40 @@ def audit(there: Path, *more: str) -> int:
 
 def report(there: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
     assert audit(there, "--data", str(there / "data"), "--json", *more) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_audit_reads_rows_of_an_exact_run_and_says_whose(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(there, capsys, "last")
-    assert (found["run"], found["scheme"], found["vehicles"], found["rows"]) == ("open", "fmt", 3, 120)
-    bands = next(line for line in found["lines"] if (line["attack"], line["seen"]) == ("bands", "each vehicle"))
+    result = report(there, capsys, "last")
+    assert (result["run"], result["scheme"], result["vehicles"], result["rows"]) == ("open", "fmt", 3, 120)
+    bands = next(line for line in result["lines"] if (line["attack"], line["seen"]) == ("bands", "each vehicle"))
     assert bands["protection"] == "exact"
     assert bands["read"] > 12
     assert bands["false"] == bands["chance"] == 0
     assert sum(read for read, _ in bands["owners"].values()) == bands["read"]
     assert {rows for _, rows in bands["owners"].values()} == {40}
-    assert found["models"][0]["rows"] == 120
-    assert found["models"][0]["others"] == 30
+    assert result["models"][0]["rows"] == 120
+    assert result["models"][0]["others"] == 30
 
 
 def test_audit_reads_no_row_of_a_default_run(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(there, capsys, "hidden")
-    assert {line["protection"] for line in found["lines"]} == {"condensed"}
-    assert [line for line in found["lines"] if line["read"]] == []
+    result = report(there, capsys, "hidden")
+    assert {line["protection"] for line in result["lines"]} == {"condensed"}
+    assert [line for line in result["lines"] if line["read"]] == []
 
 
 def test_audit_of_a_private_run_attacks_sums_of_groups_and_of_who_left(
     masked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = report(masked, capsys, "r1")
-    assert (found["scheme"], found["vehicles"], found["rows"]) == ("frt", 14, 14 * 12)
-    assert all(line["protection"].startswith("private") for line in found["lines"])
-    assert {line["seen"] for line in found["lines"]} == {"each group", "who left", "all that was opened"}
-    assert all(line["owners"] == {} for line in found["lines"])
-    by_seen = {line["seen"]: line["rows"] for line in found["lines"]}
+    result = report(masked, capsys, "r1")
+    assert (result["scheme"], result["vehicles"], result["rows"]) == ("frt", 14, 14 * 12)
+    assert all(line["protection"].startswith("private") for line in result["lines"])
+    assert {line["seen"] for line in result["lines"]} == {"each group", "who left", "all that was opened"}
+    assert all(line["owners"] == {} for line in result["lines"])
+    by_seen = {line["seen"]: line["rows"] for line in result["lines"]}
     assert by_seen == {"each group": 14 * 12, "who left": 3 * 12, "all that was opened": 14 * 12}
-    assert found["models"][0]["rows"] == 11 * 12
+    assert result["models"][0]["rows"] == 11 * 12
 
 
 def test_audit_of_a_private_run_refuses_rows_that_do_not_add_up_to_what_was_opened(
@@ -155,14 +155,14 @@ def test_audit_simulates_private_runs_where_there_are_enough_vehicles(
     folder = write(tmp_path / "data", rows=300)
     one = ("--data", str(folder / "v1.csv"), "--vehicles", "12")
     assert audit(tmp_path, "--scheme", "frt", "--param", "max_depth=2", *one, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    protections = list(dict.fromkeys(line["protection"] for line in found["lines"]))
+    result = json.loads(capsys.readouterr().out)
+    protections = list(dict.fromkeys(line["protection"] for line in result["lines"]))
     assert protections == ["condensed", "exact", "private", "private, support 3"]
-    assert {line["seen"] for line in found["lines"] if line["protection"] == "private"} == {
+    assert {line["seen"] for line in result["lines"] if line["protection"] == "private"} == {
         "each group", "who left", "all that was opened",
     }  # fmt: skip
-    assert [line for line in found["lines"] if line["protection"] == "private, support 3" and line["read"]] == []
-    assert found["left_out"] == {}
+    assert [line for line in result["lines"] if line["protection"] == "private, support 3" and line["read"]] == []
+    assert result["left_out"] == {}
 
 
 def test_audit_simulates_a_fleet_with_and_without_protection(
@@ -170,9 +170,9 @@ def test_audit_simulates_a_fleet_with_and_without_protection(
 ) -> None:
     folder = write(tmp_path / "data")
     assert audit(tmp_path, "--scheme", "frt", "--data", str(folder), "--param", "max_depth=2", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["run"] == ""
-    assert [each["protection"] for each in found["models"]] == ["condensed", "exact"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["run"] == ""
+    assert [each["protection"] for each in result["models"]] == ["condensed", "exact"]
     one = str(folder / "v1.csv")
     assert audit(tmp_path, "--scheme", "frt", "--param", "min_rows=1", "--data", one, "--vehicles", "2") == 0
     out = capsys.readouterr().out

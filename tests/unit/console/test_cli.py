@@ -208,18 +208,18 @@ def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_anot
     assert run(["model", "predict", "--file", str(record_file), "--data", str(drive)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "quality"
     assert run(["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["prediction"] == pytest.approx(expected[1])
-    assert told["base"] + sum(told["shares"].values()) == pytest.approx(expected[1])
+    result = json.loads(capsys.readouterr().out)
+    assert result["prediction"] == pytest.approx(expected[1])
+    assert result["base"] + sum(result["shares"].values()) == pytest.approx(expected[1])
     words = ["model", "explain", "--file", str(record_file), "--data", str(drive), "--row", "2"]
     assert run(words) == 0
-    said = capsys.readouterr().out
-    assert "because of rule" in said
-    assert re.search(r"\nfor another outcome \(quality is at least [\d.]+ or at most .*:\n  \(none was named", said)
+    text = capsys.readouterr().out
+    assert "because of rule" in text
+    assert re.search(r"\nfor another outcome \(quality is at least [\d.]+ or at most .*:\n  \(none was named", text)
     assert run([*words, "--goal", "-10%"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"\nfor another outcome \(quality is at most [\d.]+\):", said)
-    assert "none was named" not in said
+    text = capsys.readouterr().out
+    assert re.search(r"\nfor another outcome \(quality is at most [\d.]+\):", text)
+    assert "none was named" not in text
 
 
 def test_model_explain_compares_with_the_records_typical_row_or_with_another_row(
@@ -231,13 +231,13 @@ def test_model_explain_compares_with_the_records_typical_row_or_with_another_row
     learned = catalogue.load("frt").from_document(record.document)
     words = ["model", "explain", "--file", str(file), "--data", str(drive), "--row", "2"]
     assert run([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     expected = explain_row(learned, [8.0, 7.5], reference_of(typical, learned.domain)).to_dict()
-    assert {name: told[name] for name in expected} == expected
+    assert {name: result[name] for name in expected} == expected
     assert run(words) == 0
-    said = capsys.readouterr().out
-    assert "base: the forecast for a typical row, the fleet's mean of each input" in said
-    assert re.search(r"  [+-][\d.]+  speed 8 instead of 5 m/s\n", said)
+    text = capsys.readouterr().out
+    assert "base: the forecast for a typical row, the fleet's mean of each input" in text
+    assert re.search(r"  [+-][\d.]+  speed 8 instead of 5 m/s\n", text)
     assert run([*words, "--against", "1"]) == 0
     assert "base: the forecast for row 1\n" in capsys.readouterr().out
     changed = {"reference": {**typical["reference"], "row": {"speed": 6.0, "load": 4.0}}}
@@ -290,9 +290,9 @@ def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert run([*words, "--scheme", "fmt", "--param", "max_rule=6"]) == 2
-    told = capsys.readouterr().err
-    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in told
-    assert all(name in told for name in catalogue.load("fmt").Parameters.model_fields)
+    result = capsys.readouterr().err
+    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in result
+    assert all(name in result for name in catalogue.load("fmt").Parameters.model_fields)
     assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
     assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
 
@@ -319,13 +319,13 @@ def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     capsys.readouterr()
     drive.write_text("a,b\n1,x\n")
     assert run(["doctor", "--state-dir", str(tmp_path / "s"), "--data", str(drive), "--json"]) == 1
-    found = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
-    assert not found["data"]["ok"]
-    assert found["core packages"]["ok"]
+    result = {item["check"]: item for item in json.loads(capsys.readouterr().out)}
+    assert not result["data"]["ok"]
+    assert result["core packages"]["ok"]
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "text"),
     [
         (["modl"], "Did you mean glassfleet model?"),
         (["Doctor"], "Did you mean glassfleet doctor?"),
@@ -336,9 +336,9 @@ def test_doctor_passes_on_a_sound_machine_and_fails_when_the_data_are_wrong(
     ],
 )
 def test_mistyped_command_is_told_with_the_nearest_at_every_level(
-    capsys: pytest.CaptureFixture[str], typed: list[str], said: str
+    capsys: pytest.CaptureFixture[str], typed: list[str], text: str
 ) -> None:
     assert run(typed) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("Did you mean") <= 1
+    result = capsys.readouterr().err
+    assert text in result
+    assert result.count("Did you mean") <= 1

@@ -58,14 +58,14 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def examples(command: click.Command) -> list[str]:
-    _, found, block = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
-    return [line.strip() for line in block.split("\n\n")[0].splitlines() if line.strip()] if found else []
+    _, result, block = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
+    return [line.strip() for line in block.split("\n\n")[0].splitlines() if line.strip()] if result else []
 
 
 def test_examples_of_every_help_text_are_commands_that_click_takes() -> None:
     given = {path: examples(command) for path, command in {"glassfleet": cli, **COMMANDS}.items()}
-    assert [path for path, found in given.items() if not found] == []
-    for path, example in ((path, example) for path, found in given.items() for example in found):
+    assert [path for path, each in given.items() if not each] == []
+    for path, example in ((path, example) for path, each in given.items() for example in each):
         line = re.split(r" [|>] ", example)[0]
         assert line.startswith("glassfleet ")
         assert isinstance(COMMANDS.get(path, cli), click.Group) or line.startswith(path), f"{path}: {example}"
@@ -267,9 +267,9 @@ def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str
     try:
         assert process.stderr is not None
         assert process.stdout is not None
-        said = [process.stderr, process.stdout]
+        text = [process.stderr, process.stdout]
         # Before it is at work, Python itself may still be starting, and tells of Ctrl-C in its own way.
-        eventually(lambda: select.select(said, [], [], 0.02)[0] or store.exists(), f"{words} is at work")
+        eventually(lambda: select.select(text, [], [], 0.02)[0] or store.exists(), f"{words} is at work")
         select.select([], [], [], 0.3)
         # A terminal sends it to every process of the command.
         os.killpg(process.pid, signal.SIGINT)

@@ -33,9 +33,9 @@ SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "policy": 
 @pytest.mark.parametrize(("vehicles", "offered"), [(7, False), (8, True)])
 def test_private_run_is_offered_in_one_line_to_a_fleet_that_reaches_the_floor(vehicles: int, offered: bool) -> None:
     fleet: Any = SimpleNamespace(get=lambda _path: [{"agent": f"v{n}", "status": "up"} for n in range(vehicles)])
-    told = quorum_lines(fleet, SPEC, 0.0)
-    assert told[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
-    assert told[1:] == ([OFFER] if offered else [])
+    result = quorum_lines(fleet, SPEC, 0.0)
+    assert result[0] == f"{vehicles} of {vehicles} known vehicles are up: the model will rest on those that answer"
+    assert result[1:] == ([OFFER] if offered else [])
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_m
     assert {text: plan_of(text)["stages"] for text in shares} == shares
     (tmp_path / "plan.json").write_text('{"stages": [0.1, 1.0], "deadline": 60}')
     (tmp_path / "plan.toml").write_text("stages = [0.1, 1.0]\ndeadline = 60\n")
-    told = [RolloutPlan.from_document(plan_of(str(tmp_path / f"plan.{kind}"))) for kind in ("json", "toml")]
-    assert told == [RolloutPlan(stages=(0.1, 1.0), deadline=60.0)] * 2
+    result = [RolloutPlan.from_document(plan_of(str(tmp_path / f"plan.{kind}"))) for kind in ("json", "toml")]
+    assert result == [RolloutPlan(stages=(0.1, 1.0), deadline=60.0)] * 2
     with pytest.raises(GlassfleetError, match="missing"):
         plan_of(str(tmp_path / "missing.json"))
     (tmp_path / "plan.json").write_text("[0.1]")

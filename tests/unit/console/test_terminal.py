@@ -51,9 +51,9 @@ def test_work_tells_in_lines_how_far_it_is_when_it_was_silent_for_long(capsys: p
     work("a line")
     clock.now += SILENCE - 0.1
     work()
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == "fetching: the second, 1 of 4\na line\n"
+    result = capsys.readouterr()
+    assert result.out == ""
+    assert result.err == "fetching: the second, 1 of 4\na line\n"
 
 
 SHOWING = """
@@ -160,10 +160,10 @@ def shown(*arguments: str, columns: int = 120) -> str:
 
 
 def test_list_of_runs_is_a_table_with_aligned_columns_and_coloured_outcomes_on_a_terminal(url: str) -> None:
-    said = shown("run", "list", "--coordinator", url, columns=140)
-    assert "\x1b[32mfinished" in said
-    assert "\x1b[31mfailed" in said
-    head, first, second, why = ESCAPE.sub("", said).splitlines()
+    text = shown("run", "list", "--coordinator", url, columns=140)
+    assert "\x1b[32mfinished" in text
+    assert "\x1b[31mfailed" in text
+    head, first, second, why = ESCAPE.sub("", text).splitlines()
     assert head.split("  ")[0] == "run"
     for word in ("scheme", "outcome", "started (UTC)", "model"):
         at = head.index(word)
@@ -173,7 +173,7 @@ def test_list_of_runs_is_a_table_with_aligned_columns_and_coloured_outcomes_on_a
     assert "2 min 05 s" in first
     assert first.rstrip().endswith("trips v3")
     assert why.startswith(f"{LONG}: not-enough-agents: [red]2[/red] of 3"), "texts of others stay texts"
-    assert said.count("\x1b[31m") == 1
+    assert text.count("\x1b[31m") == 1
 
 
 def test_runs_in_a_pipe_are_plain_lines_and_json_is_all_of_it(url: str, capsys: pytest.CaptureFixture[str]) -> None:

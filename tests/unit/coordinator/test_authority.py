@@ -250,9 +250,9 @@ def test_certificate_that_the_former_authority_lost_is_named_and_nothing_is_begu
     enrolled(authority)
     path = authority.folder / "issued" / f"{authority.issued()[0].serial}.pem"
     path.unlink() if damage == "gone" else path.write_text(damage)
-    with pytest.raises(StorageError, match="restore it from a backup") as told:
+    with pytest.raises(StorageError, match="restore it from a backup") as raised:
         Authority.create(tmp_path / "next", "next CA", after=authority.folder)
-    assert str(path) in str(told.value)
+    assert str(path) in str(raised.value)
     assert not (tmp_path / "next").exists()
 
 

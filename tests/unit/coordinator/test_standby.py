@@ -31,8 +31,8 @@ def config(tmp_path: Path) -> Set:
 
 
 def leader(config: CoordinatorConfig, incarnation: str = "first", **other: Any) -> Leader:
-    told = about(config, "glassfleet 1")
-    return Leader(incarnation, {**told, "host": "cloud-1", "settings": {**told["settings"], **other}})
+    result = about(config, "glassfleet 1")
+    return Leader(incarnation, {**result, "host": "cloud-1", "settings": {**result["settings"], **other}})
 
 
 def waiting(config: CoordinatorConfig, *, rounds: int = 3) -> Standby:
@@ -42,8 +42,8 @@ def waiting(config: CoordinatorConfig, *, rounds: int = 3) -> Standby:
 
 
 def test_leader_names_all_nodes_of_its_broker_and_no_password(config: Set) -> None:
-    told = about(config(broker="mqtts://user:secret@one:1,mqtts://two"), "glassfleet 1")
-    assert told["settings"]["broker"] == "mqtts://one:1,mqtts://two:8883"
+    result = about(config(broker="mqtts://user:secret@one:1,mqtts://two"), "glassfleet 1")
+    assert result["settings"]["broker"] == "mqtts://one:1,mqtts://two:8883"
 
 
 def test_standby_waits_until_the_journal_is_free_and_is_not_in_the_way(
@@ -90,8 +90,8 @@ def test_standby_names_each_setting_that_is_otherwise_once_for_each_leader(confi
         one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
         one.leads(leader(config(broker="mqtt://127.0.0.1:2")))
         one.leads(leader(own, "second", keep_records=False))
-    told = [(each["setting"], each["here"], each["leader"]) for each in logs if each["event"] == "set-up-otherwise"]
-    assert told == [
+    result = [(each["setting"], each["here"], each["leader"]) for each in logs if each["event"] == "set-up-otherwise"]
+    assert result == [
         ("broker", "mqtt://127.0.0.1:1", "mqtt://127.0.0.1:2"),
         ("retained_versions", 3, 10),
         ("keep_records", True, False),

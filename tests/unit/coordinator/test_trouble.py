@@ -120,13 +120,13 @@ class SpoiltModel(ToyModel):
 
 
 @pytest.mark.parametrize(
-    "said", [math.nan, RuntimeError("no words"), {1, 2}, NOISE], ids=["nan", "raises", "no-json", "too-large"]
+    "text", [math.nan, RuntimeError("no words"), {1, 2}, NOISE], ids=["nan", "raises", "no-json", "too-large"]
 )
 def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
-    monkeypatch: pytest.MonkeyPatch, said: Any
+    monkeypatch: pytest.MonkeyPatch, text: Any
 ) -> None:
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=said))
+    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=text))
     fleet = Fleet(max_bytes=4096, engine=engine_with(scheme)).begin("a", "b")
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")

@@ -89,7 +89,7 @@ def test_every_picture_is_shown_in_a_page_with_words_for_those_who_do_not_see_it
     kept = {path.name for path in FOLDER.iterdir() if path.suffix in {".png", ".svg"}} - {"favicon.svg"}
 
     assert shown.keys() == kept
-    assert [name for name, said in shown.items() if min(map(len, said)) < 20] == []
+    assert [name for name, text in shown.items() if min(map(len, text)) < 20] == []
 
 
 def test_pictures_stay_small_together() -> None:

@@ -222,7 +222,7 @@ def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "text"),
     [
         ({"id": None}, "id is missing: give --id, set GLASSFLEET_AGENT_ID, or write it in the --config file"),
         ({"broker": None}, "broker is missing: give --broker, set GLASSFLEET_BROKER"),
@@ -233,10 +233,10 @@ def test_config_keeps_agents_apart_that_share_a_state_directory(tmp_path, monkey
         ({"resend_first": 90.0}, "resend_longest 60.0 is below resend_first 90.0"),
     ],
 )
-def test_config_names_setting_fault_and_where_to_give_it(flags, said):
+def test_config_names_setting_fault_and_where_to_give_it(flags, text):
     with pytest.raises(UsageError) as caught:
         AgentConfig.load(**{**GIVEN, **flags})
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 ROOT = Path(__file__).parents[3]

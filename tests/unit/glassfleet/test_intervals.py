@@ -58,11 +58,11 @@ def test_nine_of_ten_are_within_where_each_rule_decides() -> None:
 def test_explanation_names_the_rule_that_decides_and_its_interval(fitted: Any) -> None:
     X, _ = rows(60, 4)
     expected = fitted.predict_interval(X)
-    told = [explain_row(fitted.model_, x, fitted.reference_) for x in X]
+    result = [explain_row(fitted.model_, x, fitted.reference_) for x in X]
 
-    assert [each.fired.rule.index for each in told] == fitted.model_.deciding(X).tolist()
-    np.testing.assert_array_equal([each.interval for each in told], expected)
-    assert "9 of 10 between" in told[0].text
+    assert [each.fired.rule.index for each in result] == fitted.model_.deciding(X).tolist()
+    np.testing.assert_array_equal([each.interval for each in result], expected)
+    assert "9 of 10 between" in result[0].text
 
 
 def test_saved_intervals_come_back(fitted: Any, tmp_path: Any) -> None:
@@ -101,13 +101,13 @@ def test_counts_of_parts_add_up_to_those_of_all_rows(off: list[float], cut: int,
 @pytest.mark.parametrize("count", [19, 200, 3_000])
 def test_quantile_is_near_that_of_the_errors_themselves(width: float, count: int) -> None:
     off = np.random.default_rng(count).normal(0.02, 0.05, count)
-    [told] = errors_of(counted(off, np.zeros(count, dtype=np.intp), 1), width)
+    [result] = errors_of(counted(off, np.zeros(count, dtype=np.intp), 1), width)
 
-    assert told is not None
+    assert result is not None
     exact = np.sort(off)[[(count + 1) // 20 - 1, -((count + 1) // 20)]] * width
     # A bin is 2^(1/6) wide: 12 %.
-    assert [told["low"], told["high"]] == pytest.approx(exact.tolist(), rel=0.13)
-    assert told["mean"] == pytest.approx(np.abs(off).mean() * width, rel=0.02)
+    assert [result["low"], result["high"]] == pytest.approx(exact.tolist(), rel=0.13)
+    assert result["mean"] == pytest.approx(np.abs(off).mean() * width, rel=0.02)
 
 
 def test_eighteen_rows_say_nothing() -> None:
@@ -133,7 +133,7 @@ def test_network_has_no_interval() -> None:
 
 
 def test_central_errors_of_a_model_are_those_of_its_rows(fitted: Any) -> None:
-    told = errors_on(fitted.model_, *rows(4_000, 2))
+    result = errors_on(fitted.model_, *rows(4_000, 2))
 
-    assert told["lines"] == fitted._beside["errors"]["lines"]
-    assert sum(told["counts"]) == 4_000
+    assert result["lines"] == fitted._beside["errors"]["lines"]
+    assert sum(result["counts"]) == 4_000

@@ -79,11 +79,11 @@ def test_claimed_rows_decide_no_limit() -> None:
             begin += grid.size
         return replace(answer, rows=2 * 10**9, sums={"counts": one, "outside": answer.sums["outside"]})
 
-    found = search(PARAMETERS, fleet(), claim)[1]
-    assert found.summary["max_rows_each"] == 5 * 208, "200 rows are in the bin from 192 to 208"
-    assert found.summary["guard"]["rows"] == {"v14": 2 * 10**9}
+    result = search(PARAMETERS, fleet(), claim)[1]
+    assert result.summary["max_rows_each"] == 5 * 208, "200 rows are in the bin from 192 to 208"
+    assert result.summary["guard"]["rows"] == {"v14": 2 * 10**9}
     right = discover(PARAMETERS, fleet())
-    for one, other in zip(right.features, found.model.features, strict=True):
+    for one, other in zip(right.features, result.model.features, strict=True):
         assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=6)
 
 

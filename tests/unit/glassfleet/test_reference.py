@@ -58,13 +58,13 @@ def test_base_is_the_forecast_for_the_fleets_means_and_lies_near_the_targets_mea
     steps = [(variable.high - variable.low) / 256 for variable in DOMAIN.features]
     # Sums of training rows leave out those that are held out, so the means are near those of all rows.
     assert np.all(np.abs(reference.row - X.mean(axis=0)) < [6 * step for step in steps])
-    told = explain_row(outcome.model, X[7], reference)
-    assert told.base == pytest.approx(float(outcome.model.predict(reference.row[None])[0]), rel=1e-12)
-    assert abs(told.base - Y.mean()) < 0.5 * Y.std()
-    assert math.fsum((told.base, told.rounding, *told.shares.values())) == told.prediction
-    hour = next(each for each in told.inputs if each.feature == "hour")
+    result = explain_row(outcome.model, X[7], reference)
+    assert result.base == pytest.approx(float(outcome.model.predict(reference.row[None])[0]), rel=1e-12)
+    assert abs(result.base - Y.mean()) < 0.5 * Y.std()
+    assert math.fsum((result.base, result.rounding, *result.shares.values())) == result.prediction
+    hour = next(each for each in result.inputs if each.feature == "hour")
     assert hour.difference == f"22 instead of {reference.row[0]:.4g}"
-    assert told.base_text == "the forecast for a typical row, the fleet's mean of each input"
+    assert result.base_text == "the forecast for a typical row, the fleet's mean of each input"
 
 
 def test_categories_are_compared_with_one_that_no_vehicle_told() -> None:
@@ -77,9 +77,9 @@ def test_categories_are_compared_with_one_that_no_vehicle_told() -> None:
     domain = Domain(features=features, target=Variable(name="price", low=40, high=70))
     fmt = catalogue.load("fmt")
     outcome = local.central(fmt, fmt.exact(fmt.Parameters()), domain, data)
-    told = explain_row(outcome.model, data.X[0], reference_of(recorded(outcome.summary), domain))
-    assert told.base == pytest.approx(y.mean(), abs=0.5 * y.std())
-    difference = next(each.difference for each in told.inputs if each.feature == "city")
+    result = explain_row(outcome.model, data.X[0], reference_of(recorded(outcome.summary), domain))
+    assert result.base == pytest.approx(y.mean(), abs=0.5 * y.std())
+    difference = next(each.difference for each in result.inputs if each.feature == "city")
     assert difference == f"{cities[int(city[0])]} instead of an unknown category"
 
 
@@ -100,11 +100,11 @@ class Formula:
 def test_shares_of_inputs_that_act_in_pairs_are_their_shapley_values() -> None:
     model: Any = Formula(lambda z: 3 * z[:, 0] + z[:, 1] * z[:, 2])
     at, reference = np.array([2.0, 4.0, 5.0, 9.0]), np.array([1.0, 1.0, 1.0, 1.0])
-    told = explained(model, at, Reference(reference, "row 1"))
+    result = explained(model, at, Reference(reference, "row 1"))
     # The pair's change, 19, by halves of either order: b alone 3, c alone 4.
-    assert told.base == 4.0
-    assert told.shares == pytest.approx({"a": 3.0, "b": (3 + 15) / 2, "c": (4 + 16) / 2, "d": 0.0}, abs=1e-12)
-    assert told.base_text == "the forecast for row 1"
+    assert result.base == 4.0
+    assert result.shares == pytest.approx({"a": 3.0, "b": (3 + 15) / 2, "c": (4 + 16) / 2, "d": 0.0}, abs=1e-12)
+    assert result.base_text == "the forecast for row 1"
 
 
 def test_typical_row_is_the_weighted_mean_of_parts_and_unknown_without_rows_or_sums() -> None:
@@ -148,24 +148,24 @@ def test_middle_of_a_rules_forecasts_holds_about_eight_rows_of_ten() -> None:
     for rule in model.rules():
         own, told_of = degree(rule, X), rule.forecast
         slopes = {slope.feature: slope.per_unit for slope in rule.consequent.slopes}
-        said = rule.consequent.value + X @ [slopes.get(name, 0.0) for name in NAMES]
-        assert told_of.mean == pytest.approx(np.average(said, weights=own), abs=step)
+        forecasts = rule.consequent.value + X @ [slopes.get(name, 0.0) for name in NAMES]
+        assert told_of.mean == pytest.approx(np.average(forecasts, weights=own), abs=step)
         for name, move in told_of.moves.items():
             x = X[:, NAMES.index(name)]
             deviation = np.sqrt(np.average((x - np.average(x, weights=own)) ** 2, weights=own))
             assert move == pytest.approx(2 * 1.2816 * slopes[name] * deviation, abs=step)
-        inside += own[(said >= told_of.low) & (said <= told_of.high)].sum()
+        inside += own[(forecasts >= told_of.low) & (forecasts <= told_of.high)].sum()
     assert 0.7 < inside / len(X) < 0.9
 
 
 def degree(rule: Any, X: np.ndarray) -> np.ndarray:
-    found = np.ones(len(X))
+    result = np.ones(len(X))
     for part in rule.conditions:
         x = np.clip(X[:, NAMES.index(part.feature)], part.low, part.high)
         up = (x - part.low) / (part.peak - part.low) if part.peak > part.low else np.ones(len(X))
         down = (part.high - x) / (part.high - part.peak) if part.high > part.peak else np.ones(len(X))
-        found *= np.minimum(up, down)
-    return found
+        result *= np.minimum(up, down)
+    return result
 
 
 def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> None:
@@ -218,14 +218,14 @@ def test_sums_of_classes_give_the_f1_of_all_rows_together() -> None:
         [labels[rng.integers(0, 3, 20)] for _ in range(4)],
         [labels[rng.integers(0, 2, 20)] for _ in range(4)],
     )
-    answers = [scored(task, y, {"candidate": said}) for y, said in zip(truths, forecasts, strict=True)]
+    answers = [scored(task, y, {"candidate": text}) for y, text in zip(truths, forecasts, strict=True)]
     for answer in answers:
         SCORES.server.check(task, answer)
     assert reduced(task, answers)["candidate"] == pytest.approx(
         mean_f1(np.concatenate(truths), np.concatenate(forecasts))
     )
-    told, y, said = reduced(task, answers)["confusion"], np.concatenate(truths), np.concatenate(forecasts)
-    assert told == [[int(((y == a) & (said == b)).sum()) for b in labels] for a in labels]
+    result, y, text = reduced(task, answers)["confusion"], np.concatenate(truths), np.concatenate(forecasts)
+    assert result == [[int(((y == a) & (text == b)).sum()) for b in labels] for a in labels]
 
 
 def test_all_answers_have_one_length_also_without_test_rows() -> None:

@@ -41,8 +41,8 @@ def test_sums_over_the_same_rows_that_differ_by_too_few_are_found_in_both_direct
     assert era(first) == era(second) != era(third)
     assert exposed({first: frozenset({all_of, three_less}), second: frozenset({all_of})}) == []
     assert exposed({second: frozenset({all_of}), third: frozenset({two_less})}) == [], "their rows are others"
-    told = f"{first} and {second} over the same rows differ by k, l"
-    assert exposed({first: frozenset({all_of}), second: frozenset({two_less})}) == [told]
+    result = f"{first} and {second} over the same rows differ by k, l"
+    assert exposed({first: frozenset({all_of}), second: frozenset({two_less})}) == [result]
     assert exposed({first: frozenset({two_less}), second: frozenset({all_of})}) == [
         f"{second} and {first} over the same rows differ by k, l"
     ]

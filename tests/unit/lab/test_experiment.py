@@ -120,10 +120,10 @@ def test_experiment_gives_the_same_in_processes_as_in_one(table: Path) -> None:
 
 def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
     options = ("--csv", str(table), *TINY, "federated,central")
-    found, pooled = summary_of(*options, "--protocol", "federated"), summary_of(*options)
-    assert (found["parameters"]["min_rows"], pooled["parameters"]["min_rows"]) == (3, 1)
-    assert found["settings"]["central"]["test_rmse"] != pooled["settings"]["central"]["test_rmse"]
-    assert found["settings"]["central"]["test_rmse"]["mean"] < 3.0
+    result, pooled = summary_of(*options, "--protocol", "federated"), summary_of(*options)
+    assert (result["parameters"]["min_rows"], pooled["parameters"]["min_rows"]) == (3, 1)
+    assert result["settings"]["central"]["test_rmse"] != pooled["settings"]["central"]["test_rmse"]
+    assert result["settings"]["central"]["test_rmse"]["mean"] < 3.0
 
 
 @pytest.mark.parametrize(

@@ -110,25 +110,25 @@ class Told(Work):
 
 def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_path: Path) -> None:
     work = Told()
-    said = work.lines
+    lines = work.lines
 
     def results(count: int, **options: Any) -> Any:
-        said.clear()
+        lines.clear()
         fresh = options.get("fresh", False)
         return results_of(jobs_of(count), data, tmp_path / "kept", processes=1, fresh=fresh, work=work)
 
     first = results(2)
-    assert [line.partition("  ")[0] for line in said] == ["[1/2] fold 0", "[2/2] fold 1"]
+    assert [line.partition("  ")[0] for line in lines] == ["[1/2] fold 0", "[2/2] fold 1"]
     more = results(3)
-    assert said[0] == "2 of 3 results are there from before"
-    assert len(said) == 2
+    assert lines[0] == "2 of 3 results are there from before"
+    assert len(lines) == 2
     assert {label: more[label] for label in first} == first
     (kept, *_) = (tmp_path / "kept").iterdir()
     kept.write_text('{"cut short')
     assert results(3).keys() == more.keys()
-    assert len(said) == 2
+    assert len(lines) == 2
     results(3, fresh=True)
-    assert len(said) == 3
+    assert len(lines) == 3
 
 
 def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Path) -> None:

@@ -104,19 +104,19 @@ def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehi
 
 
 @pytest.mark.parametrize(
-    ("odd", "said"),
+    ("odd", "text"),
     [
         ("load,y\n1,2\n", r"e\.csv has no column 'temp'; 4 of 5 files have the columns load, temp, y\."),
         ("load,y,temp\n1,2,3\n", r"the last column of .*e\.csv is 'temp', not 'y' \(name one with --target\)"),
     ],
 )
 def test_file_with_other_columns_than_most_is_named_before_anything_is_started(
-    odd: str, said: str, tmp_path: Path
+    odd: str, text: str, tmp_path: Path
 ) -> None:
     for name in "abcd":
         (tmp_path / f"{name}.csv").write_text("split,load,temp,y\ntrain,1,2,3\n")
     (tmp_path / "e.csv").write_text(odd)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=text):
         check_columns(real_files(tmp_path))
 
 
@@ -168,9 +168,9 @@ def test_export_gives_the_rows_that_the_windows_give(series: Any) -> None:
     assert lost == 0
     assert table.names == ("split", *FEATURES, TARGET)
     expected = [rows_of_run(run) for run in series]
-    found = np.array([row[1:] for row in table.rows], dtype=np.float64)
-    assert found[:, :-1] == pytest.approx(np.concatenate([X for X, _ in expected]))
-    assert found[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
+    result = np.array([row[1:] for row in table.rows], dtype=np.float64)
+    assert result[:, :-1] == pytest.approx(np.concatenate([X for X, _ in expected]))
+    assert result[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
     count = SECONDS - WINDOW + 1 - HORIZON
     assert [row[0] for row in table.rows] == ["train"] * 2 * count + ["test"] * count
 

@@ -36,7 +36,7 @@ def messages(make: Callable[[int], Body]) -> list[tuple[str, bytes]]:
 
 def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[], int]]:
     def begin() -> Callable[[], int]:
-        said = messages(
+        arriving = messages(
             lambda number: AgentState(
                 status="up",
                 incarnation=f"{number:016x}",
@@ -49,7 +49,7 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
         fleet = Fleet(lambda: 1.8e9)
 
         def act() -> int:
-            for agent, payload in said:
+            for agent, payload in arriving:
                 body = taken(payload).body
                 assert isinstance(body, AgentState)
                 fleet.up(str(bytes(agent, "ascii"), "ascii"), body)
@@ -64,17 +64,17 @@ def held_back() -> Callable[[], int]:
     """Births of vehicles that have changed too often."""
     fleet = Fleet(lambda: 1.8e9)
     arrivals = Arrivals(fleet, Rebroadcast(), lambda: 0.0, Counter())
-    said = messages(
+    arriving = messages(
         lambda number: AgentState(
             status="up", incarnation="new", features=[chr(0x4E00 + number + each) for each in range(500)], target="y"
         )
     )
-    for agent, _ in said:
+    for agent, _ in arriving:
         for change in range(BIRTHS_BURST):
             fleet.up(agent, AgentState(status="up", incarnation=str(change)))
 
     def act() -> int:
-        for agent, payload in said:
+        for agent, payload in arriving:
             body = taken(payload).body
             assert isinstance(body, AgentState)
             assert arrivals.event_of(Birth(agent, body), 0.0) is None
@@ -87,7 +87,7 @@ def scores() -> Callable[[], int]:
     fleet = Fleet(lambda: 1.8e9)
     for number in range(COUNT):
         fleet.up(LONG.format(number), AgentState(status="up", incarnation="1"))
-    said = [
+    lines = [
         each
         for version in range(2**31 - 10, 2**31)
         for each in messages(
@@ -108,7 +108,7 @@ def scores() -> Callable[[], int]:
     before = fleet.size
 
     def act() -> int:
-        for agent, payload in said:
+        for agent, payload in lines:
             body = taken(payload).body
             assert isinstance(body, Evaluation)
             fleet.evaluated(agent, body)
@@ -118,11 +118,11 @@ def scores() -> Callable[[], int]:
 
 
 def parts() -> Callable[[], int]:
-    said = messages(lambda number: Part(digest=f"{number:064x}", index=0, count=4096, data=b"x"))
+    arriving = messages(lambda number: Part(digest=f"{number:064x}", index=0, count=4096, data=b"x"))
     assembler = Assembler()
 
     def act() -> int:
-        for _, payload in said:
+        for _, payload in arriving:
             assembler.add(taken(payload))
         return assembler.kept_bytes
 

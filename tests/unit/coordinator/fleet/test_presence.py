@@ -162,11 +162,11 @@ def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str,
 def test_exactly_one_of_two_coordinators_stops_when_both_keep_coming_back() -> None:
     for one, two in (((1.0, "b"), (2.0, "a")), ((1.0, "a"), (1.0, "b"))):
         first, second = Election(one[1], one[0]), Election(two[1], two[0])
-        said = {"first": False, "second": False}
+        flags = {"first": False, "second": False}
         for index in range(10):
-            said["first"] |= first.is_lost(second.own, "up", second.term, 0.3 * index, retained=False)
-            said["second"] |= second.is_lost(first.own, "up", first.term, 0.3 * index, retained=False)
-        assert said == {"first": True, "second": False}
+            flags["first"] |= first.is_lost(second.own, "up", second.term, 0.3 * index, retained=False)
+            flags["second"] |= second.is_lost(first.own, "up", first.term, 0.3 * index, retained=False)
+        assert flags == {"first": True, "second": False}
 
 
 def fleet(*others: tuple[float, float | None], metric: str = "rmse", sound: int = 4) -> dict[str, dict[str, Any]]:

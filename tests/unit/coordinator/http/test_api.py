@@ -78,7 +78,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
-    ("path", "rest", "said"),
+    ("path", "rest", "text"),
     [
         (EXPLAIN, {"json": {"row": {"a": 0.5, "b": None}}}, "row.b must be a number (or a category's text), got null"),
         (EXPLAIN, {"json": {"row": {"a": True, "b": 0.5}}}, "row.a must be a number (or a category's text), got true"),
@@ -126,14 +126,14 @@ JSON = {"Content-Type": "application/json"}
     ],
 )
 def test_api_answers_in_the_documented_shape_and_names_the_field_when_a_request_cannot_be_meant(
-    app: FastAPI, path: str, rest: dict[str, Any], said: str
+    app: FastAPI, path: str, rest: dict[str, Any], text: str
 ) -> None:
     answer = ask(app, "POST", path, **rest)
     assert answer.status_code == 422, answer.text
-    told = answer.json()
-    assert set(told) == {"detail"}
-    assert isinstance(told["detail"], str)
-    assert said in told["detail"]
+    result = answer.json()
+    assert set(result) == {"detail"}
+    assert isinstance(result["detail"], str)
+    assert text in result["detail"]
 
 
 def test_api_explains_a_row_whose_other_columns_hold_anything(app: FastAPI) -> None:

@@ -229,11 +229,11 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.mark.parametrize(("metric", "better"), [("rmse", 1), ("f1", 2)])
 def test_comparison_knows_which_way_a_metric_is_better(metric: str, better: int) -> None:
-    found = Comparison.of(metric, [("a", 0.5, 0.4), ("b", 0.5, 0.6), ("c", 0.5, 0.75), ("d", 0.5, 0.5001)])
-    assert found is not None
-    assert found.better == better
-    assert [line.agent for line in found.worse] == (["c", "b"] if metric == "rmse" else ["a"])
-    assert in_words(found.worse_by) == f"12.5 % {'worse' if metric == 'rmse' else 'better'}"
+    result = Comparison.of(metric, [("a", 0.5, 0.4), ("b", 0.5, 0.6), ("c", 0.5, 0.75), ("d", 0.5, 0.5001)])
+    assert result is not None
+    assert result.better == better
+    assert [line.agent for line in result.worse] == (["c", "b"] if metric == "rmse" else ["a"])
+    assert in_words(result.worse_by) == f"12.5 % {'worse' if metric == 'rmse' else 'better'}"
 
 
 def test_pages_say_for_whom_a_version_is_better_and_worse_than_the_one_before(fleet: Fleet) -> None:
@@ -307,11 +307,11 @@ def test_report_that_was_saved_is_shown_without_names_of_vehicles(tmp_path: Path
     dashboard = dashboard_of(tmp_path)
     assert dashboard._leakage_report("r1") == (None, "")
     save(tmp_path, json.dumps(REPORT))
-    found, fault = dashboard._leakage_report("r1")
+    result, fault = dashboard._leakage_report("r1")
     assert fault == ""
-    assert found is not None
-    assert found["lines"][0]["read"] == 30
-    assert "vehicle-01" not in json.dumps(found)
+    assert result is not None
+    assert result["lines"][0]["read"] == 30
+    assert "vehicle-01" not in json.dumps(result)
 
 
 def test_questions_are_told_by_kind_and_whom_each_sum_is_over() -> None:

@@ -43,8 +43,8 @@ class World:
     def ran(self, run: str, agents: dict[str, tuple[str, str]], **other: Any) -> None:
         """Write a run that has ended into the journal."""
         document = suspended_document({"run": run, "spec": {"scheme": "frt"}, "started": 0.0, "reason": ""}, ended=1.0)
-        told = {agent: {"status": status, "reason": reason} for agent, (status, reason) in agents.items()}
-        self.core.runs.journal.close_run(run, {**document, "agents": told, **other}, 0.0, keep_records=False)
+        result = {agent: {"status": status, "reason": reason} for agent, (status, reason) in agents.items()}
+        self.core.runs.journal.close_run(run, {**document, "agents": result, **other}, 0.0, keep_records=False)
         self.core.runs.__post_init__()
 
     def needs(self) -> dict[str, list[str]]:
@@ -119,8 +119,8 @@ def test_fleet_page_is_sorted_and_filtered_on_the_server(there: World, query: st
     there.scored("v6", 2, 1.9)
     there.ran("dusk", {}, rows={"v7": 200, "v6": 100})
     text = there.client.get(f"/?{query}").text
-    found = [part.split('"')[0] for part in text.split('scope="row" class="id"><a class="id" href="/vehicles/')[1:]]
-    assert found[:2] == first
+    result = [part.split('"')[0] for part in text.split('scope="row" class="id"><a class="id" href="/vehicles/')[1:]]
+    assert result[:2] == first
 
 
 def test_page_of_a_vehicle_tells_its_part_in_runs_its_scores_and_what_it_offers(there: World) -> None:
@@ -175,8 +175,8 @@ class EndedRuns:
         self.ended("lost", 9000, spec=hostile, outcome="failed", reason=f"not-enough-agents {EVIL}")
 
     def ended(self, run: str, at: float, *, spec: dict[str, Any], outcome: str = "finished", **other: Any) -> None:
-        told = {"run": run, "spec": {"run": run, **spec}, "started": at, "reason": ""}
-        document = {**suspended_document(told, ended=at + 60 + at / 10), "outcome": outcome, "reason": "", **other}
+        result = {"run": run, "spec": {"run": run, **spec}, "started": at, "reason": ""}
+        document = {**suspended_document(result, ended=at + 60 + at / 10), "outcome": outcome, "reason": "", **other}
         self.core.runs.journal.close_run(run, document, 0.0, keep_records=False)
         self.core.runs.__post_init__()
 
@@ -193,7 +193,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EndedRuns]:
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "result"),
     [
         ("", ["lost", "noon", "dawn", "dusk"]),
         ("sort=-started", ["dusk", "dawn", "noon", "lost"]),
@@ -210,8 +210,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EndedRuns]:
         ("page=9", ["lost", "noon", "dawn", "dusk"]),
     ],
 )
-def test_runs_are_sorted_and_filtered_on_the_server(ended: EndedRuns, query: str, found: list[str]) -> None:
-    assert ended.lines(f"/runs?{query}") == found
+def test_runs_are_sorted_and_filtered_on_the_server(ended: EndedRuns, query: str, result: list[str]) -> None:
+    assert ended.lines(f"/runs?{query}") == result
 
 
 def test_line_of_a_run_says_target_score_rules_parameters_and_time(ended: EndedRuns) -> None:
@@ -222,7 +222,7 @@ def test_line_of_a_run_says_target_score_rules_parameters_and_time(ended: EndedR
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "result"),
     [
         ("", ["bikes", "cars"]),
         ("sort=-model", ["cars", "bikes"]),
@@ -230,8 +230,8 @@ def test_line_of_a_run_says_target_score_rules_parameters_and_time(ended: EndedR
         ("q=worn", ["cars"]),
     ],
 )
-def test_models_are_sorted_and_filtered_on_the_server(ended: EndedRuns, query: str, found: list[str]) -> None:
-    assert ended.lines(f"/models?{query}") == found
+def test_models_are_sorted_and_filtered_on_the_server(ended: EndedRuns, query: str, result: list[str]) -> None:
+    assert ended.lines(f"/models?{query}") == result
 
 
 def test_line_of_a_model_whose_run_is_forgotten_comes_from_its_record(tmp_path: Path) -> None:

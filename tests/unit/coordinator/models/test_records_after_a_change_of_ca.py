@@ -72,8 +72,8 @@ def test_coordinator_waits_with_its_signature_for_the_authority_of_its_own_certi
     cloud.tick()
     assert is_believed(cloud.stored(), former)
     assert cloud.told() == [], "no model is to blame"
-    told = [line for line in cloud.lines if line["event"] == "coordinator-certificate-not-trusted"]
-    assert [(line["code"], line["hint"]) for line in told] == [
+    result = [line for line in cloud.lines if line["event"] == "coordinator-certificate-not-trusted"]
+    assert [(line["code"], line["hint"]) for line in result] == [
         ("foreign-certificate", "trust its authority first (`ca trust`)")
     ]
     cloud.change(None, former, after)
@@ -160,16 +160,16 @@ def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(wh
     code = "foreign-certificate" if now is after else "revoked-certificate"
     assert cloud.told() == [(code, [1])]
 
-    told = cloud.core.models.sign("m", 1, record_of().digest, "compared")
+    result = cloud.core.models.sign("m", 1, record_of().digest, "compared")
     cloud.hub.pump()
-    assert told["former"].startswith(code)
+    assert result["former"].startswith(code)
     assert is_believed(cloud.stored(), now)
     assert cloud.published() == {TOPICS.model_version("m", 1): cloud.stored().record}
     last = cloud.core.registry.history("m")[-1]
     assert (last.kind, last.body) == ("signed", {"version": 1, "digest": record_of().digest, "reason": "compared",
-                                                 "signer": told["signer"], "former": told["former"]})  # fmt: skip
+                                                 "signer": result["signer"], "former": result["former"]})  # fmt: skip
     assert _line_of_decision({"kind": last.kind, "wall": 0.0, **last.body}) == (
-        f"  v1 signed by {told['signer']} on an operator's word: compared"
+        f"  v1 signed by {result['signer']} on an operator's word: compared"
     )
     assert cloud.core.models.sign("m", 1, record_of().digest)["former"] == "", "again does nothing"
     assert len(cloud.core.registry.history("m")) == 2

@@ -222,8 +222,8 @@ def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(re
     assert (references.current("one.central"), references.retained("one.central")) == (1, [1, 3, 4])
     assert references.register("one", 0.6, "measured anew") == 4
     assert (references.current("one.central"), references.retained("one.central")) == (4, [3, 4])
-    told = [(each.body["cause"], each.body["version"]) for each in references.core.registry.history("one.central")]
-    assert told == [*(("published", version) for version in (1, 2, 3, 4)), ("rolled-back", 1), ("promoted", 4)]
+    result = [(each.body["cause"], each.body["version"]) for each in references.core.registry.history("one.central")]
+    assert result == [*(("published", version) for version in (1, 2, 3, 4)), ("rolled-back", 1), ("promoted", 4)]
     assert references.core.registry.aliases.current["one.central"].reason == "measured anew"
 
 

@@ -154,7 +154,7 @@ def contents(journal: SqlJournal) -> tuple[dict[Any, Any], dict[Any, Any], list[
         with suppress(DamagedError):
             documents[ended] = journal.document(ended)
     models = {(each.name, each.version): each for each in journal.models() if not each.is_damaged}
-    return models, {ended: told for ended, told in documents.items() if told is not None}, journal.decisions()
+    return models, {ended: one for ended, one in documents.items() if one is not None}, journal.decisions()
 
 
 def test_journal_with_any_one_bit_flipped_is_refused_by_name_or_hands_out_only_what_was_written(state: Path) -> None:
@@ -175,11 +175,11 @@ def test_journal_with_any_one_bit_flipped_is_refused_by_name_or_hands_out_only_w
         except StorageError:
             named += 1
             continue
-        found = contents(journal)
-        assert found[0].items() <= models.items()
-        assert all(documents[ended] == told for ended, told in found[1].items())
-        assert all(each in decisions for each in found[2])
-        assert journal.damaged or (found[0], found[2]) == (models, decisions), place
+        result = contents(journal)
+        assert result[0].items() <= models.items()
+        assert all(documents[ended] == one for ended, one in result[1].items())
+        assert all(each in decisions for each in result[2])
+        assert journal.damaged or (result[0], result[2]) == (models, decisions), place
         named += bool(journal.damaged)
         journal.close()
     assert named > 5
@@ -270,10 +270,10 @@ def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_r
     _running = reopened()
     capsys.readouterr()
     assert run(["journal", "verify", "--state-dir", str(state)]) == 5
-    said = capsys.readouterr()
-    assert "damaged: models row m 1, run 'r1', model 'm': its checksum does not fit\n" in said.out
-    assert "damaged: records row 2, run 'r2': its checksum does not fit\n" in said.out
-    assert "the journal is damaged: restore" in said.err
+    text = capsys.readouterr()
+    assert "damaged: models row m 1, run 'r1', model 'm': its checksum does not fit\n" in text.out
+    assert "damaged: records row 2, run 'r2': its checksum does not fit\n" in text.out
+    assert "the journal is damaged: restore" in text.err
     out = state / "journal.jsonl"
     assert run(["journal", "export", "--state-dir", str(state), "--out", str(out)]) == 5
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -284,8 +284,8 @@ def test_operator_verifies_and_exports_a_damaged_journal_while_the_coordinator_r
 
 def test_operator_is_told_that_a_journal_is_whole_or_not_there(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["journal", "verify", "--state-dir", str(state), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["whole"], told["damaged"]) == ({"records": 4, "runs": 2, "models": 2, "decisions": 2}, [])
+    result = json.loads(capsys.readouterr().out)
+    assert (result["whole"], result["damaged"]) == ({"records": 4, "runs": 2, "models": 2, "decisions": 2}, [])
     assert run(["journal", "verify", "--state-dir", str(state / "nothing")]) == 9
     assert "there is no journal" in capsys.readouterr().err
 
@@ -301,7 +301,7 @@ def test_export_saves_what_lies_around_a_page_that_cannot_be_read(
     content[100 * 4096 : 101 * 4096] = bytes(4096)
     path.write_bytes(content)
     assert run(["journal", "export", "--state-dir", str(tmp_path)]) == 5
-    said = capsys.readouterr()
-    assert said.err.startswith("damaged: file: its structure is damaged (")
-    lines = said.out.splitlines()
+    text = capsys.readouterr()
+    assert text.err.startswith("damaged: file: its structure is damaged (")
+    lines = text.out.splitlines()
     assert 980 <= len(lines) < 1000

@@ -206,8 +206,8 @@ def test_engine_says_why_the_others_were_not_counted_when_the_quorum_is_missed()
     play.send(Refused(play.at, "f", play.task.digest, "x" * 400))
     play.answer("a")
     play.pass_time(10)
-    said = play.state.reason
-    assert said == (
+    text = play.state.reason
+    assert text == (
         "quorum-not-met: 1 of 9 asked had answered at the deadline, 5 must; not counted: "
         "refused: no  [31mcategory 'tram' in column 'x' (b, c, d and 1 more); no answer by the deadline (g, h, i); "
         "cannot run 'toy' (older) and 3 more reasons"
@@ -403,7 +403,7 @@ def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("text", "reason"),
     [
         ("no-rows: nobody counted", "no-rows: nobody counted"),
         ("too-many-rows: 9 of 8", "too-many-rows: 9 of 8"),
@@ -412,9 +412,9 @@ def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
         ("cancelled: not a name for a scheme", "no-model: cancelled: not a name for a scheme"),
     ],
 )
-def test_engine_ends_by_the_name_that_the_scheme_gives(monkeypatch: pytest.MonkeyPatch, said: str, reason: str) -> None:
+def test_engine_ends_by_the_name_that_the_scheme_gives(monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
     def reduce(*_arguments: object) -> None:
-        raise RunFailedError(said)
+        raise RunFailedError(text)
 
     monkeypatch.setattr(ToyServer, "reduce", reduce)
     play = Play(toy_spec())

@@ -113,7 +113,7 @@ def test_answers_of_rounds_that_are_never_replayed_are_let_go(participation: str
     while not play.is_over():
         phases.add(play.phase)
         holding = {
-            digest for digest, told in play.state.store.items() if any(each.contribution for each in told.values())
+            digest for digest, one in play.state.store.items() if any(each.contribution for each in one.values())
         }
         may_hold = {level.digest for level in play.state.levels}
         if play.phase != "learning" or participation == "elastic":  # a cohort that loses members learns again
@@ -121,10 +121,8 @@ def test_answers_of_rounds_that_are_never_replayed_are_let_go(participation: str
         assert holding <= may_hold, play.phase
         task = play.task
         for agent in play.agents:
-            told = summed(task, data, data) if task.scheme == SCORES.name else None
-            given = (
-                answer(task, data, bytes(32)) if told is None else {"rows": told.rows, "contribution": told.to_value()}
-            )
+            one = summed(task, data, data) if task.scheme == SCORES.name else None
+            given = answer(task, data, bytes(32)) if one is None else {"rows": one.rows, "contribution": one.to_value()}
             event = answer_event(play.at, agent, task)
             play.send(type(event).of(play.at, agent, task.digest, data_digest=event.data_digest, **given))
             if play.is_over() or play.task is not task:
@@ -180,7 +178,7 @@ def test_long_answers_wait_in_the_room_that_their_numbers_need(most: int) -> Non
 def told_by(vehicles: int, **odd: Any) -> dict[str, Stored]:
     """Return answers with sums of one shape, but for those that are said of `odd` vehicles."""
     rng = np.random.default_rng(vehicles)
-    told = {}
+    result = {}
     for number in range(vehicles):
         agent = f"v{number:05d}"
         sums = {
@@ -190,43 +188,43 @@ def told_by(vehicles: int, **odd: Any) -> dict[str, Stored]:
             "none": np.zeros((0, 3), np.int64),
         }
         given = Contribution("k", number, sums | odd.get(agent, {}), {"v": number} if number % 2 else {}, number % 3)
-        told[agent] = Stored(f"{number:064x}", number + 1, given)
-    return told
+        result[agent] = Stored(f"{number:064x}", number + 1, given)
+    return result
 
 
 @pytest.mark.parametrize("odd", [{}, {"v00300": {"gram": np.arange(84)}}, {"v00300": {"other": np.arange(84)}}])
 def test_answers_to_a_closed_round_come_back_as_they_were(odd: dict[str, Any]) -> None:
-    told = told_by(2 * SIDE_BY_SIDE + 3, **odd)
-    (back,) = packed({"closed": Map(told)}, "open").values()
-    assert list(back) == sorted(told)
-    for agent, stored in told.items():
+    result = told_by(2 * SIDE_BY_SIDE + 3, **odd)
+    (back,) = packed({"closed": Map(result)}, "open").values()
+    assert list(back) == sorted(result)
+    for agent, stored in result.items():
         assert agent in back
-        given, found = stored.contribution, back[agent].contribution
+        given, answer = stored.contribution, back[agent].contribution
         assert (back[agent].answer_digest, back[agent].rows) == (stored.answer_digest, stored.rows)
-        assert (found.kind, found.rows, found.values, found.nullified) == (
+        assert (answer.kind, answer.rows, answer.values, answer.nullified) == (
             "k",
             given.rows,
             given.values,
             given.nullified,
         )
-        assert found.sums.keys() == given.sums.keys()
+        assert answer.sums.keys() == given.sums.keys()
         for name, array in given.sums.items():
-            assert found.sums[name].dtype == np.int64
-            np.testing.assert_array_equal(found.sums[name], array)
+            assert answer.sums[name].dtype == np.int64
+            np.testing.assert_array_equal(answer.sums[name], array)
     assert "v" not in back
     assert back.get("v00000x") is None
 
 
 def test_answers_to_a_closed_round_take_less_room_than_their_numbers_did() -> None:
-    told = told_by(SIDE_BY_SIDE)
-    numbers = sum(array.nbytes for each in told.values() for array in each.contribution.sums.values())
+    result = told_by(SIDE_BY_SIDE)
+    numbers = sum(array.nbytes for each in result.values() for array in each.contribution.sums.values())
     tracemalloc.start()
     try:
-        held = Packed(told)
+        held = Packed(result)
         room, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(held) == len(told)
+    assert len(held) == len(result)
     assert room < numbers / 2
 
 

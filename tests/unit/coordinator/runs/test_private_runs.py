@@ -87,14 +87,14 @@ def test_run_waits_for_the_floor_and_says_what_is_missing_when_it_does_not_come(
     assert stage.reason.startswith(f"{name}: 7 of 8 agents")
 
 
-@pytest.mark.parametrize(("up", "said"), [(12, "12 of 13 agents"), (13, "12 vehicles take part, 1 more are needed")])
+@pytest.mark.parametrize(("up", "text"), [(12, "12 of 13 agents"), (13, "12 vehicles take part, 1 more are needed")])
 def test_run_that_asks_for_more_company_than_there_are_vehicles_ends_by_name_with_the_way_out(
-    up: int, said: str
+    up: int, text: str
 ) -> None:
     policy = {"deadline": 10, "gather_timeout": 20}
     stage = PrivateStage(AGENTS[:up], **QUICK, private={"company": 13}, policy=policy)
     stage.finish(*AGENTS[:12])
-    assert stage.reason.startswith(f"too-few-for-privacy: {said}")
+    assert stage.reason.startswith(f"too-few-for-privacy: {text}")
     assert "the run has --floor 8 and --company 13" in stage.reason
 
 
@@ -116,7 +116,7 @@ def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "text"),
     [
         ({"key": bytes(32)}, "no X25519 key"),
         ({"key": b"\xff" * 32}, "no X25519 key"),
@@ -129,11 +129,11 @@ def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
         ({"key": None}, "no X25519 key"),
     ],
 )
-def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dict[str, Any], said: str) -> None:
+def test_announcement_that_would_make_others_refuse_is_refused_alone(values: dict[str, Any], text: str) -> None:
     stage = paired(rounds=0)
     [outcome] = stage.answer("v00", values=values)
     assert outcome.startswith("rejected impossible")
-    assert said in outcome
+    assert text in outcome
     stage.finish(*AGENTS[1:])
     assert stage.phase == "finished"
     assert "v00" not in stage.state.cohort

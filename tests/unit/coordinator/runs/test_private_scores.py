@@ -55,8 +55,8 @@ def test_scores_of_a_private_run_are_those_of_all_test_rows_together_and_the_row
     assert (state.scores["rows"], state.scores["vehicles"]) == (len(y), len(AGENTS))
     assert state.scores["compared"] == {"constant": len(AGENTS)}
     assert state.errors == errors_on(state.model, X, y), "the errors are those of all test rows in one place"
-    told = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 12}
-    assert state.private == told
+    result = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 12}
+    assert state.private == result
     assert [each.kind for each in state.rounds].count("scores") == 1
     assert state.levels[-1].task.scheme == "frt"
 
@@ -121,9 +121,9 @@ def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = 
 
 def test_newest_runs_in_which_vehicles_were_added_up_are_looked_at() -> None:
     documents = [run(0, editions=[]), *(run(number) for number in range(1, 40))]
-    found = former(documents)
-    assert [each.nonce for each in found] == [f"nonce {number}" for number in range(1, FORMER_RUNS + 1)]
-    assert found[0].editions == (frozenset({"v1", "v2"}),)
+    result = former(documents)
+    assert [each.nonce for each in result] == [f"nonce {number}" for number in range(1, FORMER_RUNS + 1)]
+    assert result[0].editions == (frozenset({"v1", "v2"}),)
 
 
 def test_vehicle_is_left_out_until_it_is_readmitted_and_again_when_it_answers_falsely_again() -> None:

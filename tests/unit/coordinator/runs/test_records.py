@@ -43,9 +43,9 @@ def test_an_answer_has_one_digest_and_one_record_in_one_message_and_in_parts() -
     decoder, seen = Decoder(TOPICS), []
     contribution = Contribution("toy", 3, {"sum": np.arange(1000)}).to_value()
     body = ContributionBody(task_digest="0" * 64, rows=3, data_digest="1" * 64, contribution=contribution)
-    said = Envelope(fleet=TOPICS.fleet, body=body, run="r1", agent="a")
+    envelope = Envelope(fleet=TOPICS.fleet, body=body, run="r1", agent="a")
     for limit in (10_000, 4_096):
-        for frame in frames_for_contribution(said, TOPICS, limit):
+        for frame in frames_for_contribution(envelope, TOPICS, limit):
             decoded = decoder.decode(Message(*frame), 1.0)
         assert isinstance(decoded, ForRun)
         assert isinstance(decoded.event, Answer)
@@ -112,8 +112,8 @@ OTHER = Offer(frozenset({"other"}), ("x",), "y")
 
 
 def said(state: RunState) -> str:
-    found = waiting(state)
-    return "" if found is None else found.words("12:00:00")
+    result = waiting(state)
+    return "" if result is None else result.words("12:00:00")
 
 
 @pytest.mark.parametrize(

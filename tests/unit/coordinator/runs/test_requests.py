@@ -156,9 +156,9 @@ def test_private_request_names_the_members_of_a_group_again_when_some_are_lost()
     stage.finish(*agents, leaves=dict.fromkeys(agents[:3], 4))
     stage.check_end()
     named = [bool(group.members) for request in stage.requests for group in body_of(request).private or ()]
-    told = [bool(group.founders) for request in stage.requests for group in body_of(request).private or ()]
+    result = [bool(group.founders) for request in stage.requests for group in body_of(request).private or ()]
     assert sum(named) == 2, "as founders, and as those who are left"
-    assert sum(told) == 1
+    assert sum(result) == 1
 
 
 def test_private_request_tells_everything_each_time_in_a_group_with_a_vehicle_of_former_software() -> None:

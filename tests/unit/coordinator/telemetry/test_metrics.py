@@ -174,13 +174,13 @@ def test_series_stay_few_whatever_hostile_messages_say() -> None:
 def test_scrape_shows_exactly_the_metrics_of_the_table() -> None:
     watched = Watched()
     watched.fleet.publish("gf/1/f/agent/a/state", b"\xc1 not msgpack")
-    found = {}
+    result = {}
     for family in text_string_to_metric_families(watched.metrics.page().decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         if not name.endswith("_created"):
-            found[name] = (family.type, labels)
-    assert found == {each.name: (each.kind, set(each.labels)) for each in TABLE}
+            result[name] = (family.type, labels)
+    assert result == {each.name: (each.kind, set(each.labels)) for each in TABLE}
 
 
 def test_page_shows_the_table_of_the_code() -> None:
@@ -319,15 +319,15 @@ def test_every_line_about_a_run_names_run_and_round_when_the_network_is_bad_and_
         there.kill_coordinator()
         there.start_coordinator()
         there.run_until_ended("r1", within=600.0)
-    told = about(lines)
+    result = about(lines)
     # By the coordinator and by vehicles: an answer's receipt is a line of both.
-    assert {line["event"] for line in told} >= OF_COORDINATOR | {"answered", "resent", "receipt"}
-    assert [line for line in told if line.get("run") != "r1"] == []
+    assert {line["event"] for line in result} >= OF_COORDINATOR | {"answered", "resent", "receipt"}
+    assert [line for line in result if line.get("run") != "r1"] == []
     # Of a run that has ended, nobody remembers which task was of which round.
-    of_live = [line for line in told if line.get("reason") != "the run has ended" or line["event"] != "answered"]
+    of_live = [line for line in result if line.get("reason") != "the run has ended" or line["event"] != "answered"]
     assert [line for line in of_live if not isinstance(line.get("round"), int)] == []
     assert {line["round"] for line in of_live} >= {1, 2}
-    of_agents = [line for line in told if line["event"] in OF_AGENTS]
+    of_agents = [line for line in result if line["event"] in OF_AGENTS]
     assert [line for line in of_agents if line.get("agent") not in NAMES] == []
     assert {line["agent"] for line in of_agents} == set(NAMES)
 

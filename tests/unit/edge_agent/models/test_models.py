@@ -117,11 +117,11 @@ def test_vehicle_counts_its_test_rows_by_what_they_are_and_what_the_model_says()
     )
     *_, scores = Evaluator(train, test).steps(record)
     assert scores is not None
-    said = learned.predict(test.X)
+    forecasts = learned.predict(test.X)
     classes = [*learned.domain.classes, "unheard of"]
     assert 0 < (test.y == "fair").sum() < 3
     assert scores.confusion == [
-        [int(((test.y == a) & (said == b)).sum()) * (a != "fair") for b in classes] for a in classes
+        [int(((test.y == a) & (forecasts == b)).sum()) * (a != "fair") for b in classes] for a in classes
     ]
     assert Evaluation(name="m", version=1, digest=record.digest, **asdict(scores)).rows == 30
     with pytest.raises(ValidationError, match="count each test row once at most"):
@@ -302,8 +302,8 @@ def test_agent_follows_a_model_of_a_private_run_and_tells_no_scores_of_it_nor_of
     world.try_it(1, 101, 2)
     world.run()
     assert agent.counts["evaluations"] == 0
-    said = world.coordinator.bodies(Evaluation)
-    assert [each.cannot for each in said] == ["of a private run: this vehicle tells no scores of its own"]
+    evaluations = world.coordinator.bodies(Evaluation)
+    assert [each.cannot for each in evaluations] == ["of a private run: this vehicle tells no scores of its own"]
 
 
 def test_agent_says_why_and_lives_on_when_a_model_cannot_be_scored_here(bench):

@@ -36,23 +36,23 @@ DROPS = Memory(inputs=(Recall(input="speed", difference=1),), drive="drive", sta
 def test_vehicle_scores_the_rows_that_lagged_features_leave_when_they_drop_the_first_of_each_drive() -> None:
     train, test = _rows(10), _rows(3)
     body = {"model": _document(DROPS, train), "champion": None, "worse_by": {}, "lines": 1}
-    told = summed(Task("scores", "scores", body), train, test)
-    assert told.rows == told.sums["rows/candidate"][0] == told.sums["counts"].sum() == test.rows - 3
+    result = summed(Task("scores", "scores", body), train, test)
+    assert result.rows == result.sums["rows/candidate"][0] == result.sums["counts"].sum() == test.rows - 3
 
 
 def test_vehicle_leaves_out_a_current_model_of_other_rows_when_it_scores() -> None:
     train, test = _rows(10), _rows(3)
     worse_by = {"champion": 0.0, "constant": 0.0}
     body = {"model": _document(DROPS, train), "champion": _document(None, train), "worse_by": worse_by, "lines": 0}
-    told = summed(Task("scores", "scores", body), train, test)
-    assert told.sums["rows/champion"][0] == 0
-    assert told.sums["rows/constant"][0] == told.sums["rows/local"][0] == test.rows - 3
+    result = summed(Task("scores", "scores", body), train, test)
+    assert result.sums["rows/champion"][0] == 0
+    assert result.sums["rows/constant"][0] == result.sums["rows/local"][0] == test.rows - 3
 
 
 def test_vehicle_answers_when_it_cannot_use_the_finished_model() -> None:
     train, test = _rows(10), _rows(3)
     body = {"model": _document(None, train), "champion": None, "worse_by": {"constant": 0.0}, "lines": 0}
-    told = summed(Task("scores", "scores", body), train, Dataset(("load",), "quality", test.X[:, :1], test.y))
-    assert told.sums["rows/candidate"][0] == 0
-    assert told.sums["rows/constant"][0] == test.rows
-    assert told.sums["worse/constant"].tolist() == [0, 0]
+    result = summed(Task("scores", "scores", body), train, Dataset(("load",), "quality", test.X[:, :1], test.y))
+    assert result.sums["rows/candidate"][0] == 0
+    assert result.sums["rows/constant"][0] == test.rows
+    assert result.sums["worse/constant"].tolist() == [0, 0]

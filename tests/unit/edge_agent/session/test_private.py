@@ -104,10 +104,10 @@ class OneVehicle:
         self.give(self.respond())
         for agent in AGENTS[1:]:
             vehicle = self.stage.vehicles[agent]
-            said = Contribution("keys", 0, values={"key": vehicle.own.key, "floor": vehicle.own.floor})
+            contribution = Contribution("keys", 0, values={"key": vehicle.own.key, "floor": vehicle.own.floor})
             digest = self.stage.requests[0].task_digest
             body = ContributionBody(
-                task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=said.to_value()
+                task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=contribution.to_value()
             )
             message = Envelope(fleet="fleet", agent=agent, run=self.run, body=body).to_bytes()
             self.stage.answer(agent, values={"message": message})
@@ -307,14 +307,14 @@ def test_a_vehicle_that_is_let_in_again_on_its_standing_connection_takes_part_in
 
 def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is_kept(tmp_path: Path) -> None:
     times = iter([10.0, 20.0, 30.0, 40.0])
-    told = Told(tmp_path / NAME, lambda: next(times))
-    told.note("r1", "private", 0, {"floor": 8, "company": 3}, ())
-    told.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b", "c"))
-    told.close()
-    told = Told(tmp_path / NAME, lambda: next(times))
-    told.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
-    told.note("r2", "fmt", 7, None, ())
-    told.close()
+    result = Told(tmp_path / NAME, lambda: next(times))
+    result.note("r1", "private", 0, {"floor": 8, "company": 3}, ())
+    result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b", "c"))
+    result.close()
+    result = Told(tmp_path / NAME, lambda: next(times))
+    result.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
+    result.note("r2", "fmt", 7, None, ())
+    result.close()
     first, second = read(tmp_path / NAME)
     assert (first["scheme"], first["answers"], first["numbers"], first["members"]) == ("frt", 3, 105, ["a", "b"])
     assert (first["began"], first["last"]) == (10.0, 30.0)
@@ -322,17 +322,17 @@ def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is
 
 
 def test_numbers_are_those_of_sums_and_of_what_is_no_sum() -> None:
-    said = {"rows": 9, "sums": {"a": np.zeros((2, 3))}, "values": {"rules": [[1, 2.5, "x"], []], "key": b"1"}}
-    assert numbers_in(said) == 8
+    contribution = {"rows": 9, "sums": {"a": np.zeros((2, 3))}, "values": {"rules": [[1, 2.5, "x"], []], "key": b"1"}}
+    assert numbers_in(contribution) == 8
 
 
 def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "agents" / "fleet" / "a"
     folder.mkdir(parents=True)
-    told = Told(folder / NAME, lambda: 0.0)
-    told.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
-    told.note("r2", "fmt", 7, None, ())
-    told.close()
+    result = Told(folder / NAME, lambda: 0.0)
+    result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
+    result.note("r2", "fmt", 7, None, ())
+    result.close()
     arguments = ["ledger", "--state-dir", str(tmp_path), "--fleet", "fleet"]
     lines = CliRunner().invoke(cli, arguments).output.splitlines()
     assert lines[0].endswith(

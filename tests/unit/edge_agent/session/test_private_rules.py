@@ -186,9 +186,9 @@ def test_a_request_that_tells_nothing_again_is_answered_from_what_the_vehicle_ke
     for members in ([], (whole.private or [])[0].members):
         with refused("not-member"):  # it has met nobody
             victim.answer(terms, short(whole, members=members))
-    said = victim.answer(terms, whole)
+    first = victim.answer(terms, whole)
     victim.restart()
-    assert codec.encode(victim.answer(terms, short(whole, members=[])).model_dump()) == codec.encode(said.model_dump())
+    assert codec.encode(victim.answer(terms, short(whole, members=[])).model_dump()) == codec.encode(first.model_dump())
     after = victim.request(terms, founders, first_task(terms), members=["v00", *OTHERS[3:]], number=1)
     with refused("other-edition"):  # who is in it?
         victim.answer(terms, short(after, members=[]))

@@ -110,8 +110,8 @@ def test_session_resends_soon_when_the_coordinator_asks_again():
 )
 @pytest.mark.parametrize("is_late", [False, True])
 def test_session_is_silent_in_a_run_that_does_not_ask_it_and_in_no_other(reason, is_outside, is_late):
-    told = [ReceiptSeen("r1", A, "rejected", reason), seen(B, sent=2.0)]
-    state, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), *(reversed(told) if is_late else told))
+    result = [ReceiptSeen("r1", A, "rejected", reason), seen(B, sent=2.0)]
+    state, effects = play(fresh(), Connected(), seen(A), Computed("r1", A), *(reversed(result) if is_late else result))
     if is_late:  # the next request came before the receipt
         assert kinds(effects) == [Compute, Send, Park, Compute, Forget]
         state, _ = play(state, Computed("r1", B))

@@ -195,9 +195,9 @@ def test_export_of_a_spreadsheet_is_read_as_its_plan_says(write: Write) -> None:
 def test_each_column_is_told_what_becomes_of_it(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(EXPORT.replace(";7,1 km/h", ";", 1))
     prepared(path, "--json")
-    said = json.loads(capsys.readouterr().out)
-    assert (said["rows"], said["usable"]) == (60, 59)
-    assert said["reasons"] == {
+    text = json.loads(capsys.readouterr().out)
+    assert (text["rows"], text["usable"]) == (60, 59)
+    assert text["reasons"] == {
         "when": "the hour of the day",
         "speed": "numbers in km/h; 1 row without a value left out",
         "lights": "ja is 1, nein is 0",
@@ -291,7 +291,7 @@ def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("split\ntrain\n", "says which rows train and test; it cannot be the target"),
         ("", "the file is empty. A header row"),
@@ -301,10 +301,10 @@ def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str) -> No
     ],
 )
 def test_file_of_which_no_plan_can_be_made_is_told_why(
-    write: Write, capsys: pytest.CaptureFixture[str], text: str, told: str
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, result: str
 ) -> None:
-    assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in told else [])]) == 3
-    assert told in capsys.readouterr().err
+    assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in result else [])]) == 3
+    assert result in capsys.readouterr().err
 
 
 def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,13 +42,13 @@ def data_of(own: NDArray[np.float64]) -> Dataset:
 
 def sent(scheme: str, own: NDArray[np.float64], **parameters: Any) -> View:
     """Return what a vehicle with these rows tells in a run of its own."""
-    found: list[Any] = []
+    result: list[Any] = []
     loaded = catalogue.load(scheme)
     local.federated(
         loaded, loaded.Parameters.model_validate(parameters), DOMAIN, {"v": data_of(own)},
-        listen=lambda task, answer: found.append((task, answer.sums)),
+        listen=lambda task, answer: result.append((task, answer.sums)),
     )  # fmt: skip
-    return found
+    return result
 
 
 def grams_of(parts: Sequence[NDArray[np.float64]]) -> View:
@@ -102,8 +102,8 @@ def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
 
 def test_bands_are_never_wrong() -> None:
     own = rows(60)
-    found = sums.bands(sent("fmt", own, min_rows=1))
-    whole, _, false = matches(found, own)
+    result = sums.bands(sent("fmt", own, min_rows=1))
+    whole, _, false = matches(result, own)
     assert len(whole) > 10
     assert false == 0
 
@@ -119,15 +119,15 @@ def test_bins_of_one_row_are_that_row() -> None:
 
 def test_spans_of_the_joint_fit_that_share_a_row_tell_it_with_its_target() -> None:
     own = rows(10, seed=3)
-    told = sent("bmt", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
-    whole, parts, false = matches(bmt.spans(told), own)
+    result = sent("bmt", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
+    whole, parts, false = matches(bmt.spans(result), own)
     assert (len(whole), len(parts), false) == (1, 0, 0)
 
 
 def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None:
-    told = sums.remainders(sent("frt", rows(300, planted=True), min_rows=1, max_depth=1))
-    assert np.isnan(told[:, :-1]).all()
-    assert np.abs(told[:, -1] - PLANTED[-1]).min() < 1e-8
+    result = sums.remainders(sent("frt", rows(300, planted=True), min_rows=1, max_depth=1))
+    assert np.isnan(result[:, :-1]).all()
+    assert np.abs(result[:, -1] - PLANTED[-1]).min() < 1e-8
     assert len(sums.remainders(sent("frt", rows(300), nullify=False, max_depth=1))) == 0
 
 
@@ -135,8 +135,8 @@ def test_remainders_tell_the_target_of_the_row_whose_cell_was_withheld() -> None
 
 
 def opened(members: str, *parts: NDArray[np.float64]) -> Opened:
-    ((task, told),) = grams_of([together(*parts)])
-    return Opened(task, frozenset(members), told)
+    ((task, result),) = grams_of([together(*parts)])
+    return Opened(task, frozenset(members), result)
 
 
 def test_difference_of_two_editions_is_of_those_who_left() -> None:
@@ -151,8 +151,8 @@ def test_difference_of_two_editions_is_of_those_who_left() -> None:
     assert {(line.seen, line.attack): line.read for line in lines if line.attack == "spans"} == {
         ("each group", "spans"): 0, ("who left", "spans"): 1, (OPENED, "spans"): 1,
     }  # fmt: skip
-    (found,) = [line for line in lines if (line.seen, line.attack) == ("who left", "spans")]
-    assert found.owners == {"d": (1, 1)}
+    (result,) = [line for line in lines if (line.seen, line.attack) == ("who left", "spans")]
+    assert result.owners == {"d": (1, 1)}
 
 
 def test_sums_over_different_vehicles_that_share_a_row_meet_in_it() -> None:
@@ -168,11 +168,11 @@ def test_masked_answers_tell_the_sum_of_an_edition_that_is_complete() -> None:
     own = {name: data_of(rows(9, seed=place)) for place, name in enumerate("abcdefghijklmn")}
     scheme = catalogue.load("frt")
     parameters = private_parameters(scheme, scheme.Parameters(max_depth=1, n_sets=2))
-    found, outcome = conduct(scheme, parameters, DOMAIN, own, 2)
+    result, outcome = conduct(scheme, parameters, DOMAIN, own, 2)
     assert (outcome.lost, len(outcome.cohort)) == (("a",), 11)
-    assert {each.members for each in found} == {frozenset(own), frozenset(outcome.cohort)}
+    assert {each.members for each in result} == {frozenset(own), frozenset(outcome.cohort)}
     rng = np.random.default_rng(0)
-    for each in found:
+    for each in result:
         parts = [scheme.client.contribute(each.task, own[agent], rng).sums for agent in each.members]
         for name, array in each.sums.items():
             assert array.tolist() == np.sum([part[name] for part in parts], axis=0).tolist()
@@ -181,9 +181,9 @@ def test_masked_answers_tell_the_sum_of_an_edition_that_is_complete() -> None:
 
 
 def test_cell_of_one_row_tells_its_target() -> None:
-    told = sums.cells(sent("frt", rows(300, planted=True), nullify=False, max_depth=1))
-    assert np.isnan(told[:, :-1]).all()
-    assert np.abs(told[:, -1] - PLANTED[-1]).min() < 1e-7
+    result = sums.cells(sent("frt", rows(300, planted=True), nullify=False, max_depth=1))
+    assert np.isnan(result[:, :-1]).all()
+    assert np.abs(result[:, -1] - PLANTED[-1]).min() < 1e-7
     assert len(sums.cells(sent("frt", rows(300), max_depth=1))) == 0
 
 
@@ -211,8 +211,8 @@ class Memorised:
 
 def test_model_that_memorised_its_rows_tells_them_from_others() -> None:
     members, others = data_of(rows(40)), data_of(rows(30, seed=1))
-    found = model_alone(Memorised(members), members, others)  # type: ignore[arg-type]
-    assert (found.auc, found.met, found.met_others) == (1.0, 1.0, 0.0)
+    result = model_alone(Memorised(members), members, others)  # type: ignore[arg-type]
+    assert (result.auc, result.met, result.met_others) == (1.0, 1.0, 0.0)
     forgot = model_alone(Memorised(others.select(())), members, members)  # type: ignore[arg-type]
     assert forgot.auc == pytest.approx(0.5)
     assert model_alone(Memorised(members), members, data_of(rows(0))).auc is None  # type: ignore[arg-type]
@@ -222,5 +222,5 @@ def test_model_of_a_constant_gives_every_target_back_and_tells_no_row_from_anoth
     constant = Memorised(data_of(rows(0)))
     constant.domain = DOMAIN.model_copy(update={"target": Variable(name="y", low=0.5, high=0.5)})
     members, others = (replace(data_of(rows(9, seed=seed)), y=np.full(9, 0.5)) for seed in (0, 1))
-    found = model_alone(constant, members, others)  # type: ignore[arg-type]
-    assert (found.auc, found.met, found.met_others) == (0.5, 1.0, 1.0)
+    result = model_alone(constant, members, others)  # type: ignore[arg-type]
+    assert (result.auc, result.met, result.met_others) == (0.5, 1.0, 1.0)

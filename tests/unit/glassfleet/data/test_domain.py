@@ -224,9 +224,9 @@ def test_target_is_remembered_only_from_when_it_was_known():
     ],
 )
 def test_declaration_is_refused_in_words_when_it_cannot_be_meant(document, words):
-    with pytest.raises(UsageError, match="lagged features") as told:
+    with pytest.raises(UsageError, match="lagged features") as raised:
         Memory.from_document(document)
-    assert words in str(told.value)
+    assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_declaration_is_refused_in_words_when_it_cannot_be_meant(document, words
     ],
 )
 def test_rows_are_refused_in_words_when_they_cannot_be_put_in_order(data, memory, words):
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         remember(data, memory)
-    assert words in str(told.value)
+    assert words in str(raised.value)
 
 
 def test_domain_carries_the_declaration_and_its_document_is_as_before_without_one():
     data = {"v": DATA}
-    found = discover(DiscoveryParameters(features=("x", "x_change_1"), target="y").remembering(CHANGE), [DATA])
-    assert found.memory == CHANGE
-    assert found.needs == ("x", "trip", "at")
-    assert Domain.from_document(json.loads(json.dumps(found.to_document()))) == found
+    result = discover(DiscoveryParameters(features=("x", "x_change_1"), target="y").remembering(CHANGE), [DATA])
+    assert result.memory == CHANGE
+    assert result.needs == ("x", "trip", "at")
+    assert Domain.from_document(json.loads(json.dumps(result.to_document()))) == result
     plain = discover(DiscoveryParameters(features=("x",), target="y"), list(data.values()))
     assert "memory" not in plain.to_document()
     with pytest.raises(ValueError, match="none of the features"):
@@ -389,11 +389,11 @@ def test_limits_of_a_run_are_readable_and_neither_beyond_declared_ones_nor_those
     asked = DiscoveryParameters(
         features=("speed",), target="quality", input_quantiles=(0.0, 1.0), bounds=bounds, readable=True
     )
-    found = discover(asked.exact(), [data]).features[0]
-    assert (found.low, found.high) == pytest.approx(limits, abs=1e-9 + 0.02 * (limits[0] == limits[1]))
+    result = discover(asked.exact(), [data]).features[0]
+    assert (result.low, result.high) == pytest.approx(limits, abs=1e-9 + 0.02 * (limits[0] == limits[1]))
     plain = discover(asked.exact().model_copy(update={"readable": False}), [data]).features[0]
-    assert found.low <= plain.low
-    assert found.high >= plain.high or (found.high, plain.low >= 0.0) == (1.0, True)
+    assert result.low <= plain.low
+    assert result.high >= plain.high or (result.high, plain.low >= 0.0) == (1.0, True)
 
 
 @pytest.mark.parametrize(

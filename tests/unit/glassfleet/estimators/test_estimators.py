@@ -258,9 +258,9 @@ class TestTables:
         assert tree.score(table, price) > 0.95
         paris = table.assign(city="Paris")
         assert np.allclose(tree.predict_proba(paris).sum(axis=1), 1.0)
-        told = tree.explain(paris.iloc[0])  # a row of a table is explained as it is predicted
-        assert told.prediction == tree.predict(paris[:1])[0]
-        assert "an unknown category" in {part.text for part in told.inputs}
+        result = tree.explain(paris.iloc[0])  # a row of a table is explained as it is predicted
+        assert result.prediction == tree.predict(paris[:1])[0]
+        assert "an unknown category" in {part.text for part in result.inputs}
         marked = table.assign(city=table["city"].map({"Campinas": "none"}).fillna("?").astype("category"))
         by_text = FuzzyModelTree().fit(marked, table["city"] == "Campinas")
         for row in (marked.iloc[0], marked.iloc[0].to_dict()):  # words for no value are categories where they were
@@ -296,9 +296,9 @@ class TestTables:
         assert alone.model_.to_document() == tree.model_.to_document()
         assert learner().fit(table, value).score(table, value) > 0.97
         assert learner().fit_federated([(table, value)]).score(table, value) > 0.9  # of condensed rows
-        told = tree.explain({"city": None, "size": float("nan"), "new": True})
-        assert {part.feature: part.text for part in told.inputs} == {"city": "missing", "size": "missing", "new": "1"}
-        assert any(note.startswith("size is missing; where its value is asked for it is") for note in told.notes)
+        result = tree.explain({"city": None, "size": float("nan"), "new": True})
+        assert {part.feature: part.text for part in result.inputs} == {"city": "missing", "size": "missing", "new": "1"}
+        assert any(note.startswith("size is missing; where its value is asked for it is") for note in result.notes)
         assert tree.counterfactual({"city": "Natal", "size": None, "new": 1.0}).found
         assert tree.__sklearn_tags__().input_tags.allow_nan
 
@@ -338,9 +338,9 @@ class TestShown:
     """An estimator shows its model."""
 
     def test_counterfactual_reaches_its_goal(self, tree: FuzzyModelTree) -> None:
-        found = tree.counterfactual([1.0, 0.5, 0.0], ">1")
-        assert found.best is not None
-        assert tree.predict([list(found.best.row.values())])[0] >= 1.0
+        result = tree.counterfactual([1.0, 0.5, 0.0], ">1")
+        assert result.best is not None
+        assert tree.predict([list(result.best.row.values())])[0] >= 1.0
         with pytest.raises(ValueError, match="goal 'blue': write"):
             tree.counterfactual([1.0, 0.5, 0.0], "blue")
 

@@ -41,10 +41,10 @@ def test_explanations_keep_their_json_schema_when_dumped_and_read(kind: str) -> 
         (Counterfactual, counterfactual(learned, rows()[0])),
         (ModelSummary, summary(learned)),
     ):
-        told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
-        jsonschema.validate(told, view.model_json_schema(mode="serialization"))
-        assert view.model_validate(told) == made
-        assert told["format"] == 1
+        result = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+        jsonschema.validate(result, view.model_json_schema(mode="serialization"))
+        assert view.model_validate(result) == made
+        assert result["format"] == 1
 
 
 def test_rows_are_read_by_name_and_refused_when_an_input_is_missing_or_no_number() -> None:
@@ -102,8 +102,8 @@ def test_values_outside_the_range_are_told_as_the_model_takes_them_when_a_row_is
     kind: str, what: str
 ) -> None:
     learned = model(kind)
-    told = explain_row(learned, [12.0, 50.0, 0.5, 1.0])
-    noted = [note for note in told.notes if "outside the model's range" in note]
+    result = explain_row(learned, [12.0, 50.0, 0.5, 1.0])
+    noted = [note for note in result.notes if "outside the model's range" in note]
     assert len(noted) == 1
     assert noted[0].startswith(f"snr = 12 dB is outside the model's range, 0 to 10 dB; {what}")
     if "nearest limit" in what:
@@ -118,16 +118,16 @@ def test_smallest_move_either_way_is_found_when_no_goal_is_named(kind: str) -> N
     ways: set[bool] = set()
     assert Goal.default(learned.domain, 1.0) == Goal.parse("+-10%", learned.domain)
     for row in rows(5, seed=7):
-        told = counterfactual(learned, row)
+        result = counterfactual(learned, row)
         one = [counterfactual(learned, row, Goal.parse(goal, learned.domain)).best for goal in ("+10%", "-10%")]
         costs = [way.cost for way in one if way is not None]
-        assert (told.best is not None) == bool(costs)
-        if told.best is not None:
+        assert (result.best is not None) == bool(costs)
+        if result.best is not None:
             # The same candidates are tried for all three, and of the cheapest a few are relaxed.
-            assert told.best.cost <= min(costs) + 0.0101
-            assert isinstance(told.prediction, float)
-            assert isinstance(told.best.prediction, float)
-            ways.add(told.best.prediction > told.prediction)
+            assert result.best.cost <= min(costs) + 0.0101
+            assert isinstance(result.prediction, float)
+            assert isinstance(result.best.prediction, float)
+            ways.add(result.best.prediction > result.prediction)
     assert ways == {True, False}, "up for some rows, down for others"
 
 
@@ -185,30 +185,30 @@ def test_effect_is_what_the_model_predicts_when_one_value_is_replaced(kind: str)
     learned = model(kind)
     row = starting_row(learned, None).row
     for place, variable in enumerate(learned.domain.features):
-        told = effect(learned, row, variable.name)
-        assert (told.values[0], told.values[-1]) == (variable.low, variable.high)
-        for at in (0, len(told.values) // 3, -1):
+        result = effect(learned, row, variable.name)
+        assert (result.values[0], result.values[-1]) == (variable.low, variable.high)
+        for at in (0, len(result.values) // 3, -1):
             changed = row.copy()
-            changed[place] = told.values[at]
+            changed[place] = result.values[at]
             answer: Any = learned.predict(changed[None])[0]
-            if told.chance_of:
+            if result.chance_of:
                 assert isinstance(learned, FuzzyClassTree)
                 answer = 100.0 * learned.predict_proba(changed[None])[0, 1]
-            assert told.answers[at] == answer
-        assert told.value == row[place]
+            assert result.answers[at] == answer
+        assert result.value == row[place]
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_importance_is_nothing_for_inputs_that_no_rule_uses_and_most_for_what_the_target_follows(kind: str) -> None:
     learned = model(kind)
-    found = importance(learned, None, learned.domain.names)
+    result = importance(learned, None, learned.domain.names)
     rules = readable_rules(learned)
-    said = [part for rule in rules for part in (rule.consequent, *rule.consequent.scores)]
+    parts = [part for rule in rules for part in (rule.consequent, *rule.consequent.scores)]
     used = {part.feature for rule in rules for part in rule.conditions}
-    used |= {slope.feature for part in said for slope in part.slopes or ()}
-    assert not rules or {name for name, moved in found.items() if moved > 0.0} <= used
+    used |= {slope.feature for part in parts for slope in part.slopes or ()}
+    assert not rules or {name for name, moved in result.items() if moved > 0.0} <= used
     # The targets of the samples follow these.
-    assert max(found, key=found.__getitem__) in ({"dist", "fare"} if "text" in kind else {"snr", "dist"})
+    assert max(result, key=result.__getitem__) in ({"dist", "fare"} if "text" in kind else {"snr", "dist"})
 
 
 def test_unknown_inputs_and_structures_are_refused_by_name() -> None:

@@ -44,33 +44,33 @@ def learned(depth: int, seed: int = 5) -> Model:
 
 def test_difference_names_rules_parameters_and_vehicles_when_a_tree_grows() -> None:
     small, large = learned(1), learned(2)
-    found = difference(version(small, 1, ["v1", "v2"]), version(large, 2, ["v2", "v3"]))
-    told = found.to_dict()
-    assert told["parameters"] == {"max_depth": [1, 2]}
-    assert told["cohort"] == {"joined": ["v3"], "left": ["v1"]}
-    rules = told["rules"]
+    result = difference(version(small, 1, ["v1", "v2"]), version(large, 2, ["v2", "v3"]))
+    answer = result.to_dict()
+    assert answer["parameters"] == {"max_depth": [1, 2]}
+    assert answer["cohort"] == {"joined": ["v3"], "left": ["v1"]}
+    rules = answer["rules"]
     assert len(rules["gone"]) + len(rules["changed"]) + rules["same"] == len(small.rules())
     assert len(rules["added"]) + len(rules["changed"]) + rules["same"] == len(large.rules())
     assert rules["added"]
     assert rules["gone"]
-    lines = difference_lines(found)
+    lines = difference_lines(result)
     assert lines[0].startswith("m v1 (")
     assert "parameters max_depth: 1 -> 2" in lines
     assert "cohort, joined: v3" in lines
     assert sum(line.startswith("+ IF ") for line in lines) == len(rules["added"])
-    assert json.loads(json.dumps(told)) == told
+    assert json.loads(json.dumps(answer)) == answer
 
 
 def test_difference_says_what_changed_in_rules_with_the_same_antecedent() -> None:
     one, other = learned(1), learned(1, seed=6)
-    found = difference(version(one, 1), version(other, 2))
-    told = found.to_dict()
-    changed = told["rules"]["changed"]
+    result = difference(version(one, 1), version(other, 2))
+    answer = result.to_dict()
+    changed = answer["rules"]["changed"]
     assert changed
     for rule in changed:
         for was, now in rule["changes"].values():
             assert was != now
-    words = [line for line in difference_lines(found) if line.startswith("~ IF ")]
+    words = [line for line in difference_lines(result) if line.startswith("~ IF ")]
     assert words == [f"~ IF {rule['if']}" for rule in changed]
 
 
@@ -81,13 +81,13 @@ def test_difference_tells_a_renaming_once_and_no_other_rules_when_only_words_cha
     terms = tuple(f"grade {number}" for number in range(n_sets))
     words = model.domain.features[0].model_copy(update={"unit": "dBm", "terms": terms})
     renamed = in_words_of(model, model.domain.model_copy(update={"features": (words, *model.domain.features[1:])}))
-    found = difference(version(model, 1), version(renamed, 2))
-    told = found.to_dict()
-    assert not told["same"]
-    assert set(told["domain"]) == {"snr"}
-    rules = told["rules"]
+    result = difference(version(model, 1), version(renamed, 2))
+    answer = result.to_dict()
+    assert not answer["same"]
+    assert set(answer["domain"]) == {"snr"}
+    rules = answer["rules"]
     assert (rules["added"], rules["gone"], rules["changed"], rules["same"]) == ([], [], [], len(readable_rules(model)))
-    lines = difference_lines(found)
+    lines = difference_lines(result)
     assert "domain snr: 0 to 10 dB -> 0 to 10 dBm" in lines
     assert any(line.startswith("domain snr: terms standard -> grade 0, grade 1") for line in lines)
 
@@ -113,11 +113,11 @@ def test_rules_of_one_antecedent_are_paired_by_their_consequent_and_none_is_lost
     one = with_rules((("snr", "dist"), "good", 0.5), (("snr", "dist"), "poor", 0.25), (("load",), "fair", 0.5))
     other = with_rules((("dist", "snr"), "poor", 0.75), (("dist", "snr"), "good", 0.625), (("load",), "good", 0.5))
     record = version(sample_models.model("frbc"), 1)[0]
-    found = difference((record, one), (record, other))
-    assert (found.added, found.gone, found.kept) == ((), (), 0)
-    restated = [(was.output, was.weight, now.output, now.weight) for was, now in found.restated]
+    result = difference((record, one), (record, other))
+    assert (result.added, result.gone, result.kept) == ((), (), 0)
+    restated = [(was.output, was.weight, now.output, now.weight) for was, now in result.restated]
     assert restated == [("good", 0.5, "good", 0.625), ("poor", 0.25, "poor", 0.75)]
-    ((was, now),) = found.changed
+    ((was, now),) = result.changed
     assert (was.output, now.output) == ("fair", "good")
     more = difference((record, one), (record, with_rules((("snr", "dist"), "good", 0.5))))
     assert [rule.output for rule in more.gone] == ["fair", "poor"]
@@ -128,10 +128,10 @@ def test_populations_are_compared_by_their_structures() -> None:
     document = before.to_document()
     body = {**document["model"], "structures": [[3, 3, -1, -1, 3, -1, -1], *document["model"]["structures"][1:]]}
     after = catalogue.load("fedga").from_document({**document, "model": body})
-    found = difference(version(before, 1), version(after, 2))
-    assert (len(found.added), len(found.gone), found.changed) == (1, 1, ())
-    assert len(found.restated) + found.kept == len(body["structures"]) - 1
-    assert any(line.startswith("+ structure 1 (fitness") for line in difference_lines(found))
+    result = difference(version(before, 1), version(after, 2))
+    assert (len(result.added), len(result.gone), result.changed) == (1, 1, ())
+    assert len(result.restated) + result.kept == len(body["structures"]) - 1
+    assert any(line.startswith("+ structure 1 (fitness") for line in difference_lines(result))
 
 
 def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_diff_reads_files_without_a_broker(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["model", "diff", *files])
     assert result.exit_code == 0, result.output
     assert "parameters max_depth: 1 -> 2" in result.output
-    told = json.loads(CliRunner().invoke(cli, ["model", "diff", *files, "--json"]).output)
-    assert told["parameters"] == {"max_depth": [1, 2]}
+    answer = json.loads(CliRunner().invoke(cli, ["model", "diff", *files, "--json"]).output)
+    assert answer["parameters"] == {"max_depth": [1, 2]}
 
 
 def far_rows(count: int) -> Any:
@@ -156,29 +156,29 @@ def far_rows(count: int) -> Any:
 @pytest.mark.parametrize("kind", ["tsk", "frbc", "fmt", "dp_tree", "fedavg_mlp-numbers"])
 def test_summary_counts_what_the_explanations_of_the_rows_say(kind: str) -> None:
     learned, X = sample_models.model(kind), far_rows(60)
-    told = over_rows(learned, X, 1000)
+    result = over_rows(learned, X, 1000)
     single = [learned.explain(row) for row in X]
-    assert (told["rows"], told["explained"]) == (60, 60)
-    if told["nature"] == "rules":
+    assert (result["rows"], result["explained"]) == (60, 60)
+    if result["nature"] == "rules":
         counted = Counter(each.fired.rule.index for each in single)
-        assert {each["rule"]: each["rows"] for each in told["rules"]} == counted
-        assert sum(each["share"] for each in told["rules"]) == pytest.approx(1)
-        assert told["fallback"] == sum(each.fallback or each.fired.rule.otherwise for each in single)
+        assert {each["rule"]: each["rows"] for each in result["rules"]} == counted
+        assert sum(each["share"] for each in result["rules"]) == pytest.approx(1)
+        assert result["fallback"] == sum(each.fallback or each.fired.rule.otherwise for each in single)
     else:
-        assert told["rules"] == []
-    assert told["clipped"] == sum(each.clipped_from is not None for each in single)
+        assert result["rules"] == []
+    assert result["clipped"] == sum(each.clipped_from is not None for each in single)
     shared = [each for each in single if each.shares]
-    assert told["with_shares"] == len(shared)
-    for each in told["inputs"]:
+    assert result["with_shares"] == len(shared)
+    for each in result["inputs"]:
         values = np.array([one.shares[each["feature"]] for one in shared])
         assert each["mean_absolute_share"] == pytest.approx(np.abs(values).mean())
         assert each["mean_share"] == pytest.approx(values.mean())
-    assert sum(each["part"] for each in told["inputs"]) == pytest.approx(1)
+    assert sum(each["part"] for each in result["inputs"]) == pytest.approx(1)
     limits = [(variable.low, variable.high) for variable in learned.domain.features]
     beyond = sum(any(not low <= x <= high for x, (low, high) in zip(row, limits, strict=True)) for row in X)
-    assert told["outside"]["rows"] == beyond > 0
-    json.dumps(told, allow_nan=False)
-    assert over_rows_lines(told)
+    assert result["outside"]["rows"] == beyond > 0
+    json.dumps(result, allow_nan=False)
+    assert over_rows_lines(result)
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def test_command_summarises_a_file_as_text_and_as_json(
 ) -> None:
     command = ["model", "explain", "--file", files[0], "--data", files[1], "--summary"]
     assert run([*command, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told == over_rows(sample_models.model("tsk"), sample_models.rows(30), 2000)
+    result = json.loads(capsys.readouterr().out)
+    assert result == over_rows(sample_models.model("tsk"), sample_models.rows(30), 2000)
     assert run([*command, "--rows", "5"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == "mos: 5 rows explained, spread evenly over 30"

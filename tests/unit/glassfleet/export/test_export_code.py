@@ -92,13 +92,13 @@ def test_c_answers_as_the_model_to_the_bit_without_warnings_or_undefined_behavio
     lines += ["nan,1,1,1", "1,inf,1,1", "1,1,1,-inf"]
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
     assert not done.stderr
-    found = [line.split(",") for line in done.stdout.split()]
-    answers = [classes[int(answer)] if classes else float.fromhex(answer) for answer, _ in found[:-3]]
+    result = [line.split(",") for line in done.stdout.split()]
+    answers = [classes[int(answer)] if classes else float.fromhex(answer) for answer, _ in result[:-3]]
     assert answers == learned.predict(X).tolist()
-    assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
+    assert [int(rule) for _, rule in result[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
     # Not finite: nothing is answered.
-    assert all(rule == "-1" for _, rule in found[-3:])
-    assert all(answer == "-1" if classes else "nan" in answer for answer, _ in found[-3:])
+    assert all(rule == "-1" for _, rule in result[-3:])
+    assert all(answer == "-1" if classes else "nan" in answer for answer, _ in result[-3:])
 
 
 def test_c_tells_the_interval_that_the_model_tells(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_c_tells_the_interval_that_the_model_tells(tmp_path: Path) -> None:
     program = _compiled(tmp_path, to_c(learned, "qoe"), classes=False, main=MAIN.replace("printf", f"{tell}printf"))
     given = "\n".join(",".join(map(repr, row)) for row in [*X.tolist(), [math.nan] * 4])
     done = subprocess.run([program], input=given, capture_output=True, text=True, check=True)
-    *found, last = [tuple(map(float.fromhex, line.split(","))) for line in done.stdout.split()]
-    np.testing.assert_array_equal(found, intervals(learned, X))
+    *result, last = [tuple(map(float.fromhex, line.split(","))) for line in done.stdout.split()]
+    np.testing.assert_array_equal(result, intervals(learned, X))
     assert all(map(math.isnan, last))
 
 
@@ -126,11 +126,11 @@ def test_python_answers_as_the_model_to_the_bit_when_run_without_packages(kind: 
     lines = "\n".join(",".join(map(repr, row)) for row in X.tolist())
     # -I -S: no site packages, no environment, no working directory.
     command = [sys.executable, "-I", "-S", str(file)]
-    told = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout.split()
-    found = [line.split(",") for line in told]
+    result = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout.split()
+    outcome = [line.split(",") for line in result]
     answers = learned.predict(X).tolist()
-    assert [answer if learned.domain.classes else float(answer) for answer, _ in found] == answers
-    assert [int(rule) for _, rule in found[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
+    assert [answer if learned.domain.classes else float(answer) for answer, _ in outcome] == answers
+    assert [int(rule) for _, rule in outcome[:300]] == [learned.explain(row).fired.rule.index for row in X[:300]]
 
 
 @pytest.mark.parametrize("kind", [*TEXTUAL, *GAPPY])
@@ -142,8 +142,8 @@ def test_python_takes_texts_of_categories_as_people_write_them_when_run(kind: st
     given = io.StringIO()
     csv.writer(given, lineterminator="\n").writerows(texts(row) for row in X)
     command = [sys.executable, "-I", "-S", "-X", "utf8", str(file)]
-    told = subprocess.run(command, input=given.getvalue(), capture_output=True, encoding="utf-8", check=True).stdout
-    answers = [answer for answer, _ in csv.reader(told.splitlines())]
+    result = subprocess.run(command, input=given.getvalue(), capture_output=True, encoding="utf-8", check=True).stdout
+    answers = [answer for answer, _ in csv.reader(result.splitlines())]
     assert [answer if learned.domain.classes else float(answer) for answer in answers] == learned.predict(X).tolist()
     space: dict[str, Any] = {"__name__": "exported"}
     exec(file.read_text(encoding="utf-8"), space)
@@ -204,8 +204,8 @@ def test_hostile_names_stay_texts_when_code_is_written(tmp_path: Path) -> None:
     assert space["INPUTS"] == names
     header = to_c(learned, "qoe", "*/ int x;\n#define main")
     program = _compiled(tmp_path, header + "\n/* c */\n", classes=True)
-    told = subprocess.run([program], input="1,1,0.5,1\n", capture_output=True, text=True, check=True).stdout
-    assert domain.classes[int(told.split(",")[0])] == learned.predict(np.array([[1, 1, 0.5, 1.0]]))[0]
+    result = subprocess.run([program], input="1,1,0.5,1\n", capture_output=True, text=True, check=True).stdout
+    assert domain.classes[int(result.split(",")[0])] == learned.predict(np.array([[1, 1, 0.5, 1.0]]))[0]
 
 
 def test_code_is_refused_when_the_model_is_none_yet_or_the_prefix_is_no_name() -> None:
@@ -238,9 +238,9 @@ def test_model_is_the_same_when_exported_and_read_again(
     assert len(json.loads(capsys.readouterr().out)) == len(model("frt").rules())
     capsys.readouterr()
     assert run(["model", "show", "--file", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert f"{out} is an export, a model alone in {kind.upper()}" in said
-    named = said.partition("These read it: glassfleet model ")[2].replace(" and ", ", ").strip().split(", ")
+    text = capsys.readouterr().err
+    assert f"{out} is an export, a model alone in {kind.upper()}" in text
+    named = text.partition("These read it: glassfleet model ")[2].replace(" and ", ", ").strip().split(", ")
     csv, options = str(tmp_path / "drive.csv"), {"explain": ["--row", "1"], "export": ["--format", "json"]}
     for command in named:
         given = ["--data", csv] if command in {"predict", "explain"} else []
@@ -268,10 +268,10 @@ def test_rules_speak_as_engineers_do_when_words_are_given(tmp_path: Path, capsys
         '{"snr": {"unit": "dBm", "terms": ["awful", "poor", "usable", "good", "superb"]}, "mos": {"unit": "stars"}}'
     )
     assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 0
-    told = capsys.readouterr().out
-    assert "snr is superb" in told
-    assert "stars" in told
-    assert "snr is High" not in told
+    result = capsys.readouterr().out
+    assert "snr is superb" in result
+    assert "stars" in result
+    assert "snr is High" not in result
     for text, fault in (('{"height": {}}', "no variable 'height'"), ("[]", "JSON object"), ('{"snr": 1}', "write")):
         words.write_text(text)
         assert run(["model", "rules", "--file", str(record), "--words", str(words)]) == 2
@@ -350,10 +350,10 @@ def test_mlflow_forecasts_to_the_bit_and_calls_nobody_when_fresh_processes_regis
     lines = [",".join(NAMES), *(",".join(map(repr, row)) for row in X.tolist())]
     (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-8")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    told = _fresh(REGISTER, tmp_path, uri, *records)
-    assert [line.split(" (")[0] for line in told] == [f"registered as models:/qoe/{n + 1}" for n in range(len(kinds))]
-    told = _fresh(FORECAST, tmp_path, uri, *(str(number + 1) for number in range(len(kinds))))
-    for kind, line in zip(kinds, told, strict=True):
+    result = _fresh(REGISTER, tmp_path, uri, *records)
+    assert [line.split(" (")[0] for line in result] == [f"registered as models:/qoe/{n + 1}" for n in range(len(kinds))]
+    result = _fresh(FORECAST, tmp_path, uri, *(str(number + 1) for number in range(len(kinds))))
+    for kind, line in zip(kinds, result, strict=True):
         expected = model(kind).predict(X).tolist()
         assert json.loads(line) == [
             model(kind).scheme,

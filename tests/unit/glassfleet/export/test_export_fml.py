@@ -86,14 +86,14 @@ def _check(element: ET.Element) -> None:
         assert key not in VALUES or value in VALUES[key], (name, key, value)
         assert not key.startswith(("param", "domain")) or np.isfinite(float(value))
         assert key != "combination" or value == "WA" or value.startswith("custom_")
-    found = [child for child in element if not child.tag.startswith(OURS)]
+    result = [child for child in element if not child.tag.startswith(OURS)]
     for kinds, (least, most) in children:
         count = 0
-        while found and found[0].tag.removeprefix(NS) in kinds:
-            _check(found.pop(0))
+        while result and result[0].tag.removeprefix(NS) in kinds:
+            _check(result.pop(0))
             count += 1
         assert least <= count <= most, (name, kinds)
-    assert not found, (name, found[0].tag)
+    assert not result, (name, result[0].tag)
 
 
 @pytest.mark.parametrize("kind", [*HELD, *GAPPY])
@@ -160,11 +160,11 @@ def _sets(root: ET.Element) -> dict[str, Callable[[Any], Any]]:
 
 def _rules(root: ET.Element) -> list[tuple[list[tuple[str, str]], str]]:
     """Return each rule's antecedent and consequent term."""
-    found = []
+    result = []
     for rule in [*root.iter(f"{NS}tskRule"), *root.iter(f"{NS}rule")]:
         ante = [(clause[0].text or "", clause[1].text or "") for clause in rule[0]]
-        found.append((ante, rule[1][0][0][1].text or ""))
-    return found
+        result.append((ante, rule[1][0][0][1].text or ""))
+    return result
 
 
 def _polynomials(root: ET.Element) -> Mapping[str, list[float]]:
@@ -191,13 +191,13 @@ def test_standard_part_alone_forecasts_as_the_model_when_pyit2fls_evaluates_it(k
     target = learned.domain.target
     assert target is not None
     for row in rows(60, seed=11):
-        told = learned.explain(row)
-        if told.fallback:
+        result = learned.explain(row)
+        if result.fallback:
             continue
-        found = system.evaluate(dict(zip(inputs, row, strict=True)), tuple(row.tolist()))["mos"]
+        answer = system.evaluate(dict(zip(inputs, row, strict=True)), tuple(row.tolist()))["mos"]
         if kind.startswith(("fmt", "bmt")):
-            found = min(max(float(found), target.low), target.high)
-        assert float(found) == pytest.approx(float(told.prediction), abs=1e-9 * (target.high - target.low) + 1e-9)
+            answer = min(max(float(answer), target.low), target.high)
+        assert float(answer) == pytest.approx(float(result.prediction), abs=1e-9 * (target.high - target.low) + 1e-9)
 
 
 def _height(x: Any, number_and_weight: list[float]) -> Any:

@@ -95,9 +95,9 @@ def test_markdown_states_rules_and_uses_when_a_model_is_a_page(kind: str) -> Non
 def test_report_tells_fleet_rounds_drops_scores_and_model_when_a_run_is_a_page() -> None:
     page = run_page(STATUS, model("frt"), {"training": {"rows": 500}}, SCORES, ["CL is not known, and why."])
     html, text = html_of(page), markdown_of(page)
-    for told in (html, text):
+    for each in (html, text):
         for word in ("run-1", "va, vb", "12,345", "0.2500", "0.3000", "too late", "CL is not known, and why.", "500"):
-            assert word in told.replace("\\", ""), word
+            assert word in each.replace("\\", ""), word
     assert "&lt;b&gt;offline" in html
     assert "<b>" not in html
     assert "vc: \\<b\\>offline" in text
@@ -203,8 +203,8 @@ def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names
         assert re.search(r"snr is (at most |at least |between )?(Very|Extremely)?(Low|Medium|High)", text) is None, name
     assert "dBm" in export(spoken, "c").decode()
     assert b"grade0" in export(spoken, "svg", what="partitions")
-    told = explain_row(spoken, rows()[0])
-    assert {degree.term for part in told.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
+    result = explain_row(spoken, rows()[0])
+    assert {degree.term for part in result.inputs if part.feature == "snr" for degree in part.memberships} <= set(terms)
     assert (spoken.predict(rows()) == learned.predict(rows())).all()
 
 

@@ -68,12 +68,12 @@ def test_what_is_told_of_a_rule_is_what_is_computed(max_rules: int) -> None:
         (score,) = fired.rule.consequent.scores
         assert isinstance(score.value, float)
         level = model.inputs.levels[1][int(row[1]) + 1]
-        told = score.value
+        result = score.value
         for slope in score.slopes or ():
             value = level if slope.feature == "city" else row[DOMAIN.names.index(slope.feature)]
-            told += height(slope, value) if slope.points else slope.per_unit * value
+            result += height(slope, value) if slope.points else slope.per_unit * value
             bent += bool(slope.points)
-        assert 1.0 / (1.0 + np.exp(-told)) == pytest.approx(model.predict_proba(row[None])[0, 1], abs=1e-9)
+        assert 1.0 / (1.0 + np.exp(-result)) == pytest.approx(model.predict_proba(row[None])[0, 1], abs=1e-9)
         met += 1
     assert met > 50
     assert bent
@@ -83,11 +83,11 @@ def test_shares_of_a_bent_input_are_those_of_its_line() -> None:
     model, X = learn(max_rules=1)
     slopes = {slope.feature: slope for slope in model.rules()[0].consequent.scores[0].slopes or ()}
     for row in X[:20]:
-        told = model.explain(row)
-        sign = 1.0 if told.prediction == "yes" else -1.0
-        assert told.shares["age"] == pytest.approx(sign * height(slopes["age"], row[0]))
+        result = model.explain(row)
+        sign = 1.0 if result.prediction == "yes" else -1.0
+        assert result.shares["age"] == pytest.approx(sign * height(slopes["age"], row[0]))
         odds = np.log(np.divide(*np.sort(model.predict_proba(row[None])[0])[::-1]))
-        assert told.base + sum(told.shares.values()) == pytest.approx(odds)
+        assert result.base + sum(result.shares.values()) == pytest.approx(odds)
 
 
 @pytest.mark.parametrize("kind", ["hinges", "grow", "newton"])

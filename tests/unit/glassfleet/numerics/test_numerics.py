@@ -55,13 +55,13 @@ def test_column_that_others_explain_has_no_coefficient():
 def test_system_has_the_same_bits_alone_and_among_others():
     systems = np.stack([system(7, seed) for seed in range(5)], axis=2)
     right = np.random.default_rng(2).normal(size=(7, 5))
-    found, value = solve_each(systems, right)
+    result, value = solve_each(systems, right)
     for number in range(5):
         one = slice(number, number + 1)
         alone, gain = solve_each(np.ascontiguousarray(systems[:, :, one]), np.ascontiguousarray(right[:, one]))
-        assert (alone == found[:, one]).all()
-        assert gain[0] == value[number] == pytest.approx(right[:, number] @ found[:, number])
-        assert found[:, number] == pytest.approx(np.linalg.solve(systems[:, :, number], right[:, number]))
+        assert (alone == result[:, one]).all()
+        assert gain[0] == value[number] == pytest.approx(right[:, number] @ result[:, number])
+        assert result[:, number] == pytest.approx(np.linalg.solve(systems[:, :, number], right[:, number]))
 
 
 def test_products_and_downdates_are_those_of_linear_algebra():
@@ -104,10 +104,10 @@ def test_selection_keeps_the_columns_that_carry_something_and_fits_them() -> Non
     rng = np.random.default_rng(1)
     Z = rng.random((500, 7))
     y = 0.3 + 0.8 * Z[:, 2] - 0.4 * Z[:, 5] + rng.normal(0, 0.01, 500)
-    found = select(moment_matrix(Z, y, 1e-6), 4, 1e-4, 1e-6)
-    assert {2, 5} <= set(np.flatnonzero(found[1:]).tolist())
-    assert found[[0, 3, 6]] == pytest.approx([0.3, 0.8, -0.4], abs=0.02)
-    assert np.count_nonzero(found[1:]) <= 4
+    result = select(moment_matrix(Z, y, 1e-6), 4, 1e-4, 1e-6)
+    assert {2, 5} <= set(np.flatnonzero(result[1:]).tolist())
+    assert result[[0, 3, 6]] == pytest.approx([0.3, 0.8, -0.4], abs=0.02)
+    assert np.count_nonzero(result[1:]) <= 4
     assert np.flatnonzero(select(moment_matrix(Z, y, 1e-6), 1, 1e-4, 1e-6)[1:]).tolist() == [2]
     assert not select(moment_matrix(Z, y, 1e-6), 0, 1e-4, 1e-6)[1:].any()
     assert forward(moment_matrix(Z, y, 1e-6), 2) == [3, 6]
@@ -118,8 +118,8 @@ def test_selection_drops_a_column_that_a_pair_of_others_has_made_idle() -> None:
     Z = rng.random((800, 3))
     Z[:, 0] = Z[:, 1] + Z[:, 2] + rng.normal(0, 0.05, 800)
     y = Z[:, 1] + Z[:, 2] + rng.normal(0, 0.01, 800)
-    found = select(moment_matrix(Z, y, 1e-6), 3, 1e-3, 1e-6)  # a cautious variance: chance adds nothing
-    assert np.flatnonzero(found[1:]).tolist() == [1, 2]
+    result = select(moment_matrix(Z, y, 1e-6), 3, 1e-3, 1e-6)  # a cautious variance: chance adds nothing
+    assert np.flatnonzero(result[1:]).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("settings", [{"prune": 2.0}, {"prune": 2.0, "max_slopes": 3}])

@@ -166,11 +166,11 @@ def test_who_answers_noise_is_named_while_half_of_the_group_is_there_and_never_a
 ) -> None:
     answers = ANSWERS | {agent: noise(seed) for seed, agent in enumerate(sorted(liars))}
     there = {agent: each for agent, each in answers.items() if agent not in away}
-    found = judged(FIRST, there)
-    assert set(found.false) <= liars
+    result = judged(FIRST, there)
+    assert set(result.false) <= liars
     if 2 * (len(there) - 1) >= len(AGENTS):
-        assert set(found.false) == liars - away
-        assert found.unclear == ()
+        assert set(result.false) == liars - away
+        assert result.unclear == ()
 
 
 @settings(max_examples=50, deadline=None)
@@ -180,9 +180,9 @@ def test_a_liar_cannot_have_another_one_named(liar: str, blamed: set[str]) -> No
     words = ANSWERS[liar].copy()
     for agent in blamed:
         words[HEAD + AGENTS.index(agent)] += 1
-    found = judged(FIRST, ANSWERS | {liar: words})
-    assert found.false == ()
-    assert {frozenset(pair) for pair in found.unclear} == {frozenset((liar, agent)) for agent in blamed}
+    result = judged(FIRST, ANSWERS | {liar: words})
+    assert result.false == ()
+    assert {frozenset(pair) for pair in result.unclear} == {frozenset((liar, agent)) for agent in blamed}
 
 
 def test_answers_do_not_depend_on_rows_and_their_streams_mask_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,10 +216,10 @@ def test_edges_follow_the_rows_and_leave_no_stretch_without_bins():
 
 
 def test_ramps_are_wide_and_narrow():
-    found = ramps(16)
-    assert set((found[:, 1] - found[:, 0]).tolist()) == {16, 12, 8, 6, 4, 3, 2}
-    assert found.min() == 0
-    assert found.max() == 16
+    result = ramps(16)
+    assert set((result[:, 1] - result[:, 0]).tolist()) == {16, 12, 8, 6, 4, 3, 2}
+    assert result.min() == 0
+    assert result.max() == 16
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------------

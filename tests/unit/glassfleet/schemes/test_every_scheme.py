@@ -171,10 +171,10 @@ def test_catalogue_lists_what_it_knows_for_an_unknown_name():
 
 
 def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:
-    told = outlined([OutlineNode(0), OutlineNode(1, "a", "Low", open=True), OutlineNode(1, "a", "High")], 3)
-    assert told["lines"] == ["everything", "  a is Low ?", "  a is High"]
-    assert told["more"] == 0
-    assert told["outline"] == [
+    result = outlined([OutlineNode(0), OutlineNode(1, "a", "Low", open=True), OutlineNode(1, "a", "High")], 3)
+    assert result["lines"] == ["everything", "  a is Low ?", "  a is High"]
+    assert result["more"] == 0
+    assert result["outline"] == [
         {"depth": 0, "feature": "", "term": "", "open": False},
         {"depth": 1, "feature": "a", "term": "Low", "open": True},
         {"depth": 1, "feature": "a", "term": "High", "open": False},

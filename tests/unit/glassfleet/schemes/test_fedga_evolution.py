@@ -54,12 +54,12 @@ def _fleet(domain: Domain, agents: int = 5, rows: int = 60) -> dict[str, Dataset
 
 
 def _answers(task: Task, fleet: dict[str, Dataset]) -> list[Contribution]:
-    found = []
+    result = []
     for name, data in fleet.items():
         given = SCHEME.client.contribute(task, data, np.random.default_rng(7))
         SCHEME.server.check(task, given)
-        found.append(Contribution(given.kind, given.rows, given.sums, given.values, given.nullified, name))
-    return found
+        result.append(Contribution(given.kind, given.rows, given.sums, given.values, given.nullified, name))
+    return result
 
 
 # --- strings ---------------------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_category_stays_at_home_when_it_is_rare() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "result",
     [
         None,
         [],
@@ -316,13 +316,13 @@ def test_category_stays_at_home_when_it_is_rare() -> None:
         {"f": list("abcdefgh")},
     ],
 )
-def test_server_refuses_categories_that_cannot_be_true(told: Any) -> None:
+def test_server_refuses_categories_that_cannot_be_true(result: Any) -> None:
     data = Dataset(("f",), "y", np.zeros((6, 1)), np.arange(6.0), categories={"f": ("a",)})
     step = DISCOVERY.server.start(DiscoveryParameters(features=("f",), target="y", categories=True))
     given = DISCOVERY.client.contribute(step.task, data, RNG)
     DISCOVERY.server.check(step.task, given)
     with pytest.raises(ContributionError):
-        DISCOVERY.server.check(step.task, Contribution(given.kind, given.rows, given.sums, {"categories": told}))
+        DISCOVERY.server.check(step.task, Contribution(given.kind, given.rows, given.sums, {"categories": result}))
 
 
 def test_vehicle_scores_its_own_tree_when_the_model_is_a_population(tmp_path: Path) -> None:

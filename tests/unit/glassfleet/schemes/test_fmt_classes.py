@@ -90,12 +90,12 @@ def test_levels_follow_the_means_and_few_are_told_apart() -> None:
 
 def test_probabilities_are_calibrated_and_near_the_true_ones(learned: FuzzyClassTree) -> None:
     data, chance = rows(6000, seed=1)
-    told = learned.predict_proba(data.X)[:, 1]
-    assert np.abs(told - chance).mean() < 0.04
+    result = learned.predict_proba(data.X)[:, 1]
+    assert np.abs(result - chance).mean() < 0.04
     for low in np.arange(0.0, 1.0, 0.1):
-        inside = (told >= low) & (told < low + 0.1)
+        inside = (result >= low) & (result < low + 0.1)
         if inside.sum() > 100:
-            assert (data.y[inside] == "yes").mean() == pytest.approx(told[inside].mean(), abs=0.08)
+            assert (data.y[inside] == "yes").mean() == pytest.approx(result[inside].mean(), abs=0.08)
 
 
 def test_cut_of_a_text_names_its_cities_as_a_group(learned: FuzzyClassTree) -> None:
@@ -167,12 +167,12 @@ def test_explanation_says_answer_and_rules_and_what_speaks_for_it_without_contra
     gappy: Any = model("fmt_classes-gaps")
     X = trips(200, gaps=True)
     for row in X[gappy.predict(X) != np.array([gappy.explain(row).fired.rule.consequent.value for row in X])][:5]:
-        told = gappy.explain(row)
-        chances, scores = np.array([(each.probability, each.score) for each in told.chances]).T
+        result = gappy.explain(row)
+        chances, scores = np.array([(each.probability, each.score) for each in result.chances]).T
         assert chances == pytest.approx(np.exp(scores) / np.exp(scores).sum())
         assert chances.tolist() == sorted(gappy.predict_proba(row[None])[0], reverse=True)
-        head, *lines = explanation_lines(told, gappy.domain, row.tolist())
-        assert head == f"price = {told.prediction}, probability {chances[0]:.3f}"
+        head, *lines = explanation_lines(result, gappy.domain, row.tolist())
+        assert head == f"price = {result.prediction}, probability {chances[0]:.3f}"
         assert not any("THEN" in line or "because" in line for line in lines)
         degrees = [float(line.split()[0]) for line in lines if re.match(r"  [01]\.\d{3}  rule", line)]
         assert sum(degrees) == pytest.approx(1.0, abs=0.005)
@@ -184,8 +184,8 @@ def test_rule_is_told_by_its_strongest_terms_unless_in_full(learned: FuzzyClassT
     slopes = tuple(Slope(f"x{number}", 1.0, float(number)) for number in range(9))
     whole = Consequent("class", "a", scores=(Consequent("score of a", 0.0, "", slopes),))
     rule = replace(learned.rules()[0], consequent=whole)
-    told = "THEN class is mostly a", "score of a = 0 + 1 x3 + 1 x4 + 1 x5 + 1 x6 + 1 x7 + 1 x8 and 3 weaker terms"
-    assert tuple(map(str.strip, rule_lines(rule)[-2:])) == told
+    result = "THEN class is mostly a", "score of a = 0 + 1 x3 + 1 x4 + 1 x5 + 1 x6 + 1 x7 + 1 x8 and 3 weaker terms"
+    assert tuple(map(str.strip, rule_lines(rule)[-2:])) == result
     assert "1 x0" in "".join(rule_lines(rule, full=True))
 
 
@@ -204,9 +204,9 @@ def test_run_names_its_reason_when_there_is_nothing_to_tell_apart() -> None:
 
 def questions(data: Dataset) -> dict[str, Question]:
     """Return the last question of each kind."""
-    found: dict[str, Question] = {}
-    federated(SCHEME, EXACT, DOMAIN, {"v": data}, listen=lambda task, _: found.update({task.kind: read_task(task)}))
-    return found
+    result: dict[str, Question] = {}
+    federated(SCHEME, EXACT, DOMAIN, {"v": data}, listen=lambda task, _: result.update({task.kind: read_task(task)}))
+    return result
 
 
 def test_vehicle_sums_what_the_equations_say() -> None:

@@ -70,8 +70,8 @@ def test_vehicle_sums_products_by_degree_as_defined(node):
     for place in asked.cuts_of[node]:
         feature, cut = asked.cuts[place]
         expected.append((Z.T * (weight * np.clip(cut + 1 - position[feature], 0, 1))) @ Z)
-    found = np.concatenate([sums["whole"], sums["lower"]]) / 2.0 ** (2 * GRID_BITS)
-    assert np.allclose(found, [matrix[triangle] for matrix in expected], atol=data.rows * 2.0**-GRID_BITS)
+    result = np.concatenate([sums["whole"], sums["lower"]]) / 2.0 ** (2 * GRID_BITS)
+    assert np.allclose(result, [matrix[triangle] for matrix in expected], atol=data.rows * 2.0**-GRID_BITS)
 
 
 def test_with_support_a_row_has_no_part_or_a_64th_in_each_band_of_a_node():

@@ -137,12 +137,12 @@ def test_tree_finds_what_a_search_of_all_pairs_finds(n_features: Any, n_sets: An
     members = fuzzify(X, n_sets)
     antecedents = _unique(strongest_sets(fuzzify(rng.uniform(0, 1, (60, n_features)), n_sets)))
 
-    found = np.zeros((80, len(antecedents)))
+    result = np.zeros((80, len(antecedents)))
     for part in AntecedentTree(antecedents, n_sets).match(members, 32):
         assert (part.strength > 0).all()
-        found[part.row, part.antecedent] = part.strength
+        result[part.row, part.antecedent] = part.strength
 
-    assert np.array_equal(found, _dense(antecedents, members))
+    assert np.array_equal(result, _dense(antecedents, members))
 
 
 def fleet(inputs: int, rows: int) -> tuple[Domain, dict[str, Dataset]]:
@@ -160,10 +160,10 @@ def test_rules_and_model_are_those_of_the_union_that_is_told(inputs: int, rows: 
     domain, parts = fleet(inputs, rows)
     exact = FRBC.exact(Parameters())
     by_sum = FRBC.private(Parameters())
-    told, summed = (federated(FRBC, each, domain, parts) for each in (exact, by_sum))
+    result, summed = (federated(FRBC, each, domain, parts) for each in (exact, by_sum))
     assert summed.rounds == rounds, "more than about a thousand rules need a larger table"
-    assert summed.model.to_document()["model"] == told.model.to_document()["model"]
-    assert summed.summary["sums_digest"] == told.summary["sums_digest"]
+    assert summed.model.to_document()["model"] == result.model.to_document()["model"]
+    assert summed.summary["sums_digest"] == result.summary["sums_digest"]
     alone = central(FRBC, by_sum, domain, pool(list(parts.values())))
     assert alone.model.to_document() == summed.model.to_document()
     assert alone.rounds == rounds

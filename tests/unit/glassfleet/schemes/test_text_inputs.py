@@ -45,8 +45,8 @@ def houses(scheme: Any) -> Any:
 def test_price_follows_area_and_city_when_cities_are_texts(houses: Any) -> None:
     X = np.array([[100.0, number] for number in range(6)])
     assert houses.predict(X) == pytest.approx(100.0 * np.array(PRICE_OF), abs=15.0)
-    told = {part.term for rule in houses.rules() for part in rule.conditions if part.feature == "city"}
-    assert told == {"one of Campinas, Santos", "none of Bern, Campinas, Santos, Zug", "one of Bern, Zug"}
+    result = {part.term for rule in houses.rules() for part in rule.conditions if part.feature == "city"}
+    assert result == {"one of Campinas, Santos", "none of Bern, Campinas, Santos, Zug", "one of Bern, Zug"}
     assert all(part.crisp for rule in houses.rules() for part in rule.conditions if part.feature == "city")
     why = houses.explain(np.array([100.0, 1.0]))
     degrees = zip(why.fired.rule.conditions, why.fired.memberships, strict=True)
