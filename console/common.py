@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import signal
 import tempfile
@@ -23,7 +22,7 @@ from click.core import ParameterSource
 
 from console.interrupts import raise_interrupt
 from schemas.errors import StorageError, UsageError
-from schemas.private_files import make_folders
+from schemas.private_files import make_folders, state_home
 from schemas.text import number_of, show_hidden
 from schemas.topics import DEFAULT_FLEET
 
@@ -69,11 +68,6 @@ def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None
 
         refuse_password(value, parameter.get_error_hint(ctx).strip("'"))
     return value
-
-
-def state_home() -> Path:
-    """Return the folder for state when none is named: in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
 
 
 def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from console.common import state_home
 from schemas.errors import GlassfleetError, UsageError
+from schemas.private_files import state_home
 
 SHELLS = ("bash", "zsh", "fish")
 

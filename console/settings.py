@@ -13,7 +13,8 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker, noted_broker
-from console.common import read_toml, state_home
+from console.common import F, read_toml
+from schemas.private_files import state_home
 from schemas.settings import Settings, retired_note, settings_of
 from schemas.text import attributes
 from schemas.topics import DEFAULT_FLEET
@@ -22,7 +23,6 @@ DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR
 """Defaults that :meth:`Given.load` gives, where they are not the configuration's own."""
 
 C = TypeVar("C", bound=Settings)
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Given(Generic[C]):
     def load(self, *, waits: bool = True) -> C:
         """Return the settings, with what neither flags, environment nor file name filled in.
 
-        The state folder becomes :func:`console.common.state_home`, the fleet ``fleet``, and the broker the one that
+        The state folder becomes `state_home`, the fleet ``fleet``, and the broker the one that
         ``glassfleet broker`` noted in the state folder. If it noted none, it is awaited, once all else is known to be
         right; or, unless `waits`, there is none.
 

@@ -26,6 +26,11 @@ SECRET_CHARACTERS = 22
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def state_home() -> Path:
+    """Return the folder for state when none is named: in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
+
+
 def make_folders(path: Path) -> Path:
     """Make a folder, and each missing one above it, for this user alone; one that is there stays as it is.
 

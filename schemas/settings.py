@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 
 from schemas import limits
 from schemas.errors import UsageError
+from schemas.private_files import state_home
 from schemas.topics import DEFAULT_FLEET
 from schemas.validation import NO_ID
 
@@ -41,10 +42,6 @@ class Setting(NamedTuple):
     name: str
     field: FieldInfo
     owner: type[Any]
-
-
-def _state_home() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
 
 
 class Settings(BaseModel):
@@ -91,7 +88,7 @@ class Settings(BaseModel):
     """Keys of former versions, and where the constant is now: they are named in `notes`, and change nothing."""
 
     fleet: Id = DEFAULT_FLEET
-    state_dir: Path = Field(default_factory=_state_home)
+    state_dir: Path = Field(default_factory=state_home)
     identity: Path | None = None
     ca_file: Path | None = None
     insecure_plaintext: bool = False

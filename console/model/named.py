@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from console.broker_discovery import broker_url
-from console.common import BrokerOptions, broker_options, json_file, security_options, versioned
+from console.common import BrokerOptions, F, broker_options, json_file, security_options, versioned
 from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
     from glassfleet.reference import Reference
     from glassfleet.scheme import Model
     from schemas.record import ModelRecord
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from console.common import config_option, json_option, print_json, state_dir_option
+from console.common import F, config_option, json_option, print_json, state_dir_option
 from schemas.errors import StorageError
 from schemas.private_files import replacing
 
 if TYPE_CHECKING:
     from coordinator.journal.port import Damaged
 
-F = TypeVar("F", bound=Callable[..., Any])
 
 _WAY_OUT = "restore the journal from a backup, or go on without: the coordinator serves nothing that is damaged"
 

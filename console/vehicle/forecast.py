@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from console.common import fleet_option, json_file, json_option, print_json, state_dir_option
+from console.common import F, fleet_option, json_file, json_option, print_json, state_dir_option
 from console.sections import Sectioned, sections_of
 from console.settings import Given, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
 from schemas.text import show_hidden
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 OWN = "qoe"
 """What ``--window`` calls the case study's own windows."""

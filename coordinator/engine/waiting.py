@@ -108,8 +108,8 @@ def _lack(state: RunState, needed: int, left: list[str], which: str) -> str:
     """Say it in a form that stays while answers come in: who has answered is still up, as a rule."""
     up = sum(agent in state.agents for agent in (*state.accepted, *left))
     gone = sum(agent not in state.agents for agent in state.accepted)
-    there = f"{_count(up, 'vehicle')} {which} {_is(up)} up" + (f", {gone} more {_has(gone)} answered" if gone else "")
-    return f"needs {_count(needed, 'answer')}: {there}"
+    more = f", {gone} more {'have' if gone > 1 else 'has'} answered" if gone else ""
+    return f"needs {_count(needed, 'answer')}: {_count(up, 'vehicle')} {which} {_is(up)} up{more}"
 
 
 def _count(number: int, what: str) -> str:
@@ -118,7 +118,3 @@ def _count(number: int, what: str) -> str:
 
 def _is(number: int) -> str:
     return "are" if number > 1 else "is"
-
-
-def _has(number: int) -> str:
-    return "have" if number > 1 else "has"

@@ -13,15 +13,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.domain import Domain
-from glassfleet.data.lags import Memory
+from glassfleet.data.lags import Column, Memory
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, SUPPORT_ROWS
 from schemas.codec import encode
 from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN, MAX_FEATURES
+from schemas.messages import Id
 from schemas.validation import first_fault
 
-Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
-Column = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600, allow_inf_nan=False)]
 _ID = re.compile(ID_PATTERN)
 

@@ -45,7 +45,8 @@ def category_shapes(domain: Domain) -> dict[str, tuple[int, ...]]:
     also their inputs that are numbers, and their rows of each category. ``numbers``, where they are: the products of
     all pairs of ``[1, numbers, targets]``, packed.
     """
-    categories, numbers, targets = _categories(domain), len(_numbers(domain)), _targets(domain)
+    categories = sum(len(variable.categories) for variable in domain.features)
+    numbers, targets = len(_numbers(domain)), _targets(domain)
     if categories > MOST_TOGETHER:
         return {"categories": (categories, 1 + targets)}
     return {
@@ -148,10 +149,6 @@ def levels_of(domain: Domain, sums: Mapping[str, Any]) -> Levels:
         else:
             levels.append(find_levels(counts, own, _UNIT))
     return tuple(levels)
-
-
-def _categories(domain: Domain) -> int:
-    return sum(len(variable.categories) for variable in domain.features)
 
 
 def _targets(domain: Domain) -> int:
