@@ -56,6 +56,9 @@ class DiscoveryParameters(BaseModel):
     guarded : bool
         One vehicle alone sets no limit, see :mod:`glassfleet.discovery.guard`. Off: all rows count, as in runs of
         former versions.
+    summed : bool
+        Only sums over vehicles are seen, as in private runs, and each vehicle counts itself in them. Else the
+        coordinator counts vehicles by what each tells.
     readable : bool
         Limits that were found are widened to numbers that people read at once, by less than a hundredth of the range,
         never beyond `bounds`; and a column that lies between 0 and 1 ends there, where its last bin goes beyond.
@@ -85,6 +88,7 @@ class DiscoveryParameters(BaseModel):
     missing: bool = False
     memory: Memory | None = None
     guarded: bool = True
+    summed: bool = False
     readable: bool = False
     max_rows_each: int = Field(default=0, ge=0, lt=2**31)
     support: int = Field(default=0, ge=0, le=1_000_000)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.categories import check_categories, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 from glassfleet.data.labels import check_labels, union_of
-from glassfleet.discovery.client import Question, reached, read_task, row_bin, stretches_of
+from glassfleet.discovery.client import reached, read_task, stretches_of
 from glassfleet.discovery.gaps import middles, taken_for
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down
 from glassfleet.discovery.params import RESOLUTION, DiscoveryParameters
@@ -49,7 +49,6 @@ class DiscoveryServer:
             check_categories(values.pop("categories", None), list(grids), contribution.rows, min_count)
         if labels:
             check_labels(values, contribution.rows, min_count)
-        # Vehicles of former versions tell neither vehicles nor row_counts, in a run that asks for them.
         more = set(contribution.sums) - {"counts", "outside"}
         known = {"vehicles", "row_counts"} if task.body.get("guarded") is True else set()
         known |= {"gaps"} if task.body.get("missing") is True else set()
@@ -68,7 +67,7 @@ class DiscoveryServer:
             if min_count > 1 and bool(((part > 0) & (part < min_count)).any()):
                 raise ContributionError(f"{name} holds a count below min_count {min_count}")
         self._check_totals(list(grids), sizes, min_count, contribution)
-        _check_ones(question, contribution)
+        _check_ones(contribution)
 
     @staticmethod
     def _check_totals(names: list[str], sizes: list[int], min_count: int, contribution: Contribution) -> None:
@@ -198,21 +197,14 @@ def _add_up(
     return _Sums(counts, outside, by_column, fewest_vehicles(with_rows) if parameters.guarded else 1, most)
 
 
-def _check_ones(question: Question, contribution: Contribution) -> None:
-    vehicles = contribution.vehicles
-    if vehicles is not None:  # of many vehicles the ones are sums
-        ones = [contribution.sums[name] for name in ("vehicles", "row_counts") if name in contribution.sums]
-        if any(((part < 0) | (part > vehicles)).any() for part in ones):
-            raise ContributionError(f"ones of {vehicles} vehicles cannot add up to that")
-        if "row_counts" in contribution.sums and int(contribution.sums["row_counts"].sum()) != vehicles:
-            raise ContributionError("row_counts do not count every vehicle with rows once")
-        return
-    for name, own in (
-        ("vehicles", reached(question.stretches, contribution.sums["counts"])),
-        ("row_counts", row_bin(contribution.rows)),
-    ):
-        if not np.array_equal(contribution.sums.get(name, own), own):
-            raise ContributionError(f"{name} do not follow from the counts and the rows")
+def _check_ones(contribution: Contribution) -> None:
+    """Raise ContributionError unless what each vehicle counts itself in, as one, can be the sum over that many."""
+    vehicles = int(contribution.rows > 0) if contribution.vehicles is None else contribution.vehicles
+    ones = [contribution.sums[name] for name in ("vehicles", "row_counts") if name in contribution.sums]
+    if any(((part < 0) | (part > vehicles)).any() for part in ones):
+        raise ContributionError(f"ones of {vehicles} vehicles cannot add up to that")
+    if "row_counts" in contribution.sums and int(contribution.sums["row_counts"].sum()) != vehicles:
+        raise ContributionError("row_counts do not count every vehicle with rows once")
 
 
 def _names_told(
@@ -263,7 +255,7 @@ def _ask(parameters: DiscoveryParameters, number: int, columns: Mapping[str, Gri
         body["missing"] = True
     if parameters.memory is not None:
         body["memory"] = parameters.memory.to_document()
-    if parameters.guarded:
+    if parameters.guarded and parameters.summed:
         body["guarded"] = True
     return Next(state, Task("domain", "histogram", body))
 

@@ -87,14 +87,16 @@ def test_claimed_rows_decide_no_limit() -> None:
         assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=6)
 
 
-def test_a_vehicle_of_a_former_version_is_understood_and_a_wrong_one_is_not() -> None:
-    task = DISCOVERY.server.start(PARAMETERS).task
+def test_vehicles_count_themselves_where_only_sums_are_seen_and_nowhere_else() -> None:
+    told = ("vehicles", "row_counts")
+    plain = DISCOVERY.server.start(PARAMETERS).task
+    assert not set(told) & set(DISCOVERY.client.contribute(plain, vehicle(1), RNG).sums)
+    task = DISCOVERY.server.start(DISCOVERY.private(PARAMETERS)).task
     answer = DISCOVERY.client.contribute(task, vehicle(1), RNG)
-    old = {name: answer.sums[name] for name in ("counts", "outside")}
-    DISCOVERY.server.check(task, replace(answer, sums=old))
-    for name in ("vehicles", "row_counts"):
-        wrong = {**answer.sums, name: 1 - answer.sums[name]}
-        with pytest.raises(ContributionError, match=f"{name} do not follow"):
+    DISCOVERY.server.check(task, answer)
+    for name in told:
+        wrong = {**answer.sums, name: 1 + answer.sums[name]}
+        with pytest.raises(ContributionError, match="ones of 1 vehicles"):
             DISCOVERY.server.check(task, replace(answer, sums=wrong))
 
 
