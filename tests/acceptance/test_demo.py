@@ -43,7 +43,7 @@ def started(processes: Processes) -> subprocess.Popen[bytes]:
     """Start a demonstration; return it once all its processes are started."""
     process = processes.start(*SMALL, "--vehicles", "2", "--keep", str(processes.folder / "work"))
     processes.until(
-        lambda: "waiting until all are up" in processes.said(process) and len(children_of(process)) >= 4, process
+        lambda: "waiting until all are up" in processes.output(process) and len(children_of(process)) >= 4, process
     )
     return process
 
@@ -180,7 +180,7 @@ def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
     ]
     broker.kill()
     assert process.wait(30) == 4
-    result = processes.said(process)
+    result = processes.output(process)
     assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", result)
     assert "Traceback" not in result
 
@@ -192,14 +192,14 @@ def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
 def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, processes: Processes) -> None:
     process = started(processes)
     children = children_of(process)
-    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", processes.said(process))
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", processes.output(process))
     process.send_signal(number)
     process.wait(30)
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
     if number != signal.SIGKILL:
         assert process.returncode == 130
-        result = processes.said(process).rstrip()
+        result = processes.output(process).rstrip()
         assert result.endswith("glassfleet: error: interrupted")
         assert "interrupted: stopping vehicles, coordinator and broker" in result
 

@@ -183,8 +183,8 @@ def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(proces
             with cloud.api() as api:
                 api.post("/api/rollouts/m/resume")
                 assert end_of_newest(api)[:2] == ("promoted", 2)
-                assert watching.wait(30) == 0, processes.said(watching)
-                assert "m v2: promoted" in processes.said(watching, "out")
+                assert watching.wait(30) == 0, processes.output(watching)
+                assert "m v2: promoted" in processes.output(watching, "out")
                 learn(api, "bad", 0, rollout=PLAN)
                 phase, current, reason = end_of_newest(api)
                 assert (phase, current) == ("rolled-back", 2)

@@ -67,8 +67,8 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
     first, second = pair(start, tmp_path, postgres.url(database))
     with second.api() as other:
         eventually(lambda: status(other) == "stand-by")
-        with postgres.connect(database) as desk:
-            desk.execute(
+        with postgres.connect(database) as connection:
+            connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted "
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )

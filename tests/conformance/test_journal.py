@@ -327,14 +327,14 @@ def changing(address: str) -> Iterator[sa.Connection]:
     engine.dispose()
 
 
-def spoil(address: str, *statements: str) -> None:
+def damage(address: str, *statements: str) -> None:
     with changing(address) as connection:
         for statement in statements:
             connection.execute(sa.text(statement))
 
 
 def test_journal_removes_and_reports_a_torn_last_record(address: str) -> None:
-    spoil(filled(address), "UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
+    damage(filled(address), "UPDATE records SET body = substr(body, 1, 2) WHERE seq = 5")
     journal = SqlJournal(address)
     assert "(5, run 'r', answer) was torn" in journal.damage[0]
     assert [record.at for record in journal.records("r")] == [1, 2, 3, 4]
@@ -347,7 +347,7 @@ def test_journal_keeps_a_damaged_checkpoint_as_its_run_would_be_gone_without_it(
     journal = SqlJournal(address)
     journal.append([entry("r", 1), checkpoint("r", 2)])
     journal.close()
-    spoil(address, "UPDATE records SET body = substr(body, 1, 2)")
+    damage(address, "UPDATE records SET body = substr(body, 1, 2)")
     journal = SqlJournal(address)
     assert journal.damage == ()
     assert journal.unfinished() == ["r"]
@@ -361,7 +361,7 @@ def test_journal_keeps_a_damaged_record_after_which_a_checkpoint_was_written(add
     journal.append([entry("elastic", 1), entry("r", 2)])
     journal.append([entry("elastic", 3), checkpoint("elastic", 3)])
     journal.close()
-    spoil(address, "UPDATE records SET body = substr(body, 1, 2) WHERE run = 'r'")
+    damage(address, "UPDATE records SET body = substr(body, 1, 2) WHERE run = 'r'")
     journal = SqlJournal(address)
     assert journal.damage == ()
     with pytest.raises(DamagedError, match=r"record 2 .* is damaged"):
@@ -380,7 +380,7 @@ def test_journal_keeps_all_records_when_a_checkpoint_cannot_be_written(address: 
 
 
 def test_journal_refuses_a_damaged_record_in_the_middle(address: str) -> None:
-    spoil(filled(address), "UPDATE records SET at = 2.5 WHERE seq = 2")
+    damage(filled(address), "UPDATE records SET at = 2.5 WHERE seq = 2")
     journal = SqlJournal(address)
     with pytest.raises(StorageError, match=r"record 2 .* is damaged"):
         list(journal.records("r"))
@@ -395,7 +395,7 @@ def test_journal_names_damaged_rows_and_gives_all_others(address: str) -> None:
         journal.add_model("m", ended, lambda version: ("d" * 64, b"record %d" % version))
         journal.decide([Decision("m", "current", 6.0, 0.0, {"version": number})])
     journal.close()
-    spoil(
+    damage(
         address,
         "UPDATE records SET at = 1e300 WHERE seq = 1",
         "UPDATE runs SET at = 1e300, document = replace(document, 'r1', 'r7') WHERE run = 'r1'",
@@ -454,7 +454,7 @@ def test_sqlite_journal_applies_nothing_when_the_disk_is_full(path: Path) -> Non
 
 
 def test_journal_refuses_tables_of_a_newer_version(address: str) -> None:
-    spoil(filled(address), "UPDATE alembic_version SET version_num = '9999'")
+    damage(filled(address), "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StorageError, match="newer version"):
         SqlJournal(address)
 

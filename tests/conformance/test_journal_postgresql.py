@@ -76,8 +76,8 @@ def test_journal_writes_nothing_when_the_server_ended_its_connection_and_another
 ) -> None:
     first = SqlJournal(url)
     first.append([entry(1)])
-    with postgres.connect(database) as desk:
-        desk.execute(
+    with postgres.connect(database) as connection:
+        connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
@@ -115,19 +115,19 @@ def test_journal_applies_nothing_when_the_disk_of_the_server_is_full(
 ) -> None:
     journal = SqlJournal(url)
     journal.append([entry(1)])
-    with postgres.connect(database) as desk:
+    with postgres.connect(database) as connection:
         # What the server says when a table cannot grow, said by the server.
-        desk.execute(
+        connection.execute(
             "CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.at = 3 THEN "
             "RAISE EXCEPTION USING ERRCODE = 'disk_full', "
             "MESSAGE = 'could not extend file \"base/5/16391\": No space left on device'; END IF; RETURN NEW; END $$"
         )
-        desk.execute("CREATE TRIGGER full_disk BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION no_room()")
+        connection.execute("CREATE TRIGGER full_disk BEFORE INSERT ON records FOR EACH ROW EXECUTE FUNCTION no_room()")
     with pytest.raises(StorageError, match="no room to write the journal"):
         journal.append([entry(2), entry(3)])
     assert times(journal) == [1.0]
-    with postgres.connect(database) as desk:
-        desk.execute("DROP TRIGGER full_disk ON records")
+    with postgres.connect(database) as connection:
+        connection.execute("DROP TRIGGER full_disk ON records")
     journal.append([entry(2), entry(3)])
     assert times(journal) == [1.0, 2.0, 3.0]
     journal.close()
@@ -139,8 +139,8 @@ def test_journal_goes_on_when_a_connection_that_only_reads_was_ended(
     journal = SqlJournal(url)
     journal.append([entry(1)])
     assert journal.models() == []
-    with postgres.connect(database) as desk:
-        ended = desk.execute(
+    with postgres.connect(database) as connection:
+        ended = connection.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
             "AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
         ).fetchone()
@@ -169,8 +169,8 @@ def test_journal_says_what_to_change_when_it_may_not_connect(
 def test_journal_asks_for_commits_that_are_on_the_disk_and_names_itself(
     postgres: PostgresServer, database: str, url: str
 ) -> None:
-    with postgres.connect("postgres") as desk:
-        desk.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(database)))
+    with postgres.connect("postgres") as connection:
+        connection.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(database)))
     journal = SqlJournal(url)
     with journal._write() as connection:
         assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"

@@ -66,9 +66,9 @@ def spoil_msgpack(rng: random.Random, data: bytes) -> bytes:
 
 def spoil_json(rng: random.Random, data: bytes) -> bytes:
     """Change values of a JSON document."""
-    from tests.fuzz.mutate import spoil  # after the instrumentation
+    from tests.fuzz.mutate import edited  # after the instrumentation
 
-    return json.dumps(spoil(rng, json.loads(data))).encode()
+    return json.dumps(edited(rng, json.loads(data))).encode()
 
 
 def _codec() -> Guided:

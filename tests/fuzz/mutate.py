@@ -93,18 +93,18 @@ def nested(rng: random.Random, depth: int) -> Any:
     return value
 
 
-def spoil(rng: random.Random, value: Any, *, edits: int = 1) -> Any:
+def edited(rng: random.Random, value: Any, *, edits: int = 1) -> Any:
     """Return a copy of nested maps, lists and arrays with a few edits; only what changes is copied."""
     for _ in range(edits):
-        value = _spoil(rng, value)
+        value = _edit(rng, value)
     return value
 
 
-def _spoil(rng: random.Random, value: Any) -> Any:
+def _edit(rng: random.Random, value: Any) -> Any:
     if isinstance(value, dict) and value and rng.random() < 0.9:
-        return _spoil_map(rng, dict(value))
+        return _edit_map(rng, dict(value))
     if isinstance(value, list | tuple) and value and rng.random() < 0.9:
-        return _spoil_list(rng, list(value))
+        return _edit_list(rng, list(value))
     if isinstance(value, np.ndarray) and rng.random() < 0.85:
         return spoil_array(rng, value)
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def _spoil(rng: random.Random, value: Any) -> Any:
     return odd(rng)
 
 
-def _spoil_map(rng: random.Random, value: dict[Any, Any]) -> dict[Any, Any]:
+def _edit_map(rng: random.Random, value: dict[Any, Any]) -> dict[Any, Any]:
     key = rng.choice(list(value))
     way = rng.random()
     if way < 0.06:
@@ -132,11 +132,11 @@ def _spoil_map(rng: random.Random, value: dict[Any, Any]) -> dict[Any, Any]:
     elif way < 0.13:
         value[rng.choice(list(value))] = value[key]
     else:
-        value[key] = _spoil(rng, value[key])
+        value[key] = _edit(rng, value[key])
     return value
 
 
-def _spoil_list(rng: random.Random, line: list[Any]) -> list[Any]:
+def _edit_list(rng: random.Random, line: list[Any]) -> list[Any]:
     place, other = rng.randrange(len(line)), rng.randrange(len(line))
     way = rng.random()
     if way < 0.06:
@@ -146,14 +146,14 @@ def _spoil_list(rng: random.Random, line: list[Any]) -> list[Any]:
     elif way < 0.16:
         line[place], line[other] = line[other], line[place]
     else:
-        line[place] = _spoil(rng, line[place])
+        line[place] = _edit(rng, line[place])
     return line
 
 
 def spoil_array(rng: random.Random, array: Any) -> Any:
     """Return a changed copy: elements, signs, scale, shape or type."""
     if array.size and rng.random() < 0.5:
-        return _spoil_elements(rng, array.copy())
+        return _edit_elements(rng, array.copy())
     with np.errstate(all="ignore"):
         ways: list[Any] = [
             array.reshape(-1),
@@ -167,7 +167,7 @@ def spoil_array(rng: random.Random, array: Any) -> Any:
     return rng.choice(ways)
 
 
-def _spoil_elements(rng: random.Random, array: Any) -> Any:
+def _edit_elements(rng: random.Random, array: Any) -> Any:
     for _ in range(rng.choice((1, 1, 1, 3))):
         place = rng.randrange(array.size)
         old = array.flat[place]
@@ -280,9 +280,9 @@ def mutate(rng: random.Random, value: Any, other: bytes = b"") -> bytes:
     way = rng.random()
     edits = rng.choice((1, 1, 1, 2, 5))
     if way < 0.55:
-        return pack(spoil(rng, value, edits=edits))
+        return pack(edited(rng, value, edits=edits))
     if way < 0.75:
-        return pack(spoil(rng, plain(value), edits=edits))
+        return pack(edited(rng, plain(value), edits=edits))
     if way < 0.95:
         return break_bytes(rng, codec.encode(value), other)
     return made_up(rng)

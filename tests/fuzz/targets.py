@@ -37,7 +37,7 @@ from schemas.parts import pack, read_model, unpack
 from schemas.record import ModelRecord
 from schemas.topics import Topics
 from schemas.trust.joining import Assembler, BlobStore
-from tests.fuzz.mutate import TEXTS, break_bytes, made_up, mutate, odd, spoil
+from tests.fuzz.mutate import TEXTS, break_bytes, edited, made_up, mutate, odd
 from tests.fuzz.mutate import pack as pack_carelessly
 from tests.support.coordinator_http import record_of as record_with
 from tests.support.sample_models import search
@@ -287,7 +287,7 @@ class Records:
         record = rng.choice(self._seeds)
         if rng.random() < 0.6:
             record = {**record, rng.choice(sorted(record)): odd(rng)} if rng.random() < 0.3 else record
-            record = {**record, "document": spoil(rng, record["document"])}
+            record = {**record, "document": edited(rng, record["document"])}
             try:
                 if rng.random() < 0.5:
                     record = {**record, "digest": document_digest(record["document"])}
@@ -321,7 +321,7 @@ class Answers:
     def feed(self, rng: random.Random) -> str:
         step, answers = rng.choice(steps(self._scheme))
         place = rng.randrange(len(answers))
-        value = spoil(rng, answers[place].to_value(), edits=rng.choice((1, 1, 2, 4)))
+        value = edited(rng, answers[place].to_value(), edits=rng.choice((1, 1, 2, 4)))
         if rng.random() < 0.5:  # as it arrives
             try:
                 value = as_it_arrives(value)
@@ -355,7 +355,7 @@ class Tasks:
 
     def feed(self, rng: random.Random) -> str:
         step, _ = rng.choice(steps(self._scheme))
-        body = spoil(rng, dict(step.task.body), edits=rng.choice((1, 1, 2, 4)))
+        body = edited(rng, dict(step.task.body), edits=rng.choice((1, 1, 2, 4)))
         try:
             body = as_it_arrives(body)
         except WireError as fault:
@@ -380,7 +380,7 @@ class Documents:
         self._document = json.loads(json.dumps(self._bench.outcome(self._bench.parameters).model.to_document()))
 
     def feed(self, rng: random.Random) -> str:
-        return self.take(self._bench.scheme, spoil(rng, self._document, edits=rng.choice((1, 1, 2, 4))))
+        return self.take(self._bench.scheme, edited(rng, self._document, edits=rng.choice((1, 1, 2, 4))))
 
     @staticmethod
     def take(scheme: Any, document: Any) -> str:

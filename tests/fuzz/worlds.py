@@ -35,7 +35,7 @@ from schemas.errors import IdentityError
 from schemas.messages import AgentState, Body, ContributionBody, Manifest, ModelPointer, Receipt, Refusal, Request
 from schemas.parts import frames_for_contribution
 from schemas.topics import Topics
-from tests.fuzz.mutate import break_bytes, mutate, plain, spoil
+from tests.fuzz.mutate import break_bytes, edited, mutate, plain
 from tests.fuzz.targets import BOMB, FLEET, benches, envelopes, halves, record_of, steps
 
 URL = "mqtt://memory"
@@ -191,10 +191,10 @@ class CoordinatorWorld:
         """A well-formed answer that says something else."""
         value = codec.decode(whole)
         body = value["body"]
-        lie = spoil(rng, body["contribution"], edits=rng.choice((1, 1, 2)))
+        lie = edited(rng, body["contribution"], edits=rng.choice((1, 1, 2)))
         body = {**body, "contribution": lie}
         if rng.random() < 0.2:
-            body = spoil(rng, body)
+            body = edited(rng, body)
         try:
             return codec.encode({**value, "body": body})
         except (TypeError, ValueError):
@@ -345,7 +345,7 @@ class AgentWorld:
             self._version += 1
             record = break_bytes(rng, self._record, request)
             if rng.random() < 0.5:
-                record = json.dumps(plain(spoil(rng, json.loads(self._record))), default=repr).encode()
+                record = json.dumps(plain(edited(rng, json.loads(self._record))), default=repr).encode()
             pointer = ModelPointer(name="m", version=self._version, digest=json.loads(self._record)["digest"])
             return [
                 (TOPICS.model_current("m"), Envelope(fleet=FLEET, body=pointer).to_bytes()),
@@ -360,7 +360,7 @@ class AgentWorld:
         value = codec.decode(request)
         self._time += 1.0
         task = value["body"]["task"]
-        task = {**task, "body": spoil(rng, task["body"], edits=rng.choice((1, 1, 2)))}
+        task = {**task, "body": edited(rng, task["body"], edits=rng.choice((1, 1, 2)))}
         try:
             body = {**value["body"], "task": task, "task_digest": codec.digest_of(codec.decode(codec.encode(task)))}
             return codec.encode({**value, "time": self._time, "body": body})

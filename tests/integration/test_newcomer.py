@@ -44,7 +44,7 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     waiting = processes.start(
         *("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
     )
-    eventually(lambda: processes.said(waiting).count("no coordinator answers") == 1)
+    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 1)
     processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
     first = processes.start("coordinator", "--api-port", str(port))
@@ -53,14 +53,14 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     eventually(lambda: httpx.get(f"{url}/api/runs/r1", trust_env=False).is_success)
     first.kill()
     first.wait()
-    eventually(lambda: processes.said(waiting).count("no coordinator answers") == 2)
+    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 2)
     processes.start("coordinator", "--api-port", str(port), "--take-over")
     eventually(lambda: is_healthy(processes))
     assert processes.note("api-url") == url
     assert processes.call("run", "cancel", "r1").returncode == 0
     assert waiting.wait(60) == 6
-    assert processes.said(waiting).count("no coordinator answers") == 2
-    assert "cancelled" in processes.said(waiting)
+    assert processes.output(waiting).count("no coordinator answers") == 2
+    assert "cancelled" in processes.output(waiting)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +208,12 @@ def test_password_of_the_broker_is_in_no_output_and_nobody_else_can_read_the_sta
         coordinator = processes.start(
             "coordinator", "--api-port", "0", "--state-dir", str(state), "--broker-wait", "40"
         )
-        eventually(lambda: processes.note("new/state/api-url") and processes.said(broker, "out"))
+        eventually(lambda: processes.note("new/state/api-url") and processes.output(broker, "out"))
     finally:
         os.umask(umask)
-    assert (state / "broker-url").name in processes.said(broker, "out")
+    assert (state / "broker-url").name in processes.output(broker, "out")
     password = (state / "broker" / "secret").read_text().strip()
     assert password in processes.note("new/state/broker-url")
-    assert all(password not in processes.said(each, end) for each in (broker, coordinator) for end in ("out", "log"))
+    assert all(password not in processes.output(each, end) for each in (broker, coordinator) for end in ("out", "log"))
     places = [state.parent, state, *state.rglob("*")]
     assert [str(path) for path in places if path.exists() and path.stat().st_mode & 0o077] == []

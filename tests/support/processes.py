@@ -91,7 +91,7 @@ class Processes:
         """Run a command to its end."""
         return glassfleet(*arguments, timeout=timeout, environment=self.environment)
 
-    def said(self, process: subprocess.Popen[bytes], where: str = "log") -> str:
+    def output(self, process: subprocess.Popen[bytes], where: str = "log") -> str:
         """Return what a process has written: its log, or with `where` "out" its results."""
         return (self.folder / f"{self._names[self.processes.index(process)]}.{where}").read_text()
 

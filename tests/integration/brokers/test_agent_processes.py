@@ -53,7 +53,7 @@ def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     second = start("--state-dir", str(tmp_path / "elsewhere"))
     assert second.wait(60) == 7
-    assert "Stop it, or start this one with another --id" in processes.said(second)
+    assert "Stop it, or start this one with another --id" in processes.output(second)
     coordinator.ask(first_task(rows()))
     coordinator.wait_for(lambda: coordinator.answers)
     assert first.poll() is None

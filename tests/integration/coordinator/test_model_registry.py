@@ -147,7 +147,7 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
 
     pointer_on(world.broker.url, replay)
     eventually(
-        lambda: "too-old" in world.processes.said(world.vehicles["va"]), "the replay was not refused", seconds=10
+        lambda: "too-old" in world.processes.output(world.vehicles["va"]), "the replay was not refused", seconds=10
     )
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
@@ -243,7 +243,7 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
         os.kill(agents[2].pid, signal.SIGKILL)
         cloud.terminate()
         cloud.wait(30)
-        return lines(folder / LOGS["cloud"]), metrics, fleet.said(cloud, "out")
+        return lines(folder / LOGS["cloud"]), metrics, fleet.output(cloud, "out")
     finally:
         fleet.end()
         broker.stop()

@@ -39,13 +39,13 @@ class KilledError(BaseException):
 
 
 class Wordy:
-    """The toy, whose tasks carry `noise` from level `first` on, and whose model goes through `spoil`."""
+    """The toy, whose tasks carry `noise` from level `first` on, and whose model goes through `change`."""
 
-    def __init__(self, noise: str = NOISE, first: int = 1, spoil: Callable[[Any], Any] = lambda model: model) -> None:
+    def __init__(self, noise: str = NOISE, first: int = 1, change: Callable[[Any], Any] = lambda model: model) -> None:
         inner = TOY_ENGINE.lookup("toy")
         self.participation, self.Parameters, self.server = inner.participation, inner.Parameters, self
         self._inner: Any = inner.server
-        self._noise, self._first, self._spoil = noise, first, spoil
+        self._noise, self._first, self._change = noise, first, change
 
     def start(self, *args: Any) -> Any:
         return self._wordy(self._inner.start(*args))
@@ -55,7 +55,7 @@ class Wordy:
 
     def _wordy(self, step: Next | Done) -> Next | Done:
         if isinstance(step, Done):
-            return replace(step, model=self._spoil(step.model))
+            return replace(step, model=self._change(step.model))
         if step.task.body["level"] < self._first:
             return step
         return Next(step.state, Task("toy", "add", {**step.task.body, "noise": self._noise}))
@@ -126,7 +126,7 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
     monkeypatch: pytest.MonkeyPatch, text: Any
 ) -> None:
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=text))
+    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, said=text))
     fleet = Fleet(max_bytes=4096, engine=engine_with(scheme)).begin("a", "b")
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")
@@ -304,7 +304,7 @@ def test_run_goes_on_when_its_scheme_is_installed_again(suspended: Fleet) -> Non
 def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scheme = Wordy(first=99, spoil=lambda model: SpoiltModel(model.history, said=NOISE))
+    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, said=NOISE))
     fleet = Fleet(engine=engine_with(scheme)).begin("a")
     fleet.finish("a")
     assert fleet.core.runs.document("r1")["outcome"] == "finished"

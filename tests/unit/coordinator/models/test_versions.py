@@ -244,9 +244,9 @@ def deep(_value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("member", ["scheme", "format", "parameters", "domain", "model"])
-@pytest.mark.parametrize("spoil", [deep, lambda _value: None, lambda _value: 1e400, lambda value: [value]])
-def test_document_is_refused_by_name_whatever_one_member_holds(member: str, spoil: Callable[[Any], Any]) -> None:
-    spoiled = {**small_document(0.8), member: spoil(small_document(0.8)[member])}
+@pytest.mark.parametrize("change", [deep, lambda _value: None, lambda _value: 1e400, lambda value: [value]])
+def test_document_is_refused_by_name_whatever_one_member_holds(member: str, change: Callable[[Any], Any]) -> None:
+    spoiled = {**small_document(0.8), member: change(small_document(0.8)[member])}
     with pytest.raises(UsageError, match="the document cannot be read") as fault:
         read_reference(spoiled, fleet_model("one"))
     assert len(str(fault.value)) < 1000
