@@ -176,7 +176,7 @@ class Connection:
         """Return in words why neither TCP nor TLS came about."""
         place, is_tls = self._address.place, self._address.tls
         match fault:
-            case ssl.SSLEOFError():
+            case ssl.SSLEOFError() | ssl.SSLZeroReturnError():
                 return self._not_tls("the handshake was broken off")
             case ssl.SSLError():
                 return self._tls_fault(fault)

@@ -55,7 +55,6 @@ class DiscoveryClient:
         nullified = 0
         asks_categories = task.body.get("categories") is True
         gaps = np.zeros(len(grids), dtype=np.int64)
-        is_first = task.body.get("round", 1) == 1
         for row, (name, grid) in enumerate(grids.items()):
             edges = grid.edges()
             values = _values(data, name, target, text=asks_categories, missing=task.body.get("missing") is True)
@@ -65,7 +64,7 @@ class DiscoveryClient:
             tails = (int((values < edges[0]).sum()), int((values > edges[-1]).sum()))
             joined = join_small(count, min_count)
             nullified += joined
-            for side, tail in enumerate(tails if is_first else ()):  # 0: of the first bin, 1: of the last
+            for side, tail in enumerate(tails if question.is_first else ()):  # 0: of the first bin, 1: of the last
                 # What is left of the edge bin without its tail must not be a small count either.
                 if tail and min(tail, int(count[-side]) - tail or min_count) < min_count:
                     nullified += 1
@@ -87,7 +86,7 @@ class DiscoveryClient:
             sums["gaps"] = gaps
         if task.body.get("guarded") is True:
             sums["vehicles"] = reached(question.stretches, sums["counts"])
-            if is_first:
+            if question.is_first:
                 sums["row_counts"] = row_bin(data.rows)
         return Contribution(task.kind, data.rows, sums, texts, nullified)
 
@@ -105,7 +104,7 @@ def shapes_of(task: Task) -> dict[str, tuple[int, ...]]:
     }
     if task.body.get("guarded") is True:
         shapes["vehicles"] = question.stretches.shape
-        if task.body.get("round", 1) == 1:
+        if question.is_first:
             shapes["row_counts"] = (ROW_EDGES.size - 1,)
     return shapes
 
@@ -143,6 +142,8 @@ class Question:
     target : str
     min_count : int
         Fewest rows that a vehicle tells of a bin.
+    is_first : bool
+        The coarse round, in which rows outside the grids are told.
     stretches : ndarray of intp
         Where the stretches of all grids begin in the counts.
     """
@@ -150,6 +151,7 @@ class Question:
     grids: dict[str, Grid]
     target: str
     min_count: int
+    is_first: bool
     stretches: NDArray[np.intp]
 
     @classmethod
@@ -160,12 +162,13 @@ class Question:
         columns, target, min_count = (task.body.get(key) for key in ("columns", "target", "min_count"))
         if not isinstance(columns, Mapping) or not 1 <= len(columns) <= limits.MAX_FEATURES + 1:
             raise TaskError("the task names no columns")
-        if not isinstance(target, str) or type(min_count) is not int:
-            raise TaskError("the task lacks its target or min_count")
+        number = task.body.get("round", 1)
+        if not isinstance(target, str) or type(min_count) is not int or type(number) is not int:
+            raise TaskError("the task lacks its target, min_count or round")
         grids = {name: Grid.from_value(columns[name]) for name in sorted(columns)}
         if sum(grid.size for grid in grids.values()) > MAX_COUNTS:
             raise TaskError(f"the task asks for more than {MAX_COUNTS} counts")
-        return cls(grids, target, min_count, stretches_of(grids))
+        return cls(grids, target, min_count, number == 1, stretches_of(grids))
 
 
 read_task = Remembered(Question.from_task)
