@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import signal
 import tempfile
@@ -122,7 +121,7 @@ def state_dir_option(function: F) -> F:
 
 def authority_dir() -> Path:
     """Return the authority's folder when none is named."""
-    return Path(os.environ.get("GLASSFLEET_STATE_DIR") or state_home()) / "ca"
+    return state_home() / "ca"
 
 
 def ca_dir_option(function: F) -> F:

@@ -27,7 +27,9 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def state_home() -> Path:
-    """Return the folder for state when none is named: in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    """Return the folder for state: ``$GLASSFLEET_STATE_DIR``, or one in ``$XDG_STATE_HOME`` or ``~/.local/state``."""
+    if named := os.environ.get("GLASSFLEET_STATE_DIR"):
+        return Path(named)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "glassfleet"
 
 
