@@ -128,7 +128,7 @@ class Privately:
                 )
                 raise GroupSumError(edition.group, detail) from fault
             former = tuple(
-                counted for (group, number, _), counted in self.counted_rows.items()
+                part for (group, number, _), part in self.counted_rows.items()
                 if group == edition.group and number < edition.number
             )  # fmt: skip
             sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))

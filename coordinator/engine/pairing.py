@@ -132,15 +132,15 @@ def founders(
     former : sequence of Former
         Earlier runs.
     """
-    announced = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
+    announcements = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
     held = {member: _held(member, _values(answers[member]), former) for member in members}
-    rosters, left_out, awaited = _agreed(terms, announced, held, partial(cut_groups, terms))
-    announced = [each for each in announced if each.agent not in left_out]
-    lacking = missing(terms, announced)
+    rosters, left_out, awaited = _agreed(terms, announcements, held, partial(cut_groups, terms))
+    announcements = [each for each in announcements if each.agent not in left_out]
+    lacking = missing(terms, announcements)
     editions = () if lacking else tuple(roster.first() for roster in rosters)
-    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in announced}
+    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in announcements}
     remembering = frozenset(agent for agent in sealed if _values(answers[agent]).get(REMEMBERS) is True)
-    held = {each.agent: held[each.agent] for each in announced}
+    held = {each.agent: held[each.agent] for each in announcements}
     return Paired(editions, sealed, lacking, left_out, held, awaited - set(members), remembering)
 
 
@@ -157,8 +157,8 @@ def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tupl
         Sets of earlier runs.
     """
 
-    def cut(announced: Iterable[Announcement]) -> tuple[Roster, ...]:
-        return (Roster(roster.terms, roster.group, tuple(sorted(announced, key=lambda each: each.agent))),)
+    def cut(announcements: Iterable[Announcement]) -> tuple[Roster, ...]:
+        return (Roster(roster.terms, roster.group, tuple(sorted(announcements, key=lambda each: each.agent))),)
 
     founding = [roster.by_id[agent] for agent in founders]
     [smaller], left_out, _ = _agreed(roster.terms, founding, held, cut)
@@ -186,19 +186,19 @@ def blamed(editions: Iterable[Edition], refusals: Mapping[str, str]) -> dict[int
 
 def _agreed(
     terms: Terms,
-    announced: Collection[Announcement],
+    announcements: Collection[Announcement],
     held: Held,
     cut: Callable[[Iterable[Announcement]], tuple[Roster, ...]],
 ) -> tuple[tuple[Roster, ...], dict[str, str], frozenset[str]]:
     """Return rosters in which all members would answer, why others are left out, and whom earlier runs had."""
-    announced = sorted(announced, key=lambda each: (each.floor, each.agent))
+    announcements = sorted(announcements, key=lambda each: (each.floor, each.agent))
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
-        while announced and announced[-1].floor > max(len(announced), terms.floor, terms.company):
-            out = announced.pop()
+        while announcements and announcements[-1].floor > max(len(announcements), terms.floor, terms.company):
+            out = announcements.pop()
             left_out[out.agent] = f"asks for {out.floor} vehicles"
-        rosters = cut(announced)
+        rosters = cut(announcements)
         few: dict[str, str] = {}
         for roster in rosters:
             parted = apart(roster.by_id, held, terms.company, drawn_order(roster.digest, roster.by_id))
@@ -207,7 +207,7 @@ def _agreed(
         if not few:
             return rosters, left_out, awaited
         left_out |= few
-        announced = [each for each in announced if each.agent not in few]
+        announcements = [each for each in announcements if each.agent not in few]
 
 
 def _held(agent: str, values: Mapping[str, Any], former: Sequence[Former]) -> tuple[frozenset[str], ...]:

@@ -112,11 +112,11 @@ def runs(url: str) -> list[str]:
 def entries(url: str, run: str) -> list[Entry]:
     """Return the events of one run, in order; none: there is no such run. Raises as `rows`, and for a damaged event."""
     with _reading(url) as (select, _):
-        rows = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
-    for row in rows:
+        events = select(sa.select(RECORDS).where(RECORDS.c.run == run).order_by(RECORDS.c.seq))
+    for row in events:
         if not is_whole(RECORDS, row):
             raise DamagedError(f"an event of run {run!r} is not as it was written: `glassfleet journal verify`")
-    return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in rows]
+    return [Entry(row.run, row.kind, row.at, wall_of(row), bytes(row.body)) for row in events]
 
 
 def leader(url: str) -> Leader | None:

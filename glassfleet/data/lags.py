@@ -183,13 +183,13 @@ class Memory(BaseModel):
 
     def bounds(self, known: Mapping[str, tuple[float, float]], target: str) -> dict[str, tuple[float, float]]:
         """Return bounds of new columns that follow from the `known` ones of their columns."""
-        limits = {}
+        ranges = {}
         for recall in self.inputs:
             own = known.get(target if recall.input == TARGET else recall.input)
             if own is not None:
                 low, high = own
-                limits[recall.column] = (low - high, high - low) if recall.difference else (low, high)
-        return limits
+                ranges[recall.column] = (low - high, high - low) if recall.difference else (low, high)
+        return ranges
 
     def units(self, known: Mapping[str, str], target: str) -> dict[str, str]:
         """Return units of new columns: those of their columns."""

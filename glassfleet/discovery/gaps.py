@@ -23,7 +23,7 @@ def middles(
 
     Raises RunFailedError, ``no-rows``, where no cell of a column has a value. `known` is what former rounds found.
     """
-    stretches, begin = dict(known), 0
+    bins, begin = dict(known), 0
     summed = sum((each.sums["gaps"] for each in contributions if "gaps" in each.sums), np.zeros(len(grids), np.int64))
     for (name, grid), vehicles in zip(grids.items(), summed, strict=True):
         above = np.cumsum(counts[begin : begin + grid.size])
@@ -34,9 +34,9 @@ def middles(
             raise RunFailedError(f"no-rows: no cell of column {name!r} has a value; leave the column out")
         middle = int(np.searchsorted(above, (above[-1] + 1) // 2))
         first, last = grid.edges()[middle : middle + 2].tolist()
-        if name not in stretches or last - first < stretches[name][1] - stretches[name][0]:
-            stretches[name] = [first, last]
-    return stretches
+        if name not in bins or last - first < bins[name][1] - bins[name][0]:
+            bins[name] = [first, last]
+    return bins
 
 
 def taken_for(middle: Sequence[float], low: float, high: float) -> float:

@@ -186,8 +186,8 @@ def _add_up(
         is_sum = contribution.vehicles is not None
         counts += contribution.sums["counts"] if is_sum else weighed_down(contribution, most, grids)
         outside += contribution.sums["outside"]
-        counted = contribution.sums.get("vehicles")
-        vehicles += reached(stretches, contribution.sums["counts"]) if counted is None else counted
+        ones = contribution.sums.get("vehicles")
+        vehicles += reached(stretches, contribution.sums["counts"]) if ones is None else ones
     ends = np.cumsum([len(grid.stretches()) for grid in grids.values()])
     by_column = dict(zip(grids, np.split(vehicles, ends[:-1]), strict=True))
     with_rows = sum(
