@@ -101,14 +101,14 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
 
 def models(coordinator: Coordinator, library: Library) -> list[Line]:
     """Return a line for each name of a model: of the version that is in use, else of the newest."""
-    by_run = {each["run"]: each for each in coordinator.runs.overviews()}
+    runs = {each["run"]: each for each in coordinator.runs.overviews()}
     scores, current = means(coordinator), coordinator.registry.aliases.current
     lines = []
     for name, group in groupby(coordinator.registry.journal.heads(), key=lambda head: head.name):
         heads = list(group)
         pointer = current.get(name)
         shown = next((each for each in heads if pointer and each.version == pointer.version), heads[-1])
-        line = _line(by_run[shown.run], scores) if shown.run in by_run else _loaded(shown, scores, library)
+        line = _line(runs[shown.run], scores) if shown.run in runs else _loaded(shown, scores, library)
         about = {"name": name, "version": shown.version, "versions": len(heads), "is_damaged": shown.is_damaged}
         lines.append(replace(line, **about))
     return lines
