@@ -18,18 +18,24 @@ from schemas.private_files import kept_secret, private_folder
 
 _PR_SET_PDEATHSIG = 1
 
+_given: set[int] = set()
+"""Ports that `free_port` has found for this process."""
+
 
 def free_port() -> int:
     """Find a port that nobody listens on now. Somebody may take it before it is used: then starting fails, clearly.
 
     It lies below those that the system hands out to connections by itself, where there is room for it: a broker that
-    takes seconds to start would lose one of these to any client in between.
+    takes seconds to start would lose one of these to any client in between. This process gets no port twice: a server
+    that is given two would listen at one with both.
     """
     first, last = 11_000, _first_of_the_systems_own()  # browsers refuse some lower ones
     for port in [first + secrets.randbelow(last - first) for _ in range(50 if last > 2 * first else 0)]:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
