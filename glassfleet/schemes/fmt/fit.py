@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.numerics.sparse import select
-from glassfleet.schemes.fmt.grow import UNIT, refine
-from glassfleet.schemes.fmt.linear import moments
+from glassfleet.schemes.fmt.grow import UNIT, moments, refine
 from glassfleet.schemes.fmt.tree import Tree
 
 Array = NDArray[np.float64]

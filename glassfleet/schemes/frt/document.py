@@ -12,8 +12,7 @@ from pydantic import Field
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
 from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.rules import Rules
-from glassfleet.schemes.frt.tree import MAX_NODES, Tree
+from glassfleet.schemes.frt.tree import MAX_NODES, Rules, Tree
 from glassfleet.untrusted import check_numeric
 from schemas.errors import DocumentError
 
