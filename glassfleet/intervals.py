@@ -18,15 +18,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Domain
 from glassfleet.rules import Errors, Explanation
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -16,22 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from glassfleet.data.domain import INPUT_QUANTILES
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.errors import ContributionError, TaskError
+from glassfleet.rules import Explanation, Rule
 from schemas.codec import Value, digest_of
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from glassfleet.data.dataset import Dataset
-    from glassfleet.data.domain import Domain
-    from glassfleet.rules import Explanation, Rule
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]

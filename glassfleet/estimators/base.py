@@ -22,11 +22,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet import catalogue
-from glassfleet.data.categories import encode_inputs
+from glassfleet.data.categories import MAX_LENGTH, encode_inputs
 from glassfleet.data.cells import MISSING, truth_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, quantile_variables
-from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.learned import LearnedEstimator, value_errors
 from glassfleet.intervals import errors_on, intervals
@@ -390,6 +389,6 @@ def _texts(labels: Iterable[Any]) -> list[str]:
     """Return labels as the texts that name them in documents and rules: 1 is ``"1"``."""
     texts = [str(label) for label in labels]
     for text in texts:
-        if not 0 < len(text) <= MAX_LABEL:
-            raise ValueError(f"a class label must be a text of 1 to {MAX_LABEL} characters, got {text[:20]!r}")
+        if not 0 < len(text) <= MAX_LENGTH:
+            raise ValueError(f"a class label must be a text of 1 to {MAX_LENGTH} characters, got {text[:20]!r}")
     return texts

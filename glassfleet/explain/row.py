@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +11,8 @@ from glassfleet.explain.partitions import partitions
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
 from glassfleet.nature import Nature, nature
 from glassfleet.reference import Reference, explained
-from glassfleet.rules import Chance, chance_lines
-
-if TYPE_CHECKING:
-    from glassfleet.rules import Explanation
-    from glassfleet.scheme import Model
+from glassfleet.rules import Chance, Explanation, chance_lines
+from glassfleet.scheme import Model
 
 
 class Degree(View):
@@ -66,6 +62,8 @@ class RowExplanation(View):
     ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit, wherever there are shares; for a
     regression `total` is the prediction.
 
+    What is not told here is as in :class:`glassfleet.rules.Explanation`.
+
     Attributes
     ----------
     format : int
@@ -73,18 +71,12 @@ class RowExplanation(View):
         `unit` is the target's.
     nature : str
         ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
-    prediction : float or str
-        In the target's own unit, or a class label.
     fired : ActivationView
-        The rule that decided (maximum matching), or the strongest of those that were averaged. For networks and
-        structures, which have no rules, a line that stands for the answer.
-    runners_up : tuple of ActivationView
+        For networks and structures, which have no rules, a line that stands for the answer.
     shares : dict of str to float
-        Each input's part of `total`. Empty where there is nothing to share out; `notes` says why.
-    base : float
-        The part that no input accounts for: the forecast for `reference`, where there is one.
+        Each input's part of `total`.
     base_text : str
-        What that is, for people.
+        What `base` is, for people.
     reference : dict of str to float or None
         The row that this one is compared with.
     rounding : float
@@ -95,16 +87,6 @@ class RowExplanation(View):
         What `total` is where it is not the prediction; empty: it is, or there is none.
     inputs : tuple of Contribution
         Every input, the largest share first.
-    fallback : bool
-        No rule's conditions were met, so that the one for that case answered; `notes` says which.
-    clipped_from : float or None
-        What the rules say where the model keeps it within the target's limits; None: the forecast is what they say.
-    interval : tuple of (float, float) or None
-        Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
-    chances : tuple of Chance
-        Every class with its probability, the likeliest first; empty: the model tells none.
-    notes : tuple of str
-        What the reader must know: e.g. that a network has no rules.
     text : str
         The answer and its rule in one sentence; for networks and structures, that there is none.
     """

@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain, Indicator, Variable
 from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
@@ -65,6 +67,18 @@ def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Ar
     for feature in range(scaled.shape[1]):
         output = output + coefficients[rule, feature] * scaled[:, feature]
     return output
+
+
+WEIGHTS: Final = ("weight", "support", "confidence")
+"""The members of :class:`Weighed`."""
+
+
+class WeighedLine(Strict):
+    """The weights of a rule in a document."""
+
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
 
 
 class Weighed(Protocol):

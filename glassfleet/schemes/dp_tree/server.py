@@ -20,7 +20,7 @@ from glassfleet.schemes.dp_tree.client import grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import check_classes, check_head, check_names, usage_errors
+from glassfleet.untrusted import check_classes, check_head, check_shapes, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -39,11 +39,8 @@ class DpTreeServer:
         question = read_task(task)
         check_head(task, contribution, sums_only=True)
         shapes, rows = question.shapes(), contribution.rows
-        check_names("sums", contribution.sums, shapes)
-        for name, shape in shapes.items():
-            counts = contribution.sums[name]
-            if counts.shape != shape:
-                raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
+        check_shapes(contribution.sums, shapes, signed=shapes)
+        for name, counts in contribution.sums.items():
             noisy = rows > 0 and question.parameters.noise != "none"
             each = int(SLACK / question.epsilons()[name]) + 1 if noisy else 0
             slack = each * (contribution.vehicles or 1)

@@ -12,6 +12,7 @@ from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
+from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.support import decided, holds, noted
@@ -111,7 +112,7 @@ def _merge(question: Question, state: State, rows: int, contributions: Sequence[
     if question.parameters.consequents == "pooled":
         return _ask_sums(question, union([base.antecedents for base in bases]), _memory(state))
     base = average(bases)
-    merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", "weight", "support", "confidence")}
+    merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", *WEIGHTS)}
     return _done(
         question, base, rows, {**_memory(state), "sums_digest": chained_digest("", {"rows": rows, "sums": merged})}
     )

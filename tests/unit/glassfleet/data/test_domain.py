@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from edge_agent.session.answers import with_memory
 from glassfleet import catalogue, local
+from glassfleet.data.categories import MAX_LABELS
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.data.labels import MAX_LABELS
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError

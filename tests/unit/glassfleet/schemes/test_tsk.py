@@ -133,7 +133,7 @@ def _first(value: Any) -> Any:
     [
         (POOLED, "rules", "antecedents", lambda a: a[::-1], "lexicographic"),
         (POOLED, "rules", "antecedents", _first(3), "fuzzy set"),
-        (POOLED, "rules", "antecedents", lambda a: a[:, :1], "inputs"),
+        (POOLED, "rules", "antecedents", lambda a: a[:, :1], "shape"),
         (POOLED, "rules", "antecedents", lambda a: a.astype(np.int64), "int8"),
         (POOLED, "rules", "antecedents", lambda _: np.zeros((9, 2), dtype=np.int8), "at most 8"),
         (AVERAGED, "rules", "coefficients", _first(1e30), "larger than any"),
