@@ -91,8 +91,7 @@ def rule_forecasts(
 
 def _middle(square: Array, mean: Array) -> Array:
     """Return half the width of the middle 80 % from the means of squares and of values."""
-    width: Array = MIDDLE * np.sqrt(np.maximum(square - mean * mean, 0.0))
-    return width
+    return MIDDLE * np.sqrt(np.maximum(square - mean * mean, 0.0))
 
 
 _FORECASTS = TypeAdapter(list[Forecasts | None])

@@ -61,11 +61,9 @@ class TellsRule(Protocol):
 
     def rules(self) -> Sequence[Any]:
         """Return the rules in a fixed order."""
-        ...
 
     def deciding(self, X: Array) -> NDArray[np.intp]:
         """Return for rows `X`, shape (n, F), the index of the rule that an explanation names first, shape (n,)."""
-        ...
 
 
 def lines_of(model: Any) -> int:

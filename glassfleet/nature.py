@@ -23,8 +23,7 @@ def nature(model: Model) -> Nature:
 
     A scheme whose models are no rules says so with an attribute ``nature`` of its model class; the others need none.
     """
-    kind: Nature = getattr(model, "nature", "rules")
-    return kind
+    return getattr(model, "nature", "rules")
 
 
 def readable_rules(model: Model) -> tuple[Rule, ...]:

@@ -25,7 +25,7 @@ def check_model(bench: Bench) -> None:
     require(isinstance(model, Model), "the outcome is a Model")
     require(model.scheme == bench.scheme.name, "the model names its scheme")
     require(model.domain == bench.domain, "the model holds its domain")
-    predicted = check_predictions(model, bench)
+    predicted = checked_predictions(model, bench)
     rules = list(model.rules())
     require([rule.index for rule in rules] == list(range(len(rules))), "rules are numbered from 0, in order")
     for rule in rules:
@@ -73,7 +73,7 @@ def check_document(bench: Bench) -> None:
             raises_only(DocumentError, f"a document with {'.'.join(map(str, path))}={odd!r}", read)
 
 
-def check_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
+def checked_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
     """Check that predictions are of the right shape and kind, row by row as in a batch; return them."""
     X = bench.inputs
     predicted = model.predict(X)

@@ -60,8 +60,7 @@ class TreeModel:
         ValueError
             `X` has another width, or is not finite.
         """
-        answers: NDArray[Any] = self._answers[self.tree.reach(self.domain.check_rows(X))]
-        return answers
+        return self._answers[self.tree.reach(self.domain.check_rows(X))]
 
     @cached_property
     def _answers(self) -> NDArray[Any]:
@@ -69,8 +68,7 @@ class TreeModel:
         if self.domain.target is None:
             labels: NDArray[Any] = np.array(self.domain.classes, dtype=np.str_)[self.tree.value.argmax(axis=1)]
             return labels
-        numbers: NDArray[Any] = self.domain.unscale_target(self.tree.value[:, 0])
-        return numbers
+        return self.domain.unscale_target(self.tree.value[:, 0])
 
     # --- explaining -------------------------------------------------------------------------------------------------
 

@@ -87,17 +87,14 @@ class Weighed(Protocol):
     @property
     def weight(self) -> Array:
         """Of each rule, the harmonic mean of the other two."""
-        ...
 
     @property
     def support(self) -> Array:
         """Share of the rows."""
-        ...
 
     @property
     def confidence(self) -> Array:
         """One minus the rule's error on the scaled target."""
-        ...
 
 
 def linear_rule(  # noqa: PLR0917  what a rule is made of

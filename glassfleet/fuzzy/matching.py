@@ -25,7 +25,6 @@ class Polynomials(Weighed, Protocol):
     @property
     def coefficients(self) -> Floats:
         """Polynomials over the scaled inputs, intercepts last, shape (r, F + 1)."""
-        ...
 
 
 R = TypeVar("R", bound=Polynomials)

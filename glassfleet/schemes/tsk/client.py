@@ -63,8 +63,7 @@ class _Rows:
 
     @property
     def inputs(self) -> Floats:
-        inputs: Floats = self.columns[:-2]
-        return inputs
+        return self.columns[:-2]
 
     @property
     def target(self) -> Floats:

@@ -139,7 +139,7 @@ def _first(value: Any) -> Any:
         (AVERAGED, "rules", "coefficients", _first(1e30), "larger than any"),
         (AVERAGED, "rules", "coefficients", lambda a: a[:-1], "shape"),
         (AVERAGED, "rules", "weight", _first(1.1), "weight is not in"),
-        (AVERAGED, "rules", "confidence", lambda a: a[:-1], "confidence must be"),
+        (AVERAGED, "rules", "confidence", lambda a: a[:-1], "confidence must have"),
         (POOLED, "sums", "count", lambda a: a + 10**6, "count exceeds the agent's rows"),
         (POOLED, "sums", "ws", lambda a: a + (1 << 60), "WS exceeds its count"),
         (POOLED, "sums", "ws", lambda a: a // 2, "contradicts its WS"),
