@@ -1,20 +1,44 @@
-"""What the server halves share: they ask, add up the answers, and keep a digest of all that a model rests on."""
+"""What schemes of exact sums share: how they ask, add up, and keep a digest of all that a model rests on."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from glassfleet.data.condense import NO_ROWS
 from glassfleet.scheme import Contribution, Next, State, Task
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError
 
+P = TypeVar("P", bound=BaseModel)
 Sums = dict[str, NDArray[np.int64]]
+
+
+class SumScheme:
+    """A scheme whose clients answer with exact sums, over their rows as they are or condensed."""
+
+    equals_central = True
+
+    def exact(self, parameters: P) -> P:
+        """Return `parameters` with which rows are neither condensed nor protected otherwise."""
+        update = {"min_rows": 1, **({"nullify": False} if hasattr(parameters, "nullify") else {})}
+        return parameters.model_copy(update=update)
+
+    def equals_central_with(self, parameters: Any) -> bool:
+        """Return whether the fleet's model equals the central one whoever has which rows: where all is asked.
+
+        With `support` it does so under the run's record of what was withheld.
+        """
+        return not getattr(parameters, "support", 0)
+
+    def private(self, parameters: Any) -> Any:
+        """Return the parameters of a private run: all answers are sums."""
+        return self.exact(parameters)
 
 
 class Question(Protocol):

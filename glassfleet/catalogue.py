@@ -19,16 +19,14 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.abc import InspectLoader
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import glassfleet.schemes
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.scheme import Model, Scheme
-from glassfleet.tables import Tables
+from glassfleet.tables import RuleTables, Tables
 from schemas.errors import NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from schemas.record import ModelRecord
+from schemas.record import ModelRecord
 
 GROUP = "glassfleet.schemes"
 """Entry point group by which other packages offer schemes."""
@@ -93,6 +91,15 @@ def tables_of(model: Model) -> Tables:
         )
     tables: Tables = hook(model)
     return tables
+
+
+def rule_tables(model: Model) -> RuleTables | None:
+    """Return when which rule of the model fires, and what it says; None where that is not known, or there are none."""
+    try:
+        tables = tables_of(model)
+    except UsageError:
+        return None
+    return tables if isinstance(tables, RuleTables) else None
 
 
 @cache

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from glassfleet.data.domain import Domain
 from glassfleet.rules import Errors, Forecasts
+from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import VerificationError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.scheme import Model
 
 Array = NDArray[np.float64]
 
@@ -93,8 +91,7 @@ def rule_forecasts(
 
 def _middle(square: Array, mean: Array) -> Array:
     """Return half the width of the middle 80 % from the means of squares and of values."""
-    width: Array = MIDDLE * np.sqrt(np.maximum(square - mean * mean, 0.0))
-    return width
+    return MIDDLE * np.sqrt(np.maximum(square - mean * mean, 0.0))
 
 
 _FORECASTS = TypeAdapter(list[Forecasts | None])

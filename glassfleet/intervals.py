@@ -18,15 +18,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Domain
 from glassfleet.rules import Errors, Explanation
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -63,11 +61,9 @@ class TellsRule(Protocol):
 
     def rules(self) -> Sequence[Any]:
         """Return the rules in a fixed order."""
-        ...
 
     def deciding(self, X: Array) -> NDArray[np.intp]:
         """Return for rows `X`, shape (n, F), the index of the rule that an explanation names first, shape (n,)."""
-        ...
 
 
 def lines_of(model: Any) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from glassfleet.rules import Rule
-    from glassfleet.scheme import Model
+from glassfleet.rules import Rule
+from glassfleet.scheme import Model
 
 Nature = Literal["rules", "network", "structures"]
 """``rules``: trees and rule bases. ``network``: nothing in it can be read. ``structures``: trees without thresholds and
@@ -24,8 +23,7 @@ def nature(model: Model) -> Nature:
 
     A scheme whose models are no rules says so with an attribute ``nature`` of its model class; the others need none.
     """
-    kind: Nature = getattr(model, "nature", "rules")
-    return kind
+    return getattr(model, "nature", "rules")
 
 
 def readable_rules(model: Model) -> tuple[Rule, ...]:

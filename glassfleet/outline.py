@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from schemas.codec import Value
+from schemas.codec import Value
 
 MAX_LINES = 200
 """Most lines of a progress."""

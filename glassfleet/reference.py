@@ -10,20 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Domain
 from glassfleet.intervals import with_interval
 from glassfleet.nature import nature
+from glassfleet.rules import Explanation
+from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import VerificationError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.rules import Explanation
-    from glassfleet.scheme import Model
 
 Array = NDArray[np.float64]
 

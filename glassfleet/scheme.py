@@ -16,22 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from glassfleet.data.domain import INPUT_QUANTILES
+from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.errors import ContributionError, TaskError
+from glassfleet.rules import Explanation, Rule
 from schemas.codec import Value, digest_of
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from glassfleet.data.dataset import Dataset
-    from glassfleet.data.domain import Domain
-    from glassfleet.rules import Explanation, Rule
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
@@ -244,7 +240,6 @@ class Client(Protocol):
         The answer depends on `task`, `data` and `rng` alone. `rng` is for privacy noise only; it is seeded from a
         secret of the agent and the task. `data` may have no rows. Raises :class:`TaskError` when it cannot answer.
         """
-        ...
 
 
 class Server(Protocol):
@@ -252,15 +247,12 @@ class Server(Protocol):
 
     def start(self, parameters: Any, domain: Domain, seed: int) -> Next:
         """Return the first state and task."""
-        ...
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError`, with the reason, unless `contribution` can be a true answer to `task`."""
-        ...
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task, in the order of agent id, into the next task or the model. Pure."""
-        ...
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say in a few numbers and words what has grown so far, for displays: e.g. ``{"nodes": 7, "leaves": 22}``.
@@ -269,7 +261,6 @@ class Server(Protocol):
         ``"outline"`` says the same as data, and ``"more"`` how many nodes were left out:
         :func:`glassfleet.outline.outlined` makes the three.
         """
-        ...
 
 
 @runtime_checkable
@@ -285,32 +276,25 @@ class Model(Protocol):
     @property
     def scheme(self) -> str:
         """Name of the scheme that learned the model."""
-        ...
 
     @property
     def domain(self) -> Domain:
         """Features, target and their limits."""
-        ...
 
     def predict(self, X: NDArray[np.float64]) -> NDArray[Any]:
         """Predict rows `X`, shape (n, F), raw units; returns shape (n,)."""
-        ...
 
     def explain(self, x: NDArray[np.float64]) -> Explanation:
         """Say why the model answers as it does for the one row `x`, shape (F,)."""
-        ...
 
     def rules(self) -> Sequence[Rule]:
         """Return the rules in a fixed order."""
-        ...
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return size measures by name."""
-        ...
 
     def to_document(self) -> dict[str, Any]:
         """Return ``{scheme, format, parameters, domain, model}`` as JSON values; its digest is the model's identity."""
-        ...
 
 
 class Scheme(Protocol):
@@ -363,20 +347,16 @@ class Scheme(Protocol):
     @property
     def client(self) -> Client:
         """The client half."""
-        ...
 
     @property
     def server(self) -> Server:
         """The server half."""
-        ...
 
     def exact(self, parameters: Any) -> Any:
         """Return `parameters` with which agents use their rows as they are."""
-        ...
 
     def from_document(self, document: Mapping[str, Any]) -> Model:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-        ...
 
 
 def promises_central(scheme: Scheme, parameters: Any) -> bool:
@@ -400,8 +380,7 @@ def is_label_scheme(scheme: object) -> bool:
 
 def input_quantiles_of(scheme: object) -> tuple[float, float]:
     """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
-    quantiles: tuple[float, float] = getattr(scheme, "input_quantiles", INPUT_QUANTILES)
-    return quantiles
+    return getattr(scheme, "input_quantiles", INPUT_QUANTILES)
 
 
 def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:

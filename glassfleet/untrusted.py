@@ -126,7 +126,7 @@ def increasing(name: str, numbers: object, limit: int) -> tuple[int, ...]:
 
 
 def check_array(name: str, value: object, dtype: type[np.generic], shape: Sequence[int | None]) -> NDArray[Any]:
-    """Return a task's array; raises TaskError unless it is finite, of `dtype` and of `shape` (None: any length)."""
+    """Return `value`; raises TaskError, a ValueError, unless it is finite, of `dtype` and `shape` (None: any)."""
     if not isinstance(value, np.ndarray) or value.dtype != dtype:
         raise TaskError(f"{name} must be an array of {dtype.__name__}")
     if value.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, value.shape, strict=True)):

@@ -75,8 +75,7 @@ def _forecast(question: Question, inputs: Array) -> Array:
     scaled[list(question.regressors)] = inputs.T
     reached = degrees(question.tree, scaled)
     lines = zip(question.tree.leaves, question.coefficients, strict=True)
-    forecast: Array = sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
-    return forecast
+    return sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
 
 
 def _rows(question: Question, inputs: Array, target: Array) -> Rows:

@@ -14,52 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from glassfleet.checks import damage, declared, learning, messages, model
 from glassfleet.checks.bench import Bench, ConformanceError
-from glassfleet.checks.damage import check_damaged_documents, check_damaged_messages
-from glassfleet.checks.declared import check_declarations, check_parameters, check_readme
-from glassfleet.checks.learning import check_elastic, check_empty_vehicles, check_equality, check_reduce_is_pure
-from glassfleet.checks.messages import (
-    check_clients_leave_data_alone,
-    check_columns_by_name,
-    check_cost,
-    check_private,
-    check_recomputable,
-    check_refuses_contributions,
-    check_refuses_domains,
-    check_refuses_tasks,
-    check_travels,
-)
-from glassfleet.checks.model import check_document, check_model
 from glassfleet.scheme import Scheme
 
 Check = Callable[[Bench], None]
 
 CHECKS: Final[Mapping[str, Check]] = {
-    check.__name__.removeprefix("check_"): check
-    for check in (
-        check_declarations,
-        check_parameters,
-        check_readme,
-        check_travels,
-        check_recomputable,
-        check_clients_leave_data_alone,
-        check_columns_by_name,
-        check_refuses_domains,
-        check_refuses_tasks,
-        check_cost,
-        check_private,
-        check_refuses_contributions,
-        check_reduce_is_pure,
-        check_equality,
-        check_empty_vehicles,
-        check_elastic,
-        check_model,
-        check_document,
-        check_damaged_messages,
-        check_damaged_documents,
-    )
+    name.removeprefix("check_"): check
+    for module in (declared, messages, learning, model, damage)
+    for name, check in vars(module).items()
+    if name.startswith("check_") and check.__module__ == module.__name__
 }
-"""All checks, by name."""
+"""All checks, by name: the functions ``check_...`` of these modules, in their order."""
 
 
 def check_scheme(scheme: Scheme, parameters: Any = None) -> None:

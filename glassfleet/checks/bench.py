@@ -15,6 +15,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import MAX_ROUNDS, Outcome
 from glassfleet.scheme import Contribution, Done, Model, Next, Purpose, Scheme, Task
+from schemas import codec
 from schemas.documents import document_digest
 
 Step = tuple[Next, list[Contribution]]
@@ -215,6 +216,11 @@ def replaced(document: Any, path: Path, value: Any) -> Any:
     changed: Any = dict(document) if isinstance(document, Mapping) else list(document)
     changed[path[0]] = replaced(changed[path[0]], path[1:], value)
     return changed
+
+
+def travelled(value: Any) -> Any:
+    """Return the value as it comes out of the codec."""
+    return codec.decode(codec.encode(value))
 
 
 def fresh(data: Dataset) -> Dataset:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 import numpy as np
 
-from glassfleet.checks.bench import Bench, ConformanceError, Path, answer, fault_text, fresh, require
+from glassfleet.checks.bench import (
+    Bench,
+    ConformanceError,
+    Path,
+    answer,
+    fault_text,
+    fresh,
+    replaced,
+    require,
+    travelled,
+)
 from glassfleet.checks.learning import settings_of
 from glassfleet.data.dataset import pool
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution, Model, Task, cost_of, personal_model
-from schemas import codec
 from schemas.errors import DocumentError, GlassfleetError
 
 EXAMPLES: Final = 400
@@ -32,9 +43,9 @@ def check_damaged_messages(bench: Bench) -> None:
     for number in range(EXAMPLES):
         steps = runs[number % len(runs)]
         step, contributions = steps[int(rng.integers(len(steps)))]
-        _damaged_task(bench, damaged(_travelled(step.task.to_value()), rng))
+        _damaged_task(bench, damaged(travelled(step.task.to_value()), rng))
         at = int(rng.integers(len(contributions)))
-        value = damaged(_travelled(contributions[at].to_value()), rng)
+        value = damaged(travelled(contributions[at].to_value()), rng)
         try:
             wrong = Contribution.from_value(value)
             bench.scheme.server.check(step.task, wrong)
@@ -117,24 +128,15 @@ def damaged(value: Any, rng: np.random.Generator) -> Any:
 
 def _changed(value: Any, path: Path, rng: np.random.Generator) -> Any:
     """Return the value changed where the path leads; what is beside it is shared with the given one."""
-    key, *rest = path
-    if isinstance(value, np.ndarray):
-        array = value.copy()
+    *above, key = path
+    inside = reduce(getitem, above, value)
+    if isinstance(inside, np.ndarray):
+        array = inside.copy()
         array.flat[int(rng.integers(array.size))] = _number_of(array.dtype, rng)
-        return array
-    changed: Any = dict(value) if isinstance(value, Mapping) else list(value)
-    if rest:
-        changed[key] = _changed(changed[key], tuple(rest), rng)
-    elif isinstance(changed, dict) and rng.random() < 0.3:
-        del changed[key]
-    else:
-        changed[key] = _anything(rng)
-    return changed
-
-
-def _travelled(value: Any) -> Any:
-    """Return the value as it comes out of the codec."""
-    return codec.decode(codec.encode(value))
+        return replaced(value, tuple(above), array)
+    if isinstance(inside, Mapping) and rng.random() < 0.3:
+        return replaced(value, tuple(above), {other: part for other, part in inside.items() if other != key})
+    return replaced(value, path, _anything(rng))
 
 
 def _places(value: Any, path: Path = ()) -> Iterator[Path]:

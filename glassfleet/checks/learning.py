@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from glassfleet.checks.bench import Bench, ConformanceError, answer, digest_of, fault_text, require
-from glassfleet.checks.predictions import check_predictions
+from glassfleet.checks.model import checked_predictions
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central_of
 from glassfleet.reference import recorded
@@ -116,4 +116,4 @@ def check_elastic(bench: Bench) -> None:
     if "elastic" not in bench.scheme.participation:
         return
     model = bench.run(bench.parameters, drop=True).outcome.model
-    check_predictions(model, bench)
+    checked_predictions(model, bench)

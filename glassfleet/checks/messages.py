@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from glassfleet.checks.bench import Bench, answer, digest_of, fresh, must_refuse, raises_only, require
+from glassfleet.checks.bench import Bench, answer, digest_of, fresh, must_refuse, raises_only, require, travelled
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
@@ -22,17 +22,13 @@ _ODD_TASK_VALUES: Final[Sequence[Any]] = (None, "x", -1, [], {}, np.zeros((2, 2,
 def check_travels(bench: Bench) -> None:
     """Check that tasks, states and contributions go through the codec, and the same model comes out."""
     direct = bench.outcome(bench.parameters)
-
-    def through(value: Any) -> Any:
-        return codec.decode(codec.encode(value))
-
-    travelled = bench.run(bench.parameters, through=through)
-    for step, contributions in travelled.steps:
-        task = Task.from_value(through(step.task.to_value()))
+    run = bench.run(bench.parameters, through=travelled)
+    for step, contributions in run.steps:
+        task = Task.from_value(travelled(step.task.to_value()))
         require(task.digest == step.task.digest, "a task's digest survives the way through the codec")
         for contribution in contributions:
             require(contribution.kind == task.kind, "a contribution repeats the task's kind")
-    same = digest_of(direct.model) == digest_of(travelled.outcome.model)
+    same = digest_of(direct.model) == digest_of(run.outcome.model)
     require(same, "messages that travelled give the same model")
     codec.encode(dict(direct.summary))
 

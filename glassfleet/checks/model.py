@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 from glassfleet.checks.bench import Bench, must_refuse, raises_only, replaced, require, value_paths
-from glassfleet.checks.predictions import check_predictions
 from glassfleet.data.documents import MEMBERS
 from glassfleet.scheme import Model
 from schemas.documents import canonical_json
@@ -26,7 +25,7 @@ def check_model(bench: Bench) -> None:
     require(isinstance(model, Model), "the outcome is a Model")
     require(model.scheme == bench.scheme.name, "the model names its scheme")
     require(model.domain == bench.domain, "the model holds its domain")
-    predicted = check_predictions(model, bench)
+    predicted = checked_predictions(model, bench)
     rules = list(model.rules())
     require([rule.index for rule in rules] == list(range(len(rules))), "rules are numbered from 0, in order")
     for rule in rules:
@@ -72,3 +71,24 @@ def check_document(bench: Bench) -> None:
         for odd in _ODD_DOCUMENT_VALUES:
             read = partial(bench.scheme.from_document, replaced(document, path, odd))
             raises_only(DocumentError, f"a document with {'.'.join(map(str, path))}={odd!r}", read)
+
+
+def checked_predictions(model: Model, bench: Bench) -> np.ndarray[Any, Any]:
+    """Check that predictions are of the right shape and kind, row by row as in a batch; return them."""
+    X = bench.inputs
+    predicted = model.predict(X)
+    require(predicted.shape == (len(X),), f"predict() returns shape {(len(X),)}, got {predicted.shape}")
+    if predicted.dtype.kind == "f":
+        require(bool(np.isfinite(predicted).all()), "predictions are finite")
+    else:
+        require(set(predicted.tolist()) <= set(bench.domain.classes), "predictions are class labels")
+    single = np.concatenate([model.predict(X[row : row + 1]) for row in range(len(X))])
+    require(np.array_equal(single, predicted), "a row's prediction does not depend on its batch")
+    require(model.predict(X[:0]).shape == (0,), "no rows give no predictions")
+    for what, wrong in (
+        ("of the wrong width", X[:, 1:]),
+        ("without a second dimension", X[0]),
+        ("that are not finite", np.where(X.max() == X, np.nan, X)),
+    ):
+        must_refuse(ValueError, f"predict() of rows {what}", partial(model.predict, wrong))
+    return predicted

@@ -19,6 +19,7 @@ from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.statistics import rule_weight
 from glassfleet.rules import Activation, Consequent, Explanation, Forecasts, Rule
+from glassfleet.tables import RuleTables, SplitTree
 
 
 class TreeModel:
@@ -59,8 +60,7 @@ class TreeModel:
         ValueError
             `X` has another width, or is not finite.
         """
-        answers: NDArray[Any] = self._answers[self.tree.reach(self.domain.check_rows(X))]
-        return answers
+        return self._answers[self.tree.reach(self.domain.check_rows(X))]
 
     @cached_property
     def _answers(self) -> NDArray[Any]:
@@ -68,8 +68,7 @@ class TreeModel:
         if self.domain.target is None:
             labels: NDArray[Any] = np.array(self.domain.classes, dtype=np.str_)[self.tree.value.argmax(axis=1)]
             return labels
-        numbers: NDArray[Any] = self.domain.unscale_target(self.tree.value[:, 0])
-        return numbers
+        return self.domain.unscale_target(self.tree.value[:, 0])
 
     # --- explaining -------------------------------------------------------------------------------------------------
 
@@ -165,6 +164,25 @@ class TreeModel:
             "rule_length": float(tree.depth[tree.leaves].mean()),
             "parameters": 2 * inner + len(tree.leaves),
         }
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports: one leaf fires, and its class or mean answers."""
+        tree, classes = self.tree, self.domain.target is None
+        value, rule = tree.value[tree.leaves], np.full(tree.size, -1)
+        rule[tree.leaves] = np.arange(len(tree.leaves))
+        return RuleTables(
+            evaluator="class_vote" if classes else "maximum_matching",
+            conditions=SplitTree(
+                feature=tuple(tree.feature.tolist()),
+                threshold=tuple(tree.threshold.tolist()),
+                right=tuple(tree.right.tolist()),
+                rule=tuple(rule.tolist()),
+            ),
+            weights=(1.0,) * len(value),
+            constants=() if classes else tuple(value[:, 0].tolist()),
+            slopes=((),) * len(value),
+            votes=tuple(value.argmax(axis=1).tolist()) if classes else (),
+        )
 
     # --- the document -----------------------------------------------------------------------------------------------
 

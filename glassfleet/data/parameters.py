@@ -7,13 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from schemas.errors import UsageError
 from schemas.text import attributes, number_of
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ per vehicle, and a lone extreme is not followed. A vehicle with fewer than m row
 nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
 is untouched. :meth:`DiscoveryParameters.exact` turns it off.
 
-Classes. With ``labels`` the target is a class: the coarse round also asks for labels (:mod:`glassfleet.data.labels`),
-and their union becomes the domain's classes. With ``either`` the vehicles decide: where nobody tells a label the target
-is a number, whose limits are then found from the second round on.
+Classes. With ``labels`` the target is a class: the coarse round also asks for labels, and their union becomes the
+domain's classes (:mod:`glassfleet.data.categories`). With ``either`` the vehicles decide: where nobody tells a label
+the target is a number, whose limits are then found from the second round on.
 
 Categories. With ``categories`` columns of text are taken: the coarse round also asks for their categories
 (:mod:`glassfleet.data.categories`). The limits of such a column are the first and the last position.

@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.categories import tell_categories
+from glassfleet.data.categories import count_labels, tell_categories
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.labels import count_labels
 from glassfleet.errors import TaskError
 from glassfleet.numerics.grids import ROW_EDGES, Grid, join_small
 from glassfleet.scheme import Contribution, Task

@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.categories import check_categories, union_of_categories
+from glassfleet.data.categories import check_categories, check_labels, union_of, union_of_categories
 from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
-from glassfleet.data.labels import check_labels, union_of
 from glassfleet.discovery.client import reached, read_task, stretches_of
 from glassfleet.discovery.gaps import middles, taken_for
 from glassfleet.discovery.guard import LEVERAGE, counted, fewest_vehicles, noted, supported, usual_rows, weighed_down

@@ -1,11 +1,14 @@
 """What all scikit-learn style estimators share: rows in, a scheme's run, a model out. Needs scikit-learn.
 
 An estimator is a dataclass whose fields are its parameters. It names its scheme in ``_scheme_name`` and takes some of
-the scheme's parameters by their own names; those that it does not take have the scheme's defaults.
+the scheme's parameters by their own names, so that only the scheme says what they are; those that it does not take have
+the scheme's defaults.
 """
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -19,11 +22,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet import catalogue
-from glassfleet.data.categories import encode_inputs
+from glassfleet.data.categories import MAX_LENGTH, encode_inputs
 from glassfleet.data.cells import MISSING, truth_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable, quantile_variables
-from glassfleet.data.labels import MAX_LABEL
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.learned import LearnedEstimator, value_errors
 from glassfleet.intervals import errors_on, intervals
@@ -31,6 +33,7 @@ from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
 from schemas.limits import MAX_CATEGORIES
+from schemas.text import attributes
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -76,8 +79,22 @@ class SchemeEstimator(LearnedEstimator):
     input_quantiles: tuple[float, float] = (0.025, 0.975)
     domain: Domain | None = None
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Say in the class's docstring what those of its parameters are that are its scheme's."""
+        super().__init_subclass__(**options)
+        if cls._scheme_name:
+            lines = [inspect.getdoc(cls) or "", "", "Parameters of the scheme", "------------------------"]
+            for name, told in attributes(catalogue.load(cls._scheme_name).Parameters).items():
+                if hasattr(cls, name):
+                    lines += [
+                        f"{name} : default {getattr(cls, name)!r}",
+                        textwrap.indent(textwrap.fill(told, 116), "    "),
+                    ]
+            also = f"{__name__}.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes."
+            cls.__doc__ = "\n".join([*lines, "", "See Also", "--------", also])
+
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from all rows (central learning).
+        """Learn from all rows, as they are (central learning): `nullify` and `min_rows` are for parties.
 
         Parameters
         ----------
@@ -372,6 +389,6 @@ def _texts(labels: Iterable[Any]) -> list[str]:
     """Return labels as the texts that name them in documents and rules: 1 is ``"1"``."""
     texts = [str(label) for label in labels]
     for text in texts:
-        if not 0 < len(text) <= MAX_LABEL:
-            raise ValueError(f"a class label must be a text of 1 to {MAX_LABEL} characters, got {text[:20]!r}")
+        if not 0 < len(text) <= MAX_LENGTH:
+            raise ValueError(f"a class label must be a text of 1 to {MAX_LENGTH} characters, got {text[:20]!r}")
     return texts

@@ -10,19 +10,17 @@ the black box*, 2017, Eq. 1, with the distance of its Eq. 3 (a sum over inputs, 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from glassfleet.data.domain import Domain
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.search import Floats, Search
 from glassfleet.explain.views import FORMAT, Row, View, as_row
 from glassfleet.nature import nature
+from glassfleet.scheme import Model
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.scheme import Model
 
 
 class Change(View):

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Variable
 from glassfleet.explain.example import example_row, moved_into, row_at
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reference import Reference
+from glassfleet.scheme import Model
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Variable
-    from glassfleet.scheme import Model
 
 Floats = NDArray[np.float64]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Domain
 from glassfleet.nature import nature
-from glassfleet.rules import most_used
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.rules import Condition, Rule
-    from glassfleet.scheme import Model
+from glassfleet.rules import Condition, Rule, most_used
+from glassfleet.scheme import Model
 
 Floats = NDArray[np.float64]
 

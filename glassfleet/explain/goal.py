@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from glassfleet.data.domain import Domain
 from glassfleet.explain.views import View
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
 
 _EITHER = re.compile(r"(?:\+/?-|±)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

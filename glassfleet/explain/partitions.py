@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassfleet import catalogue
+from glassfleet.data.domain import Variable
 from glassfleet.explain.views import View
 from glassfleet.fuzzy.terms import linguistic_terms
-from glassfleet.tables import CutTree, RampTree, RuleList, RuleTables, SetTree, SplitTree, knots_of
-from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Variable
-    from glassfleet.scheme import Model
+from glassfleet.scheme import Model
+from glassfleet.tables import CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 class FuzzySet(View):
@@ -72,7 +68,7 @@ class Partition(View):
 
 def partitions(model: Model) -> tuple[Partition, ...]:
     """Return the partition of each input, in the domain's order."""
-    tables, count = _tables(model), len(model.domain.features)
+    tables, count = catalogue.rule_tables(model), len(model.domain.features)
     conditions, levels = (None, ()) if tables is None else (tables.conditions, tables.levels)
     knots = knots_of(conditions, count) if isinstance(conditions, RuleList | SetTree | CutTree) else None
     cuts: list[set[float]] = [set() for _ in range(count)]
@@ -99,15 +95,6 @@ def partitions(model: Model) -> tuple[Partition, ...]:
         )
         for index, variable in enumerate(model.domain.features)
     )
-
-
-def _tables(model: Model) -> RuleTables | None:
-    """Return when which rule fires, and what it says; None where the scheme does not say."""
-    try:
-        tables = catalogue.tables_of(model)
-    except UsageError:
-        return None
-    return tables if isinstance(tables, RuleTables) else None
 
 
 def _sets(variable: Variable, knots: Sequence[float]) -> tuple[FuzzySet, ...]:

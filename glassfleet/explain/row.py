@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from glassfleet.explain.partitions import partitions
-from glassfleet.explain.sums import exact_sum
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
 from glassfleet.nature import Nature, nature
 from glassfleet.reference import Reference, explained
-from glassfleet.rules import Chance, chance_lines
-
-if TYPE_CHECKING:
-    from glassfleet.rules import Explanation
-    from glassfleet.scheme import Model
+from glassfleet.rules import Chance, Explanation, chance_lines
+from glassfleet.scheme import Model
 
 
 class Degree(View):
@@ -65,6 +62,8 @@ class RowExplanation(View):
     ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit, wherever there are shares; for a
     regression `total` is the prediction.
 
+    What is not told here is as in :class:`glassfleet.rules.Explanation`.
+
     Attributes
     ----------
     format : int
@@ -72,18 +71,12 @@ class RowExplanation(View):
         `unit` is the target's.
     nature : str
         ``rules``, ``network`` or ``structures``: see :mod:`.nature`.
-    prediction : float or str
-        In the target's own unit, or a class label.
     fired : ActivationView
-        The rule that decided (maximum matching), or the strongest of those that were averaged. For networks and
-        structures, which have no rules, a line that stands for the answer.
-    runners_up : tuple of ActivationView
+        For networks and structures, which have no rules, a line that stands for the answer.
     shares : dict of str to float
-        Each input's part of `total`. Empty where there is nothing to share out; `notes` says why.
-    base : float
-        The part that no input accounts for: the forecast for `reference`, where there is one.
+        Each input's part of `total`.
     base_text : str
-        What that is, for people.
+        What `base` is, for people.
     reference : dict of str to float or None
         The row that this one is compared with.
     rounding : float
@@ -94,16 +87,6 @@ class RowExplanation(View):
         What `total` is where it is not the prediction; empty: it is, or there is none.
     inputs : tuple of Contribution
         Every input, the largest share first.
-    fallback : bool
-        No rule's conditions were met, so that the one for that case answered; `notes` says which.
-    clipped_from : float or None
-        What the rules say where the model keeps it within the target's limits; None: the forecast is what they say.
-    interval : tuple of (float, float) or None
-        Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
-    chances : tuple of Chance
-        Every class with its probability, the likeliest first; empty: the model tells none.
-    notes : tuple of str
-        What the reader must know: e.g. that a network has no rules.
     text : str
         The answer and its rule in one sentence; for networks and structures, that there is none.
     """
@@ -270,3 +253,44 @@ def _notes(model: Model, x: np.ndarray, explanation: Explanation) -> tuple[str, 
                 )
             )
     return tuple(notes)
+
+
+def exact_sum(base: float, shares: Sequence[float], total: float | None) -> tuple[float, list[float], float, float]:
+    """Return base, shares, a remainder and a total such that ``fsum((base, remainder, *shares)) == total`` exactly.
+
+    Parameters
+    ----------
+    base : float
+    shares : sequence of float
+    total : float or None
+        What they add up to but for rounding; None: their sum, rounded once.
+
+    Returns
+    -------
+    base, shares, remainder, total
+        Base and shares as given wherever one double can hold what they lack of the total. Where it cannot (the total
+        is 0, or nearly so), they are first rounded to multiples of 2^-52 of the largest, of which the base takes what
+        is left over; that moves none of them by more than a few such multiples.
+
+    Notes
+    -----
+    On that grid all sums are sums of integers, hence exact; the base is chosen so that they give the multiple nearest
+    to the total, and what the total has beyond it is some of its own bits, which one double holds.
+
+    Examples
+    --------
+    >>> exact_sum(0.3, [-0.1, -0.2], 0.0)
+    (0.3, [-0.1, -0.2], 2.7755575615628914e-17, 0.0)
+    """
+    parts = [float(share) for share in shares]
+    whole = math.fsum((base, *parts)) if total is None else total
+    remainder = math.fsum((whole, -base, *(-part for part in parts)))
+    if math.fsum((base, remainder, *parts)) == whole:
+        return base, parts, remainder, whole
+    largest = max(map(abs, (base, whole, *parts)))
+    # One bit is kept free, so that the base has room for what the shares' rounding leaves over.
+    step = max(math.ldexp(1.0, math.frexp(largest)[1] - 52), math.ulp(0.0))
+    numbers = [round(part / step) for part in parts]
+    base = (round(whole / step) - sum(numbers)) * step
+    parts = [number * step for number in numbers]
+    return base, parts, math.fsum((whole, -base, *(-part for part in parts))), whole

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,7 @@ from glassfleet.data.cells import MISSING
 from glassfleet.explain.goal import Goal
 from glassfleet.explain.partitions import partitions
 from glassfleet.rules import Rule
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
+from glassfleet.scheme import Model
 
 Floats = NDArray[np.float64]
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.explain.partitions import Partition, partitions
 from glassfleet.explain.views import FORMAT, RuleView, View
 from glassfleet.nature import OWN_TREE, Nature, nature, readable_rules
-from glassfleet.rules import measures_note, most_used
+from glassfleet.rules import Rule, measures_note, most_used
+from glassfleet.scheme import Model
 from schemas.documents import document_digest
-
-if TYPE_CHECKING:
-    from glassfleet.rules import Rule
-    from glassfleet.scheme import Model
 
 
 class FeatureUse(View):

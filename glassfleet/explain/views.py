@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from glassfleet.data.cells import MISSING, as_number, is_empty
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.rules import Activation, Condition, Forecasts, Rule
 from schemas.errors import DataError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain, Variable
 
 FORMAT: Final = 1
 """Version of the JSON forms; it grows when a field changes its meaning or goes. New fields do not change it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from glassfleet import catalogue
 from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.intervals import errors_by_rule
 from glassfleet.nature import nature
+from glassfleet.scheme import Model
 from glassfleet.tables import RuleTables, Tables
 from schemas.documents import document_digest
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
 
 
 def to_c(model: Model, prefix: str = "model", title: str = "") -> str:

@@ -5,13 +5,13 @@ SVG needs nothing else; PNG is painted with matplotlib (the extra ``operator`` o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from glassfleet.explain.effects import importance, main_effects, starting_row
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.row import explain_row
 from glassfleet.explain.summary import slopes_of, summary
-from glassfleet.explain.views import as_row
+from glassfleet.explain.views import Row, as_row
 from glassfleet.export.svg.branches import is_tree, rule_tree
 from glassfleet.export.svg.charts import REPORT, waterfall
 from glassfleet.export.svg.effects import Scale, effect_curve
@@ -23,13 +23,10 @@ from glassfleet.export.svg.shapes import Svg, beside, file_of
 from glassfleet.export.svg.structures import StructureTree, structures
 from glassfleet.export.svg.trees import MOST_LEAVES, RuleTree
 from glassfleet.nature import nature
+from glassfleet.reference import Reference
 from glassfleet.rules import most_used
+from glassfleet.scheme import Model
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.explain.views import Row
-    from glassfleet.reference import Reference
-    from glassfleet.scheme import Model
 
 Kind = Literal["png", "svg"]
 

@@ -19,20 +19,17 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from glassfleet import catalogue
-from glassfleet.data.domain import Variable
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
 from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.fuzzy.terms import linguistic_terms
+from glassfleet.scheme import Model
 from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain
-    from glassfleet.scheme import Model
 
 NAMESPACE: Final = "http://www.ieee1855.org"
 OURS: Final = "urn:glassfleet:fml:1"

@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from glassfleet import catalogue
 from glassfleet.explain.summary import summary
+from glassfleet.explain.views import Row
 from glassfleet.export.c_header import to_c
 from glassfleet.export.figures import Kind, main_picture, picture
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.export.page import to_html, to_markdown
 from glassfleet.export.python_file import to_python
 from glassfleet.forecasts import tell_forecasts
+from glassfleet.reference import Reference
+from glassfleet.scheme import Model
 from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
 from schemas.errors import DocumentError, UsageError, VerificationError
 from schemas.record import ModelRecord
-
-if TYPE_CHECKING:
-    from glassfleet.explain.views import Row
-    from glassfleet.reference import Reference
-    from glassfleet.scheme import Model
 
 
 @dataclass(frozen=True)

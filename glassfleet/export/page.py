@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from glassfleet.explain.summary import ModelSummary, summary
 from glassfleet.export.figures import drawing, main_picture, note_of
 from glassfleet.export.sheet import Page, Picture, Section, Table, html_of, markdown_of
 from glassfleet.nature import nature
 from glassfleet.rules import measures_note
+from glassfleet.scheme import Model
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
 
 MOST_RULES = 200
 """Rules that a page states in words, the most used first; all of them are in the JSON export."""

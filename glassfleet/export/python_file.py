@@ -6,17 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import chain, cycle
-from typing import TYPE_CHECKING
 
 from glassfleet import catalogue
 from glassfleet.data.cells import NOTHING, PAIRS
 from glassfleet.export.tables import conditions_part, device_text, table_values
 from glassfleet.nature import nature
+from glassfleet.scheme import Model
 from glassfleet.tables import RuleTables
 from schemas.documents import document_digest
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
 
 _PREDICT = '''
 

@@ -6,14 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.fuzzy.ramps import Span
-from glassfleet.tables import CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
-
-if TYPE_CHECKING:
-    from glassfleet.data.domain import Domain, Variable
-    from glassfleet.tables import Conditions
+from glassfleet.tables import Conditions, CutTree, RampTree, RuleList, SetTree, SplitTree, knots_of
 
 
 @dataclass(frozen=True)

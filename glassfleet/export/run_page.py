@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from glassfleet.explain.summary import summary
 from glassfleet.export.page import model_sections
@@ -12,11 +12,9 @@ from glassfleet.export.sheet import Page, Picture, Section, Table
 from glassfleet.export.svg.leakage import rows_read
 from glassfleet.export.svg.rounds import timeline
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, protection
+from glassfleet.scheme import Model
 from schemas.rounds import bytes_each, count, missed
 from schemas.text import counted
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
 
 MOST_ROUNDS: Final = 24
 """Of more rounds than these the report tells those of a kind together; the table of all is folded."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import fields
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glassfleet import catalogue
+from glassfleet.scheme import Model
 from glassfleet.tables import Conditions, Line, RuleTables, Tables
 from schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from glassfleet.scheme import Model
 
 
 def conditions_of(model: Model) -> Conditions:
@@ -26,11 +23,8 @@ def conditions_of(model: Model) -> Conditions:
 
 def levels_of(model: Model) -> tuple[Line, ...]:
     """Return the levels of each input's categories; empty for numbers, and where a scheme states none."""
-    with contextlib.suppress(UsageError):
-        tables = catalogue.tables_of(model)
-        if isinstance(tables, RuleTables) and tables.levels:
-            return tables.levels
-    return ((),) * len(model.domain.inputs)
+    tables = catalogue.rule_tables(model)
+    return tables.levels if tables is not None and tables.levels else ((),) * len(model.domain.inputs)
 
 
 def table_values(model: Model, tables: Tables) -> dict[str, Any]:

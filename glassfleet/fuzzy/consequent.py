@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
+from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain, Indicator, Variable
 from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
@@ -67,23 +69,32 @@ def outputs_at(coefficients: Array, scaled: Array, rule: NDArray[np.intp]) -> Ar
     return output
 
 
+WEIGHTS: Final = ("weight", "support", "confidence")
+"""The members of :class:`Weighed`."""
+
+
+class WeighedLine(Strict):
+    """The weights of a rule in a document."""
+
+    weight: float = Field(ge=0.0, le=1.0)
+    support: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0)
+
+
 class Weighed(Protocol):
     """The weights of rules, each of shape (r,), in [0, 1]."""
 
     @property
     def weight(self) -> Array:
         """Of each rule, the harmonic mean of the other two."""
-        ...
 
     @property
     def support(self) -> Array:
         """Share of the rows."""
-        ...
 
     @property
     def confidence(self) -> Array:
         """One minus the rule's error on the scaled target."""
-        ...
 
 
 def linear_rule(  # noqa: PLR0917  what a rule is made of

@@ -10,11 +10,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.consequent import ReadsRules, linear_rule
+from glassfleet.fuzzy.consequent import WEIGHTS, ReadsRules, WeighedLine, linear_rule
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.statistics import blocks, rule_weight
@@ -75,14 +73,11 @@ def outputs_of(coefficients: Array, inputs: Array) -> Array:
     return output
 
 
-class RuleLine(Strict):
+class RuleLine(WeighedLine):
     """A rule in a document; coefficients by input name."""
 
     coefficients: dict[str, float]
     intercept: float
-    weight: float = Field(ge=0.0, le=1.0)
-    support: float = Field(ge=0.0, le=1.0)
-    confidence: float = Field(ge=0.0, le=1.0)
 
 
 def write_rules(rules: LinearRules, domain: Domain) -> list[dict[str, Any]]:
@@ -93,9 +88,7 @@ def write_rules(rules: LinearRules, domain: Domain) -> list[dict[str, Any]]:
                 name: float(value) for name, value in zip(domain.input_names, row[1:], strict=True) if value != 0.0
             },
             "intercept": float(row[0]),
-            "weight": float(rules.weight[line]),
-            "support": float(rules.support[line]),
-            "confidence": float(rules.confidence[line]),
+            **{name: float(getattr(rules, name)[line]) for name in WEIGHTS},
         }
         for line, row in enumerate(rules.coefficients)
     ]
@@ -113,11 +106,8 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
             if name not in place:
                 raise DocumentError(f"rule {line} has a coefficient of {name!r}, which the domain lacks")
             coefficients[line, place[name] + 1] = value
-    numbers = {
-        name: np.array([getattr(rule, name) for rule in lines], dtype=np.float64)
-        for name in ("weight", "support", "confidence")
-    }
-    return LinearRules(coefficients=coefficients, **numbers)
+    weights = (np.array([getattr(rule, name) for rule in lines], dtype=np.float64) for name in WEIGHTS)
+    return LinearRules(coefficients, *weights)
 
 
 class LinearTree(ReadsRules, Generic[T, Span]):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.linear import minimum_norm
 from glassfleet.numerics.ridge import ridge_objective, solve_ridge
 from glassfleet.numerics.sparse import select
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
@@ -48,6 +49,24 @@ def variance(matrix: Array, error: Array) -> float:
     for rule in range(error.size):
         weight, total = weight + float(matrix[0, 0, rule]), total + float(error[rule])
     return total / weight if weight > 0.0 else 0.0
+
+
+def consequents(sums: Sums, k: int, bits: int, most: int | None) -> Array:
+    """Return each rule's polynomial, shape (m, k - 1), intercept last: weighted least squares of least norm, or sparse.
+
+    Parameters
+    ----------
+    sums : Mapping of str to ndarray of int64
+        As for :func:`moments`, and ``count``, the rows of each rule, shape (m,).
+    k, bits : int
+        As for :func:`moments`.
+    most : int or None
+        Most slopes of a polynomial; None: all.
+    """
+    if most is not None and most < k - 2:
+        return sparse_consequents(moments(sums, k, bits), most)
+    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=bits), k)
+    return minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
 
 
 def sparse_consequents(matrix: Array, most: int) -> Array:

@@ -17,7 +17,7 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual, Goal, RowExplanation, counterfactual, explain_row
-from glassfleet.explain.sums import exact_sum
+from glassfleet.explain.row import exact_sum
 from glassfleet.nature import nature
 from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from glassfleet.crisp import TreeModel, prepare
 from glassfleet.crisp.document import TreeBody, read_tree
 from glassfleet.crisp.grow import cross_validated_tree
-from glassfleet.crisp.tables import tables_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import document_errors, read_document_head
 from glassfleet.data.domain import Domain
@@ -39,7 +38,7 @@ class DifferentiallyPrivateTree:
     Parameters: type[BaseModel] = Parameters
     client = DpTreeClient()
     server = DpTreeServer()
-    tables = staticmethod(tables_of)
+    tables = staticmethod(TreeModel.tables)
 
     def exact(self, parameters: DpTreeParameters) -> DpTreeParameters:
         """Return `parameters` without noise: nothing is hidden then, for models that stay where the rows are."""

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from glassfleet.errors import TaskError
 from glassfleet.scheme import Task
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.untrusted import Remembered, SchemeQuestion, check_classes, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    SchemeQuestion,
+    check_array,
+    check_classes,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 from schemas.codec import Value
 
 NAME = "dp_tree"
@@ -59,20 +67,14 @@ class Growth:
         return cls(nothing, nothing, nothing, np.zeros(1, dtype=np.int32))
 
     @classmethod
-    def from_value(cls, value: Any, n_features: int, n_bins: int, depth: int) -> Growth:  # noqa: C901 - a list
+    def from_value(cls, value: Any, n_features: int, n_bins: int, depth: int) -> Growth:
         """Read :meth:`to_value`; raises ValueError with the reason, whatever it holds."""
         if not isinstance(value, Mapping) or set(value) != {"feature", "cut", "left"}:
             raise ValueError("a tree is feature, cut and left, and nothing else")
-        feature, cut, left = (value[name] for name in ("feature", "cut", "left"))
-        for part in (feature, cut, left):
-            if (
-                not isinstance(part, np.ndarray)
-                or part.dtype != np.int32
-                or part.ndim != 1
-                or part.shape != feature.shape
-            ):
-                raise ValueError("the parts of a tree must be int32 arrays of one length")
+        feature, cut, left = (check_array(name, value[name], np.int32, (None,)) for name in ("feature", "cut", "left"))
         size = len(feature)
+        if not len(cut) == len(left) == size:
+            raise ValueError("the parts of a tree must be of one length")
         if not 1 <= size < 2 << depth:
             raise ValueError(f"a tree of {size} nodes, expected 1 to {(2 << depth) - 1}")
         split = left >= 0
@@ -195,17 +197,15 @@ read_task = Remembered(Question.from_task)
 
 
 def _read_edges(edges: Any, shape: tuple[int, int]) -> NDArray[np.float64]:
-    if not isinstance(edges, np.ndarray) or edges.dtype != np.float64 or edges.shape != shape:
-        raise ValueError(f"edges must be float64 of shape {shape}")
-    if not bool(np.isfinite(edges).all()) or bool((edges[:, 1:] < edges[:, :-1]).any()):
-        raise ValueError("edges must be finite and increasing")
-    return edges
+    checked = check_array("edges", edges, np.float64, shape)
+    if bool((checked[:, 1:] < checked[:, :-1]).any()):
+        raise ValueError("edges must be increasing")
+    return checked
 
 
-def _read_nodes(nodes: Any, growth: Growth) -> NDArray[np.intp]:
-    if not isinstance(nodes, np.ndarray) or nodes.dtype != np.int32 or nodes.ndim != 1 or not nodes.size:
-        raise ValueError("the open nodes are not a list of int32")
-    if nodes[0] < 0 or nodes[-1] >= growth.size or bool((nodes[1:] <= nodes[:-1]).any()):
+def _read_nodes(value: Any, growth: Growth) -> NDArray[np.intp]:
+    nodes: NDArray[np.int32] = check_array("nodes", value, np.int32, (None,))
+    if not nodes.size or nodes[0] < 0 or nodes[-1] >= growth.size or bool((nodes[1:] <= nodes[:-1]).any()):
         raise ValueError("the open nodes are not increasing node numbers of the tree")
     if bool((growth.left[nodes] >= 0).any()) or bool((growth.level[nodes] != growth.level[nodes[0]]).any()):
         raise ValueError("an open node is split already, or on another level")

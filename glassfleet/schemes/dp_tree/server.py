@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, add_up, ask, chained_digest
 from glassfleet.crisp import Tree, TreeModel
-from glassfleet.data.domain import Domain
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
+from glassfleet.outline import OutlineNode, outlined
 from glassfleet.scheme import Contribution, Done, Next, State, Task
 from glassfleet.schemes.dp_tree.client import grid_edges
 from glassfleet.schemes.dp_tree.messages import GRID, MAX_CLASSES, NAME, Growth, Question, read_task
 from glassfleet.schemes.dp_tree.noise import SLACK, deviation, true_epsilon
 from glassfleet.schemes.dp_tree.params import Parameters
-from glassfleet.schemes.dp_tree.progress import progress_of
-from glassfleet.untrusted import check_classes, check_head, check_names, usage_errors
+from glassfleet.untrusted import check_classes, check_head, check_shapes, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -39,11 +39,8 @@ class DpTreeServer:
         question = read_task(task)
         check_head(task, contribution, sums_only=True)
         shapes, rows = question.shapes(), contribution.rows
-        check_names("sums", contribution.sums, shapes)
-        for name, shape in shapes.items():
-            counts = contribution.sums[name]
-            if counts.shape != shape:
-                raise ContributionError(f"{name} has shape {counts.shape}, expected {shape}")
+        check_shapes(contribution.sums, shapes, signed=shapes)
+        for name, counts in contribution.sums.items():
             noisy = rows > 0 and question.parameters.noise != "none"
             each = int(SLACK / question.epsilons()[name]) + 1 if noisy else 0
             slack = each * (contribution.vehicles or 1)
@@ -244,3 +241,43 @@ def finished_tree(growth: Growth, edges: NDArray[np.float64], counts: NDArray[np
         rows=rows[at],
         impurity=np.maximum(1.0 - (share[at] ** 2).sum(axis=1), 0.0),
     )
+
+
+def progress_of(question: Question) -> dict[str, Value]:
+    """Return the stage, the size so far and a drawing, from the question that is open."""
+    growth = question.growth
+    if growth is None or question.nodes is None or question.edges is None:
+        return {"stage": question.kind, "nodes": 0, "leaves": 0, "open": 0, "depth": 0, "lines": []}
+    # At the greatest depth the open nodes are leaves: their rows are counted, and they do not grow.
+    open_nodes = set() if question.last else set(question.nodes.tolist())
+    return {
+        "stage": "level",
+        "nodes": growth.size - 1,
+        "leaves": int((growth.left < 0).sum()) - len(open_nodes),
+        "open": len(open_nodes),
+        "depth": int(growth.level.max()),
+        **outlined(_nodes(question, open_nodes), growth.size),
+    }
+
+
+def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
+    growth, edges = question.growth, question.edges
+    assert growth is not None
+    assert edges is not None
+    stack = [(0, "", "")]
+    while stack:
+        node, name, term = stack.pop()
+        yield OutlineNode(int(growth.level[node]), name, term, node in open_nodes)
+        left = int(growth.left[node])
+        if left >= 0:
+            variable = question.domain.features[growth.feature[node]]
+            below, above = _sides(variable, float(edges[growth.feature[node], growth.cut[node]]))
+            stack += [(left + 1, variable.name, above), (left, variable.name, below)]
+
+
+def _sides(variable: Variable, edge: float) -> tuple[str, str]:
+    """Return the two sides of a cut in words."""
+    if not variable.categories:
+        return f"at most {edge:.4g}", f"above {edge:.4g}"
+    first = max(0, math.floor(edge) + 1)
+    return " or ".join(variable.categories[:first]), " or ".join(variable.categories[first:])

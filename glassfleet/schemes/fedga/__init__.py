@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from glassfleet.crisp.tables import tables_of
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Cost, Participation, Purpose, Task
@@ -77,7 +76,7 @@ class FederatedGeneticTrees:
                 "own rows. Export the vehicle's own model, or the population as json, markdown or html, or a structure "
                 "as svg or png"
             )
-        return tables_of(model)
+        return model.tables()
 
     def from_document(self, document: Mapping[str, Any]) -> PersonalTree | Population:
         """Rebuild a population or a personal tree; raises ``DocumentError`` when the document is malformed."""

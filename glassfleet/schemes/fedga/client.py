@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,10 @@ from glassfleet.crisp.fit import fit_tree, score_forest
 from glassfleet.crisp.forest import Genes, narrow
 from glassfleet.crisp.grow import best_depth, depth_scores, grow_tree, kfold_parts, stratified_parts
 from glassfleet.data.dataset import Dataset, remembered
-from glassfleet.data.domain import Domain
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
-from glassfleet.schemes.fedga.params import Parameters
+
+T = TypeVar("T")
 
 NOISY = 0.25
 """A vehicle whose errors vary less than this from fold to fold has little noise (phi)."""
@@ -43,30 +44,22 @@ class FedgaClient:
         return _scores(question, columns, data)
 
 
-@dataclass(frozen=True)
-class _Key:
-    """What the memo's entries rest on."""
-
-    what: str
-    domain: Domain
-    parameters: Parameters
-    seed: int
-    depth: int
-    fit_on_all: bool
+def _kept(question: Question, data: Dataset, what: str, make: Callable[[], T], *about: object) -> T:
+    """Return what `make` makes for the run and what else it is `about`; the latest is kept in the dataset's memo."""
+    key = (question.domain, question.parameters, question.seed, *about)
+    return remembered(data.memo, (NAME, what), key, make)
 
 
 def _cross_validation(question: Question, columns: Columns, data: Dataset) -> NDArray[np.float64]:
     """Return the fitness per fold and depth of the vehicle's own trees, shape (folds, max_depth + 1)."""
     parameters = question.parameters
-    key = _Key("cv", question.domain, parameters, question.seed, 0, fit_on_all=False)
 
     def measure() -> NDArray[np.float64]:
         rng = np.random.default_rng([question.seed, 1])
         folds = kfold_parts(stratified_parts(columns, parameters.folds, rng), parameters.folds)
         return depth_scores(columns, folds, parameters.max_depth, positive=question.positive)
 
-    scores: NDArray[np.float64] = remembered(data.memo, (NAME, key.what), key, measure)
-    return scores
+    return _kept(question, data, "cv", measure)
 
 
 def own_depth(question: Question, columns: Columns, data: Dataset) -> int:
@@ -100,7 +93,6 @@ def split_rows(question: Question, columns: Columns, data: Dataset) -> tuple[Row
 
     With too few rows to have both, or with ``fit_on_all``, all rows do both.
     """
-    key = _Key("split", question.domain, question.parameters, question.seed, 0, question.fit_on_all)
 
     def split() -> tuple[Rows, Rows]:
         everything = np.arange(columns.rows)
@@ -110,13 +102,11 @@ def split_rows(question: Question, columns: Columns, data: Dataset) -> tuple[Row
         part = stratified_parts(columns, parts, np.random.default_rng([question.seed, 2]))
         return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
 
-    rows: tuple[Rows, Rows] = remembered(data.memo, (NAME, key.what), key, split)
-    return rows
+    return _kept(question, data, "split", split, question.fit_on_all)
 
 
 def _own_structure(question: Question, columns: Columns, data: Dataset) -> NDArray[np.uint8] | NDArray[np.uint16]:
     """Return the structure of the vehicle's own tree; no genes where it is a single leaf."""
-    key = _Key("own", question.domain, question.parameters, question.seed, question.depth, question.fit_on_all)
 
     def grow() -> Genes:
         train, _ = split_rows(question, columns, data)
@@ -125,7 +115,7 @@ def _own_structure(question: Question, columns: Columns, data: Dataset) -> NDArr
         feature = grow_tree(columns, train, question.depth).feature
         return feature if len(feature) > 1 else feature[:0]
 
-    return narrow(remembered(data.memo, (NAME, key.what), key, grow), question.n_features)
+    return narrow(_kept(question, data, "own", grow, question.depth, question.fit_on_all), question.n_features)
 
 
 def _votes(question: Question, columns: Columns, data: Dataset) -> dict[str, bool]:

@@ -79,18 +79,9 @@ class Evolution:
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Evolution:
         """Undo :meth:`to_value`."""
-        return cls(
-            value["depth"],
-            value["features"],
-            value["strings"],
-            value["settled"],
-            tuple(value["agents"]),
-            value["weights"],
-            value["scores"],
-            value["known"],
-            tuple(value["introduced"]),
-            value["generator"],
-        )
+        names = {name: tuple(value[name]) for name in ("agents", "introduced")}
+        others = {name: part for name, part in value.items() if name != "features"}
+        return cls(n_features=value["features"], **{**others, **names})
 
     @property
     def fitness(self) -> NDArray[np.float64]:

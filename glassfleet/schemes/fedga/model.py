@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from glassfleet.crisp import Forest, TreeModel
+from glassfleet.crisp import TreeModel
 from glassfleet.crisp.document import TreeBody, read_tree
-from glassfleet.crisp.forest import NIL
+from glassfleet.crisp.forest import NIL, Forest, Genes
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
@@ -22,7 +22,6 @@ from glassfleet.rules import Activation, Consequent, Explanation, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters
-from glassfleet.schemes.fedga.words import draw_structure
 from glassfleet.untrusted import check_class_order
 from schemas.errors import DocumentError
 
@@ -224,3 +223,31 @@ def _population(parameters: Parameters, domain: Domain, body: _Structures) -> Po
         fitness=body.fitness,
         prior=body.prior,
     )
+
+
+MOST_CHARACTERS = 300
+"""Of a drawn structure; a longer one ends with dots."""
+
+
+def draw_structure(genes: Genes, domain: Domain) -> str:
+    """Return a structure as one line: ``speed (signal, lanes (., .))``, left before right, a dot for a leaf."""
+    right = Forest.of([genes]).right
+    parts: list[str] = []
+    length = 0
+    stack: list[int | str] = [0]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            text = item
+        elif genes[item] < 0:
+            text = "."
+        else:
+            text = domain.features[genes[item]].name
+            left, other = item + 1, int(right[item])
+            if genes[left] >= 0 or genes[other] >= 0:
+                stack += [")", other, ", ", left, " ("]
+        parts.append(text)
+        length += len(text)
+        if length > MOST_CHARACTERS:
+            return "".join(parts)[: MOST_CHARACTERS - 4] + " ..."
+    return "".join(parts)

@@ -18,9 +18,8 @@ from glassfleet.schemes.fedga.checks import check_answer
 from glassfleet.schemes.fedga.evolution import Evolution, begin
 from glassfleet.schemes.fedga.genetics import string_of
 from glassfleet.schemes.fedga.messages import NAME, Question, read_task
-from glassfleet.schemes.fedga.model import Population
+from glassfleet.schemes.fedga.model import Population, draw_structure
 from glassfleet.schemes.fedga.params import Parameters
-from glassfleet.schemes.fedga.words import draw_structure
 from glassfleet.untrusted import check_class_order, check_head, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError

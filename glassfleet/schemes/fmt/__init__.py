@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
@@ -14,11 +15,10 @@ from glassfleet.schemes.fmt.client import CLIENT
 from glassfleet.schemes.fmt.messages import NO_PRIVATE_TEXTS, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
-from glassfleet.schemes.fmt.params import Parameters as FmtParameters
 from glassfleet.schemes.fmt.server import SERVER
 
 
-class FederatedModelTree:
+class FederatedModelTree(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "fmt"
@@ -26,7 +26,6 @@ class FederatedModelTree:
     purpose: frozenset[Purpose] = frozenset({"regression"})
     # A node's sums are its parent's less its sibling's: all rounds must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
-    equals_central = True
     categorical = True
     missing_cells = True
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
@@ -36,21 +35,6 @@ class FederatedModelTree:
     server = SERVER
     tables = staticmethod(FuzzyModelTree.tables)
     from_document = staticmethod(FuzzyModelTree.from_document)
-
-    def exact(self, parameters: FmtParameters) -> FmtParameters:
-        """Return `parameters` with which rows are not condensed."""
-        return parameters.model_copy(update={"min_rows": 1})
-
-    def equals_central_with(self, parameters: FmtParameters) -> bool:
-        """Return whether the fleet's model equals the central one whoever has which rows: where all is asked.
-
-        With `support` it does so under the run's record of what was withheld.
-        """
-        return not parameters.support
-
-    def private(self, parameters: FmtParameters) -> FmtParameters:
-        """Return the parameters of a private run: all answers are sums."""
-        return self.exact(parameters)
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""

@@ -11,10 +11,9 @@ from glassfleet.data.documents import Strict, document_errors, document_of, read
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
-from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.partition import check_knots
-from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
+from glassfleet.schemes.fmt.tree import MAX_SPLITS, Inputs, Tree
 from glassfleet.untrusted import check_numeric
 
 SCHEME = "fmt"

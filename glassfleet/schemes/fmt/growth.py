@@ -18,9 +18,8 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.hinges import Hinges, check_hinges
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.grow import choose_features, gains, growth_order, refine
-from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.partition import Knots, check_knots
-from glassfleet.schemes.fmt.tree import Cut, Split, Tree
+from glassfleet.schemes.fmt.tree import Cut, Inputs, Split, Tree
 from glassfleet.training import TrainingQuestion
 from glassfleet.untrusted import increasing
 from schemas.codec import Value

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from glassfleet.fuzzy.linear_rules import LinearRules, LinearTree
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.document import read_document, write_document
-from glassfleet.schemes.fmt.inputs import Inputs
 from glassfleet.schemes.fmt.params import Parameters
-from glassfleet.schemes.fmt.tree import Span, Tree, crisp, degrees
+from glassfleet.schemes.fmt.tree import Inputs, Span, Tree, crisp, degrees
 from glassfleet.tables import RuleTables
 
 Array = NDArray[np.float64]

@@ -17,17 +17,14 @@ from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
-from glassfleet.schemes.fmt.fit import Variant, fit_nodes
-from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.grow import UNIT, Variant, fit_nodes, moments, residual_moments
 from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
-from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.linear import moments, residual_moments
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import ERROR_BITS, Parameters
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.support import decide
-from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.schemes.fmt.tree import Inputs, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 from schemas.codec import Value
 

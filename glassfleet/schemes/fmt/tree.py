@@ -1,4 +1,4 @@
-"""A binary tree of fuzzy cuts as a list of splits, and the degree to which rows reach its nodes.
+"""A binary tree of fuzzy cuts as a list of splits, its inputs, and the degree to which rows reach its nodes.
 
 The lower side of a split has the sets up to the cut, the upper side the rest (:mod:`glassfleet.fuzzy.splits`).
 
@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.hinges import Hinges, with_hinges
+from glassfleet.fuzzy.levels import Levels, scaled_inputs
+from glassfleet.fuzzy.spans import span_condition
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.numerics.statistics import to_grid
+from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.params import ERROR_BITS
-from glassfleet.schemes.fmt.partition import Knots, up_to
+from glassfleet.schemes.fmt.partition import Knots, positions, up_to
+from glassfleet.tables import CutTree
 
 Array = NDArray[np.float64]
 
@@ -27,7 +33,6 @@ MAX_SPLITS = 1023
 
 Span = dict[int, tuple[int, int]]
 """The first and last set of each input that a node's rows may be in; inputs that were not cut are left out."""
-
 
 Cut = tuple[int, int]
 """Input, and the last set of the lower side."""
@@ -170,3 +175,52 @@ def crisp(tree: Tree, position: NDArray[np.float64], node: int) -> NDArray[np.bo
         low = up_to(float(split.cut), position[split.feature]) >= 0.5
         inside &= ~low if upper else low
     return inside
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a tree.
+
+    Attributes
+    ----------
+    domain : Domain
+    levels : tuple of tuple of float
+        Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
+    knots : tuple of tuple of float
+        Each input's partition.
+    hinges : tuple of (int, float)
+        Where polynomials bend; see :mod:`glassfleet.fuzzy.hinges`.
+    """
+
+    domain: Domain
+    levels: Levels
+    knots: Knots
+    hinges: Hinges = ()
+
+    def scaled(self, X: Array) -> Array:
+        """Return rows in own units, shape (n, F), as inputs in [0, 1], shape (F, n)."""
+        return scaled_inputs(self.domain, self.levels, X)
+
+    def bent(self, scaled: Array) -> Array:
+        """Return inputs in [0, 1], shape (F, n), and below them their hinges: what polynomials take."""
+        return with_hinges(scaled, self.hinges)
+
+    def positions(self, scaled: Array) -> Array:
+        """Return where inputs in [0, 1] lie between knots; both of shape (F, n)."""
+        return positions(scaled, self.knots)
+
+    def membership(self, feature: int, value: float, sets: tuple[int, int]) -> float:
+        """Return the membership of an input in [0, 1] in a run of sets: up to its last, less below its first."""
+        at = positions(np.array([[value]]), (self.knots[feature],))[0]
+        upper = float(up_to(float(sets[1]), at)[0])
+        return upper if sets[0] == 0 else upper * (1.0 - float(up_to(sets[0] - 1.0, at)[0]))
+
+    def cut_tree(self, tree: Tree, *, crisp: bool) -> CutTree:
+        """Return when which leaf of a tree over these inputs fires, for exports."""
+        splits = tuple((split.node, split.feature, split.cut) for split in tree.splits)
+        return CutTree(self.knots, splits, tuple(tree.leaves), crisp)
+
+    def condition(self, feature: int, first: int, last: int) -> Condition:
+        """Return that an input is in the sets `first` .. `last`, or is one of their categories."""
+        line = self.levels[feature] if self.levels else ()
+        return span_condition(self.domain.inputs[feature], self.knots[feature], first, last, line)

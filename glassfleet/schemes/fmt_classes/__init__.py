@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from glassfleet.aggregate import SumScheme
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt_classes.checks import shapes_of
 from glassfleet.schemes.fmt_classes.client import CLIENT
@@ -17,7 +18,7 @@ from glassfleet.schemes.fmt_classes.server import SERVER
 from schemas.errors import UsageError
 
 
-class FederatedClassTree:
+class FederatedClassTree(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "fmt_classes"
@@ -25,7 +26,6 @@ class FederatedClassTree:
     purpose: frozenset[Purpose] = frozenset({"classification"})
     # A node's sums are its parent's less its sibling's: all rounds must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
-    equals_central = True
     categorical = True
     missing_cells = True
     Parameters: type[BaseModel] = Parameters
@@ -33,10 +33,6 @@ class FederatedClassTree:
     server = SERVER
     tables = staticmethod(FuzzyClassTree.tables)
     from_document = staticmethod(FuzzyClassTree.from_document)
-
-    def exact(self, parameters: ClassParameters) -> ClassParameters:
-        """Return `parameters` with which rows are not condensed."""
-        return parameters.model_copy(update={"min_rows": 1})
 
     def private(self, parameters: ClassParameters) -> ClassParameters:  # noqa: ARG002 - whatever they are
         """Raise UsageError: a private run would open sums between two cuts, which rest on few rows."""

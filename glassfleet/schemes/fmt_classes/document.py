@@ -11,8 +11,7 @@ from pydantic import Field
 from glassfleet.data.documents import document_errors, document_of, read_document_head
 from glassfleet.fuzzy.hinges import check_hinges
 from glassfleet.schemes.fmt.document import TreeBody, tree_lines
-from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.tree import MAX_SPLITS, Tree
+from glassfleet.schemes.fmt.tree import MAX_SPLITS, Inputs, Tree
 from glassfleet.schemes.fmt_classes.messages import NAME, check_domain
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import RuleLine, ScoreRules, read_rules, write_rules

@@ -15,8 +15,7 @@ from glassfleet.fuzzy.linear_rules import outputs_of, tree_complexity
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Chance, Consequent, Explanation, Rule
-from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.tree import Span, Tree, degrees
+from glassfleet.schemes.fmt.tree import Inputs, Span, Tree, degrees
 from glassfleet.schemes.fmt_classes.document import FORMAT, read_document, write_document
 from glassfleet.schemes.fmt_classes.params import Parameters
 from glassfleet.schemes.fmt_classes.rules import ScoreRules

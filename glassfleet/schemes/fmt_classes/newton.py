@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import invert, product
-from glassfleet.schemes.fmt.linear import SCALE
+from glassfleet.schemes.fmt.grow import SCALE
 from glassfleet.schemes.fmt_classes.messages import MAX_COEFFICIENT, Question
 from glassfleet.schemes.fmt_classes.params import (
     FIRST_PULL,

@@ -12,13 +12,11 @@ from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import widened
 from glassfleet.numerics.sparse import ranked
 from glassfleet.scheme import Done, Next
-from glassfleet.schemes.fmt.fit import Variant, fit_nodes
-from glassfleet.schemes.fmt.grow import UNIT
+from glassfleet.schemes.fmt.grow import UNIT, Variant, fit_nodes, moments
 from glassfleet.schemes.fmt.growth import best_first, planted, split, taken_in
-from glassfleet.schemes.fmt.inputs import Inputs
-from glassfleet.schemes.fmt.linear import moments
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import find_knots
+from glassfleet.schemes.fmt.tree import Inputs
 from glassfleet.schemes.fmt_classes.checks import check_sums
 from glassfleet.schemes.fmt_classes.messages import Question, read_task
 from glassfleet.schemes.fmt_classes.model import FuzzyClassTree

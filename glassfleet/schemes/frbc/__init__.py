@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.aggregate import SumScheme
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frbc.checks import shapes_of
 from glassfleet.schemes.frbc.client import FrbcClient
@@ -19,22 +20,17 @@ from glassfleet.schemes.frbc.server import FrbcServer
 from schemas.errors import UsageError
 
 
-class FederatedRuleClassifier:
+class FederatedRuleClassifier(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "frbc"
     title = "Fuzzy rule-based classifier"
     purpose: frozenset[Purpose] = frozenset({"classification"})
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    equals_central = True
     Parameters: type[BaseModel] = Parameters
     client = FrbcClient()
     server = FrbcServer()
     tables = staticmethod(FuzzyRuleClassifier.tables)
-
-    def exact(self, parameters: FrbcParameters) -> FrbcParameters:
-        """Return `parameters` with which rows are not condensed."""
-        return parameters.model_copy(update={"nullify": False, "min_rows": 1})
 
     def private(self, parameters: FrbcParameters) -> FrbcParameters:
         """Return the parameters of a private run; raises UsageError where agents would tell rules of their own."""
@@ -47,11 +43,8 @@ class FederatedRuleClassifier:
         return shapes_of(Question.from_task(task))
 
     def equals_central_with(self, parameters: FrbcParameters) -> bool:
-        """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule.
-
-        With `support` it does so under the run's record of what was withheld.
-        """
-        return parameters.weights == "pooled" and not parameters.support
+        """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
+        return parameters.weights == "pooled" and super().equals_central_with(parameters)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, all antecedents fire that differ in neighbouring sets."""

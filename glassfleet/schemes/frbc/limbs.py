@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 from glassfleet.numerics.statistics import EXACT_BITS
 
 
-def limb_capacity(limb_bits: int) -> int:
-    """Return the largest total number of rows for which no limb's sum overflows int64."""
-    return (1 << (63 - limb_bits)) - 1
-
-
 def limb_block(limb_bits: int) -> int:
     """Return the most terms of one cell that float64 adds exactly: 2^13 for 40 bits."""
     return 1 << (EXACT_BITS - limb_bits)
@@ -42,15 +37,8 @@ def split(terms: NDArray[np.float64], limb_bits: int) -> tuple[NDArray[np.float6
     return high, low
 
 
-def normalise(
-    high: NDArray[np.int64], low: NDArray[np.int64], limb_bits: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Carry from the low limbs to the high ones, so that equal sums have equal limbs; low then is in [0, 2^k)."""
-    return high + (low >> limb_bits), low & ((1 << limb_bits) - 1)
-
-
 def read(high: NDArray[np.int64], low: NDArray[np.int64], limb_bits: int) -> NDArray[np.float64]:
     """Return sums as float64, in units of one row: at most two roundings, the same for equal sums."""
-    high, low = normalise(high, low, limb_bits)
+    high, low = high + (low >> limb_bits), low & ((1 << limb_bits) - 1)  # equal sums have equal limbs then
     unit = 0.5**limb_bits
     return high.astype(np.float64) * unit + low.astype(np.float64) * (unit * unit)

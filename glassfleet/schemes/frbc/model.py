@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy import condition, fuzzify
+from glassfleet.fuzzy.matching import ranking
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
 from glassfleet.rules import RUNNERS_UP, Activation, Consequent, Explanation, Rule, no_rule_fires
@@ -46,10 +47,7 @@ class FuzzyRuleClassifier:
         self.base = base
         self._labels = np.array(domain.classes, dtype=np.str_)
         self._tree = AntecedentTree(base.antecedents, parameters.n_sets)
-        # Ties go to the highest rule weight, then to the first rule; the first in this order is also the default.
-        self._order = np.lexsort((np.arange(base.size), -base.weight))
-        self._rank = np.empty(base.size, dtype=np.intp)
-        self._rank[self._order] = np.arange(base.size)
+        self._order, self._rank = ranking(base.weight)
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
-from glassfleet.schemes.frbc.limbs import limb_capacity
+from glassfleet.numerics.statistics import capacity
 
 MAX_RULES = 1 << 18
 """Most candidate rules of a run, over all agents."""
@@ -82,7 +82,7 @@ class Parameters(RunParameters):
     @property
     def max_rows(self) -> int:
         """Largest total number of rows of a run for which no limb can overflow: 2^23 - 1 at 80 fraction bits."""
-        return limb_capacity(self.limb_bits)
+        return capacity(self.limb_bits)
 
     @property
     def group_rows(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.aggregate import SumScheme
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frt.checks import shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
@@ -14,37 +15,20 @@ from glassfleet.schemes.frt.document import read_document
 from glassfleet.schemes.frt.messages import read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.params import Parameters as FrtParameters
 from glassfleet.schemes.frt.server import FrtServer
 
 
-class FederatedRegressionTree:
+class FederatedRegressionTree(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "frt"
     title = "Fuzzy regression tree"
     purpose: frozenset[Purpose] = frozenset({"regression"})
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    equals_central = True
     Parameters: type[BaseModel] = Parameters
     client = FrtClient()
     server = FrtServer()
     tables = staticmethod(FuzzyRegressionTree.tables)
-
-    def exact(self, parameters: FrtParameters) -> FrtParameters:
-        """Return `parameters` with which nothing is condensed or nullified."""
-        return parameters.model_copy(update={"nullify": False, "min_rows": 1})
-
-    def equals_central_with(self, parameters: FrtParameters) -> bool:
-        """Return whether the fleet's model equals the central one whoever has which rows: where all is asked.
-
-        With `support` it does so under the run's record of what was withheld.
-        """
-        return not parameters.support
-
-    def private(self, parameters: FrtParameters) -> FrtParameters:
-        """Return the parameters of a private run: all answers are sums."""
-        return self.exact(parameters)
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`."""

@@ -38,13 +38,8 @@ class FrtClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        if question.kind == "level":
-            return _level(question, rows)
-        if question.kind == SUPPORT:
-            return _support(question, rows)
-        if question.kind == "leaves":
-            return _leaves(question, rows)
-        return _weights(question, rows)
+        answers = {"level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
+        return answers[question.kind](question, rows)
 
 
 @dataclass

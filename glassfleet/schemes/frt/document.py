@@ -11,9 +11,9 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
 from glassfleet.schemes.frt.params import Parameters
-from glassfleet.schemes.frt.rules import Rules
-from glassfleet.schemes.frt.tree import MAX_NODES, Tree
+from glassfleet.schemes.frt.tree import MAX_NODES, Rules, Tree
 from glassfleet.untrusted import check_numeric
 from schemas.errors import DocumentError
 
@@ -29,13 +29,10 @@ class _Node(Strict):
     rule: int | None = Field(default=None, ge=0)
 
 
-class _Rule(Strict):
+class _Rule(WeighedLine):
     coefficients: tuple[float, ...]
     intercept: float
     mean_strength: float = Field(gt=0.0, le=1.0)
-    weight: float = Field(ge=0.0, le=1.0)
-    support: float = Field(ge=0.0, le=1.0)
-    confidence: float = Field(ge=0.0, le=1.0)
 
 
 class _Body(Strict):
@@ -63,9 +60,7 @@ def write_document(parameters: Parameters, domain: Domain, tree: Tree, rules: Ru
             "coefficients": rules.coefficients[line, :-1].tolist() if parameters.order else [],
             "intercept": float(rules.coefficients[line, -1]),
             "mean_strength": float(rules.mean_strength[line]),
-            "weight": float(rules.weight[line]),
-            "support": float(rules.support[line]),
-            "confidence": float(rules.confidence[line]),
+            **{name: float(getattr(rules, name)[line]) for name in WEIGHTS},
         }
         for line in range(len(rules.node))
     ]
@@ -126,6 +121,6 @@ def _read_rules(body: _Body, leaf_of: NDArray[np.intp], parameters: Parameters, 
         coefficients[line, -1] = rule.intercept
     numbers = {
         name: np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64)
-        for name in ("mean_strength", "weight", "support", "confidence")
+        for name in ("mean_strength", *WEIGHTS)
     }
     return Rules(node=leaf_of, coefficients=coefficients, **numbers)

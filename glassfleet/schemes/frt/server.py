@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
-from glassfleet.numerics.linear import minimum_norm
-from glassfleet.numerics.simplify import moments, sparse_consequents
-from glassfleet.numerics.statistics import carry, gram_value, unpack_symmetric, weigh
+from glassfleet.fuzzy import linguistic_terms
+from glassfleet.numerics.simplify import consequents, moments
+from glassfleet.numerics.statistics import carry, weigh
+from glassfleet.outline import OutlineNode, outlined
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
@@ -22,11 +23,9 @@ from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
-from glassfleet.schemes.frt.progress import progress_of
-from glassfleet.schemes.frt.rules import Rules
 from glassfleet.schemes.frt.simplify import pruned
 from glassfleet.schemes.frt.support import answer_support, ask_support
-from glassfleet.schemes.frt.tree import Tree
+from glassfleet.schemes.frt.tree import Rules, Tree
 from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import UsageError
@@ -175,25 +174,20 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
             leaves = np.flatnonzero(tree.split < 0)
             asked = Question("leaves", question.parameters, question.domain, tree, leaves)
             return ask(asked, {**memory, "pruned": True})
-    k, f = question.gram_columns, question.n_features
-    most, bits = question.parameters.max_slopes, question.parameters.gram_bits
-    gram = unpack_symmetric(gram_value(sums["gram_high"], sums["gram_low"], bits=bits), k)
-    if most is not None and most < k - 2:
-        solved = sparse_consequents(moments(sums, k, bits), most)
-    else:
-        solved = minimum_norm(gram[:, :-1, :-1], gram[:, :-1, -1], sums["count"])
+    k, f, bits = question.gram_columns, question.n_features, question.parameters.gram_bits
+    solved, matrix = consequents(sums, k, bits, question.parameters.max_slopes), moments(sums, k, bits)
     coefficients = np.zeros((len(question.nodes), f + 1))
     coefficients[:, f + 2 - k :] = solved
     # Eq. 22's mean strength. A leaf that no row of those who answered reaches (an elastic run) keeps 0: no rule.
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    typical = typical_row(question.domain, gram[:, k - 2, [k - 2, *range(k - 2)]].T)  # columns are [x, 1, y]
+    typical = typical_row(question.domain, matrix[0, : k - 1])
     # Columns are [1, x] here, but a polynomial's intercept comes last.
     forecasts = rule_forecasts(
         question.domain,
         rows,
-        moments(sums, k, bits)[: k - 1, : k - 1],
+        matrix[: k - 1, : k - 1],
         np.roll(solved, 1, axis=1).T.copy(),
         range(f + 2 - k, f),
     )
@@ -214,3 +208,27 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]
     return Done(model, summary)
+
+
+def progress_of(question: Question) -> dict[str, Value]:
+    """Return the stage, the size so far and a drawing, from the question that is open."""
+    tree, open_nodes = question.tree, set(question.nodes.tolist() if question.kind == "level" else ())
+    leaves = int((tree.split < 0).sum()) - len(open_nodes)
+    return {
+        "stage": question.kind,
+        "nodes": tree.size - 1,
+        "leaves": leaves,
+        "open": len(open_nodes),
+        "depth": int(tree.depth.max()),
+        **outlined(_nodes(question, open_nodes), tree.size),
+    }
+
+
+def _nodes(question: Question, open_nodes: set[int]) -> Iterator[OutlineNode]:
+    tree = question.tree
+    for node in tree.depth_first():
+        depth, name, term = int(tree.depth[node]), "", ""
+        if node:
+            variable = question.domain.features[tree.feature[node]]
+            name, term = variable.name, linguistic_terms(tree.n_sets, variable)[tree.fuzzy_set[node]]
+        yield OutlineNode(depth, name, term, node in open_nodes)

@@ -1,9 +1,9 @@
-"""The shape of a multi-way tree as a table of nodes, and the rows that reach its nodes."""
+"""The shape of a multi-way tree as a table of nodes, the numbers of its rules, and the rows that reach its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -212,3 +212,32 @@ def reach_leaves(tree: Tree, members: Memberships) -> Reached:
     if not parts:
         return at
     return Reached(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "node", "strength")))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Consequents and weights of the leaves, one line per rule.
+
+    Attributes
+    ----------
+    node : ndarray of intp, shape (r,)
+        Each rule's leaf in the tree.
+    coefficients : ndarray of float64, shape (r, F + 1)
+        Polynomial over the scaled inputs, intercept last; its value is the scaled target (Eq. 4).
+    mean_strength : ndarray of float64, shape (r,)
+        Mean strength over the training rows that reach the leaf (Eq. 22), (0, 1].
+    weight, support, confidence : ndarray of float64, shape (r,)
+        Rule weight, the harmonic mean of the other two; all in [0, 1].
+    """
+
+    node: NDArray[np.intp]
+    coefficients: NDArray[np.float64]
+    mean_strength: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    support: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+
+    def take(self, lines: Sequence[int]) -> Rules:
+        """Return the given lines, in that order."""
+        at = np.array(lines, dtype=np.intp)
+        return Rules(*(getattr(self, one.name)[at] for one in fields(self)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from glassfleet.aggregate import SumScheme
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.tsk.checks import shapes_of
 from glassfleet.schemes.tsk.client import TskClient
@@ -20,29 +21,21 @@ from glassfleet.schemes.tsk.server import TskServer
 from schemas.errors import UsageError
 
 
-class FederatedTskSystem:
+class FederatedTskSystem(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "tsk"
     title = "TSK fuzzy rule-based system"
     purpose: frozenset[Purpose] = frozenset({"regression"})
     participation: frozenset[Participation] = frozenset({"cohort", "elastic"})
-    equals_central = True
     Parameters: type[BaseModel] = Parameters
     client = TskClient()
     server = TskServer()
     tables = staticmethod(TskSystem.tables)
 
-    def exact(self, parameters: TskParameters) -> TskParameters:
-        """Return `parameters` with which rows are not condensed."""
-        return parameters.model_copy(update={"nullify": False, "min_rows": 1})
-
     def equals_central_with(self, parameters: TskParameters) -> bool:
-        """Return whether the fleet's model equals the central one: where all agents cluster together.
-
-        With `support` it does so under the run's record of what was withheld.
-        """
-        return parameters.antecedents == "federated" and not parameters.support
+        """Return whether the fleet's model equals the central one: where all agents cluster together."""
+        return parameters.antecedents == "federated" and super().equals_central_with(parameters)
 
     def private(self, parameters: TskParameters) -> TskParameters:
         """Return the parameters of a private run; raises UsageError where vehicles would tell rules of their own."""

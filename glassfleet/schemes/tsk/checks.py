@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError, TaskError
+from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
@@ -23,11 +24,17 @@ from glassfleet.schemes.tsk.messages import (
     check_coefficients,
 )
 from glassfleet.schemes.tsk.rules import RuleBase
-from glassfleet.untrusted import at_most, check_names, check_qualities, check_regressions, check_shapes, check_told
+from glassfleet.untrusted import (
+    at_most,
+    check_array,
+    check_names,
+    check_qualities,
+    check_regressions,
+    check_shapes,
+    check_told,
+)
 
 Sums = Mapping[str, NDArray[np.int64]]
-
-SHARES = ("weight", "support", "confidence")
 
 
 def check_answer(question: Question, contribution: Contribution) -> None:
@@ -72,27 +79,26 @@ def read_rules(question: Question, contribution: Contribution) -> RuleBase:
     """Return an agent's rules (with zeros for what pooled consequents leave out); raises ContributionError."""
     parameters, values, width = question.parameters, contribution.values, question.n_features
     averaged = parameters.consequents == "averaged"
-    check_names("values", values, ("antecedents", *(("coefficients", *SHARES) if averaged else ())))
+    check_names("values", values, ("antecedents", *(("coefficients", *WEIGHTS) if averaged else ())))
     most = parameters.n_clusters if contribution.rows else 0
     try:
         antecedents = check_antecedents(values["antecedents"], width, parameters.n_sets, most)
         size = len(antecedents)
         coefficients = np.zeros((size, width + 1))
-        shares = [np.zeros(size) for _ in SHARES]
+        shares = [np.zeros(size) for _ in WEIGHTS]
         if averaged:
             coefficients = check_coefficients(values["coefficients"], coefficients.shape)
-            shares = [_check_share(name, values[name], size) for name in SHARES]
+            shares = [_check_share(name, values[name], size) for name in WEIGHTS]
     except ValueError as fault:
         raise ContributionError(str(fault)) from fault
     return RuleBase(antecedents, coefficients, *shares)
 
 
 def _check_share(name: str, share: object, size: int) -> NDArray[np.float64]:
-    if not isinstance(share, np.ndarray) or share.dtype != np.float64 or share.shape != (size,):
-        raise ValueError(f"{name} must be a float64 array of shape ({size},)")
-    if not ((share >= 0.0) & (share <= 1.0)).all():
+    checked = check_array(name, share, np.float64, (size,))
+    if not ((checked >= 0.0) & (checked <= 1.0)).all():
         raise ValueError(f"{name} is not in [0, 1]")
-    return share
+    return checked
 
 
 def _check_clusters(question: Question, sums: Sums, rows: int) -> None:

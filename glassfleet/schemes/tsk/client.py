@@ -13,6 +13,7 @@ from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
 from glassfleet.scheme import SUPPORT, Contribution, Task
@@ -42,15 +43,8 @@ class TskClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        if question.kind == "rules":
-            return _rules(question, rows)
-        if question.kind == "clusters":
-            return _clusters(question, rows)
-        if question.kind == SUPPORT:
-            return _support(question, rows)
-        if question.kind == "sums":
-            return _sums(question, rows)
-        return _weights(question, rows)
+        answers = {"rules": _rules, "clusters": _clusters, "sums": _sums, "weights": _weights, SUPPORT: _support}
+        return answers[question.kind](question, rows)
 
 
 @dataclass
@@ -69,8 +63,7 @@ class _Rows:
 
     @property
     def inputs(self) -> Floats:
-        inputs: Floats = self.columns[:-2]
-        return inputs
+        return self.columns[:-2]
 
     @property
     def target(self) -> Floats:
@@ -135,13 +128,7 @@ def _rules(question: Question, rows: _Rows) -> Contribution:
         values: dict[str, Value] = {"antecedents": antecedents}
     else:
         base = _fit_and_weigh(question, rows, antecedents)
-        values = {
-            "antecedents": base.antecedents,
-            "coefficients": base.coefficients,
-            "weight": base.weight,
-            "support": base.support,
-            "confidence": base.confidence,
-        }
+        values = {name: getattr(base, name) for name in ("antecedents", "coefficients", *WEIGHTS)}
     return Contribution("rules", rows.count, values=values)
 
 

@@ -108,8 +108,7 @@ def first_centres(clusters: int, columns: int, seed: int) -> Floats:
     """
     bits = grid_bits(columns)
     drawn = np.random.RandomState(seed).rand(clusters, columns)
-    centres: Floats = np.floor(drawn * float(1 << bits)) * 0.5**bits
-    return centres
+    return np.floor(drawn * float(1 << bits)) * 0.5**bits
 
 
 def _normalise(u: Floats) -> Floats:

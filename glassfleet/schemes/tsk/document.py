@@ -10,6 +10,7 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.consequent import WEIGHTS, WeighedLine
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, check_antecedents, check_coefficients
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, with_otherwise
@@ -17,16 +18,11 @@ from glassfleet.untrusted import check_numeric
 
 FORMAT = 1
 
-SHARES = ("weight", "support", "confidence")
 
-
-class _Rule(Strict):
+class _Rule(WeighedLine):
     antecedent: tuple[int, ...] | None
     coefficients: tuple[float, ...]
     intercept: float
-    weight: float = Field(ge=0.0, le=1.0)
-    support: float = Field(ge=0.0, le=1.0)
-    confidence: float = Field(ge=0.0, le=1.0)
 
 
 class _Body(Strict):
@@ -45,7 +41,7 @@ def write_document(parameters: Parameters, domain: Domain, base: RuleBase) -> di
             "antecedent": None if line == otherwise else base.antecedents[line].tolist(),
             "coefficients": base.coefficients[line, :-1].tolist(),
             "intercept": float(base.coefficients[line, -1]),
-            **{name: float(getattr(base, name)[line]) for name in SHARES},
+            **{name: float(getattr(base, name)[line]) for name in WEIGHTS},
         }
         for line in range(base.size)
     ]
@@ -84,5 +80,5 @@ def _read_rules(body: _Body, n_sets: int, width: int) -> RuleBase:
     return RuleBase(
         check_antecedents(antecedents, width, n_sets, MAX_RULES, otherwise=True),
         check_coefficients(coefficients, (len(body.rules), width + 1)),
-        *(np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64) for name in SHARES),
+        *(np.array([getattr(rule, name) for rule in body.rules], dtype=np.float64) for name in WEIGHTS),
     )

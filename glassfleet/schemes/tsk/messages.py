@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from glassfleet.scheme import Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
-from glassfleet.untrusted import Remembered, SchemeQuestion, check_numeric, read_task_head, task_errors, task_head
+from glassfleet.untrusted import (
+    Remembered,
+    SchemeQuestion,
+    check_array,
+    check_numeric,
+    read_task_head,
+    task_errors,
+    task_head,
+)
 
 NAME = "tsk"
 Kind = Literal["rules", "clusters", "sums", "weights", "support"]
@@ -99,7 +107,9 @@ class Question(SchemeQuestion):
                 raise ValueError(f"{name} belong to a question for {' or '.join(kinds)}, and only there")
         width = self.n_features
         if self.centres is not None:
-            _check_centres(self.centres, (self.parameters.n_clusters, width + 1))
+            check_array("centres", self.centres, np.float64, (None, self.parameters.n_clusters, width + 1))
+            if not 1 <= len(self.centres) <= 2 or not ((self.centres >= 0.0) & (self.centres <= 1.0)).all():
+                raise ValueError("centres are those of one or two iterations, in [0, 1]")
         if self.antecedents is not None:
             rules = len(check_antecedents(self.antecedents, width, self.parameters.n_sets, MAX_RULES, otherwise=True))
             if not rules:
@@ -119,33 +129,20 @@ def check_antecedents(
 
     `otherwise`: whether the last of them may be OTHERWISE.
     """
-    if not isinstance(antecedents, np.ndarray) or antecedents.dtype != np.int8 or antecedents.ndim != 2:
-        raise ValueError("antecedents must be an int8 array of two dimensions")
-    if antecedents.shape[1] != width:
-        raise ValueError(f"antecedents are of {antecedents.shape[1]} inputs, expected {width}")
-    if len(antecedents) > most:
-        raise ValueError(f"{len(antecedents)} rules, at most {most} are possible")
-    named = antecedents[:-1] if otherwise and has_otherwise(antecedents, n_sets) else antecedents
+    rules = check_array("antecedents", antecedents, np.int8, (None, width))
+    if len(rules) > most:
+        raise ValueError(f"{len(rules)} rules, at most {most} are possible")
+    named = rules[:-1] if otherwise and has_otherwise(rules, n_sets) else rules
     if named.size and (int(named.min()) < 0 or int(named.max()) >= n_sets):
         raise ValueError(f"a fuzzy set is not in [0, {n_sets})")
-    if not in_order(antecedents):
+    if not in_order(rules):
         raise ValueError("antecedents must differ and be in lexicographic order")
-    return antecedents
+    return rules
 
 
 def check_coefficients(coefficients: object, shape: tuple[int, int]) -> NDArray[np.float64]:
     """Return `coefficients`; raises ValueError, with the reason, unless they are finite and of `shape`."""
-    if not isinstance(coefficients, np.ndarray) or coefficients.dtype != np.float64 or coefficients.shape != shape:
-        raise ValueError(f"coefficients must be float64 of shape {shape}")
-    if not (np.abs(coefficients) <= MAX_COEFFICIENT).all():
+    checked = check_array("coefficients", coefficients, np.float64, shape)
+    if not (np.abs(checked) <= MAX_COEFFICIENT).all():
         raise ValueError("a coefficient is larger than any least-squares solution")
-    return coefficients
-
-
-def _check_centres(centres: object, shape: tuple[int, int]) -> None:
-    if not isinstance(centres, np.ndarray) or centres.dtype != np.float64 or centres.ndim != 3:
-        raise ValueError("centres must be a float64 array of three dimensions")
-    if not 1 <= len(centres) <= 2 or centres.shape[1:] != shape:
-        raise ValueError(f"centres have the shape {centres.shape}, expected one or two of {shape}")
-    if not ((centres >= 0.0) & (centres <= 1.0)).all():
-        raise ValueError("a centre is not in [0, 1]")
+    return checked

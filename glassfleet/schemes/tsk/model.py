@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy import condition, fuzzify
-from glassfleet.fuzzy.consequent import ReadsRules, linear_rule, outputs_at
+from glassfleet.fuzzy.consequent import outputs_at
+from glassfleet.fuzzy.matching import MatchedRules
 from glassfleet.fuzzy.partition import Memberships
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Explanation, Rule, no_rule_fires
 from glassfleet.schemes.tsk.document import write_document
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, has_otherwise, strengths
@@ -32,63 +30,26 @@ def _relative(strength: Floats) -> Floats:
     return strength / np.where(best > 0, best, 1.0)
 
 
-class TskSystem(ReadsRules):
+class TskSystem(MatchedRules[RuleBase]):
     """A first-order Takagi-Sugeno-Kang rule base: fuzzy conditions on every input, a polynomial as consequent.
 
-    Made by a run or by a document; not changed afterwards.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        Of the run.
-    domain : Domain
-        Inputs and numeric target.
-    base : RuleBase
-        The rules, at least one.
+    Made by a run or by a document; not changed afterwards. See :class:`~glassfleet.fuzzy.matching.MatchedRules` for the
+    parameters.
     """
 
     scheme = "tsk"
 
     def __init__(self, parameters: Parameters, domain: Domain, base: RuleBase) -> None:
-        self.parameters = parameters
-        self.domain = domain
-        self.base = base
-        # Ties go to the highest rule weight, then to the first rule; the first in this order is also the default.
-        self._order = np.lexsort((np.arange(base.size), -base.weight))
-        self._rank = np.empty(base.size, dtype=np.intp)
-        self._rank[self._order] = np.arange(base.size)
+        super().__init__(parameters, domain, base)
         self._otherwise = base.size - 1 if has_otherwise(base.antecedents, parameters.n_sets) else None
 
-    # --- predicting -------------------------------------------------------------------------------------------------
-
-    def predict(self, X: Floats) -> Floats:
-        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
-
-        Raises
-        ------
-        ValueError
-            `X` has another shape, or is not finite.
-        """
-        X = self.domain.check_rows(X)
-        result = np.empty(X.shape[0])
-        for block in self._blocks(len(X)):
-            result[block] = self._predict_scaled(self.domain.scale_inputs(X[block]))
-        return self.domain.unscale_target(result)
-
-    def deciding(self, X: Floats) -> NDArray[np.intp]:
-        """Return the rule that answers each of the rows `X`, or the strongest of those averaged, shape (n,)."""
-        X = self.domain.check_rows(X)
-        result = np.empty(X.shape[0], dtype=np.intp)
-        for block in self._blocks(len(X)):
-            members = fuzzify(self.domain.scale_inputs(X[block]), self.parameters.n_sets)
-            result[block] = self._winners(self._strengths(members))
-        return result
+    # --- matching ---------------------------------------------------------------------------------------------------
 
     def _blocks(self, rows: int) -> Iterator[slice]:
         return blocks(rows, max(16, min(_ROW_BLOCK, _ENTRIES // self.base.size)))
 
-    def _predict_scaled(self, scaled: Floats) -> Floats:
-        strength = self._strengths(fuzzify(scaled, self.parameters.n_sets))
+    def _answers(self, scaled: Floats, members: Memberships) -> Floats:
+        strength = self._strengths(members)
         winner = self._winners(strength)
         if self.parameters.inference == "maximum_matching":
             return outputs_at(self.base.coefficients, scaled, winner)
@@ -113,67 +74,19 @@ class TskSystem(ReadsRules):
         rank = np.where(strength == best, self._rank[:, None], self.base.size).min(axis=0)
         return self._order[np.where(best > 0, rank, 0)]
 
-    # --- explaining -------------------------------------------------------------------------------------------------
+    def _deciding(self, members: Memberships) -> NDArray[np.intp]:
+        return self._winners(self._strengths(members))
 
-    def explain(self, x: Floats) -> Explanation:
-        """Say why the model answers as it does for the one row `x`, shape (F,).
-
-        ``shares`` and ``base`` are the terms of the polynomial that answered (or of the average of those that did), in
-        the target's own unit.
-        """
-        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
-        prediction = float(self.predict(row)[0])
-        scaled = self.domain.scale_inputs(row)
-        members = fuzzify(scaled, self.parameters.n_sets)
+    def _fired(self, members: Memberships) -> list[tuple[int, float]]:
         strength = self._strengths(members)[:, 0]
         fired = np.flatnonzero(strength)
         order = fired[np.lexsort((self._rank[fired], -strength[fired]))]
-        ranked = [(int(rule), float(strength[rule])) for rule in order] or [(int(self._order[0]), 0.0)]
-        averaged = self.parameters.inference == "weighted_average" and fired.size > 0
-        parts = [(ranked[0][0], 1.0)]
-        if averaged:
-            relative = _relative(strength)
-            total = float(relative.sum())
-            parts = [(rule, float(relative[rule]) / total) for rule, _ in ranked]
-        target = self.domain.target
-        assert target is not None
-        width = target.high - target.low
-        shares, base = np.zeros(scaled.shape[1]), 0.0
-        for rule, part in parts:
-            shares += part * width * self.base.coefficients[rule, :-1] * scaled[0]
-            base += part * width * float(self.base.coefficients[rule, -1])
-        activations = [self._activation(members, rule, value) for rule, value in ranked[: RUNNERS_UP + 1]]
-        return Explanation(
-            prediction=prediction,
-            fired=activations[0],
-            runners_up=tuple(activations[1:]),
-            shares={name: float(share) for name, share in zip(self.domain.names, shares, strict=True)},
-            base=target.low + base,
-            fallback=fired.size == 0 or ranked[0][0] == self._otherwise,
-            notes=(
-                (no_rule_fires(ranked[0][0]),)
-                if fired.size == 0
-                else ("no other rule fires for this row, so OTHERWISE answers",) * (ranked[0][0] == self._otherwise)
-            ),
-        )
+        return [(int(rule), float(strength[rule])) for rule in order]
 
-    def _activation(self, members: Memberships, rule: int, strength: float) -> Activation:
-        sets = () if rule == self._otherwise else self.base.antecedents[rule]
-        degrees = tuple(members.degree(feature, 0, int(j)) for feature, j in enumerate(sets))
-        return Activation(self._rule(rule), strength, degrees)
+    def _path(self, index: int) -> list[tuple[int, int]]:
+        return [] if index == self._otherwise else list(enumerate(self.base.antecedents[index].tolist()))
 
     # --- reading ----------------------------------------------------------------------------------------------------
-
-    def _rule(self, index: int) -> Rule:
-        base, n_sets = self.base, self.parameters.n_sets
-        sets = () if index == self._otherwise else base.antecedents[index]
-        conditions = tuple(condition(self.domain.features[feature], int(j), n_sets) for feature, j in enumerate(sets))
-        line = base.coefficients[index]
-        rule = linear_rule(self.domain, index, base, conditions, line[-1], line[:-1], self.forecasts.get(index))
-        return replace(rule, otherwise=index == self._otherwise)
-
-    def _size(self) -> int:
-        return self.base.size
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return rules, rule length (conditions of a rule), and parameters (sets and coefficients of all rules)."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 
 Floats = NDArray[np.float64]
@@ -140,9 +141,7 @@ def average(bases: Sequence[RuleBase]) -> RuleBase:
     order = np.argsort(of.ravel(), kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(of.ravel()))[:-1])
     coefficients = np.concatenate([base.coefficients for base in bases])
-    numbers = np.column_stack(
-        [np.concatenate([getattr(base, name) for base in bases]) for name in ("weight", "support", "confidence")]
-    )
+    numbers = np.column_stack([np.concatenate([getattr(base, name) for base in bases]) for name in WEIGHTS])
     merged, means = np.empty((len(groups), coefficients.shape[1])), np.empty((len(groups), 3))
     for rule, group in enumerate(groups):  # rules, not rows: a few dozen per agent
         means[rule] = [math.fsum(column) / len(group) for column in numbers[group].T]

@@ -12,7 +12,8 @@ from glassfleet.aggregate import Sums, add_up, ask, chained_digest, count_rows
 from glassfleet.data.domain import Domain
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy import linguistic_terms
-from glassfleet.numerics.simplify import moments, rules_worth_keeping
+from glassfleet.fuzzy.consequent import WEIGHTS
+from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.private.support import decided, holds, noted
 from glassfleet.reference import typical_row
@@ -22,7 +23,6 @@ from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres,
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.regression import solve
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
 from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
@@ -112,7 +112,7 @@ def _merge(question: Question, state: State, rows: int, contributions: Sequence[
     if question.parameters.consequents == "pooled":
         return _ask_sums(question, union([base.antecedents for base in bases]), _memory(state))
     base = average(bases)
-    merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", "weight", "support", "confidence")}
+    merged = {name: getattr(base, name) for name in ("antecedents", "coefficients", *WEIGHTS)}
     return _done(
         question, base, rows, {**_memory(state), "sums_digest": chained_digest("", {"rows": rows, "sums": merged})}
     )
@@ -194,7 +194,8 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
     if not known.any():
         raise RunFailedError(_NOTHING_LEFT)
     sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
-    matrix = moments(sums, question.gram_columns, question.parameters.gram_bits)
+    k, bits = question.gram_columns, question.parameters.gram_bits
+    matrix = moments(sums, k, bits)
     if question.parameters.prune and not memory.get("pruned"):
         otherwise = has_otherwise(antecedents, question.parameters.n_sets)
         price = question.parameters.prune
@@ -202,7 +203,7 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
         if not kept.all():  # OTHERWISE is asked for anew: it has what the others leave
             kept[-1] &= not otherwise
             return _ask_sums(question, antecedents[kept], {**memory, "pruned": True})
-    coefficients = solve(question, sums)
+    coefficients = consequents(sums, k, bits, question.parameters.max_slopes)
     asked = Question(
         "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
     )

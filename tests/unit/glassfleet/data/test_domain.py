@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from edge_agent.session.answers import with_memory
 from glassfleet import catalogue, local
+from glassfleet.data.categories import MAX_LABELS
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.data.labels import MAX_LABELS
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
@@ -146,7 +146,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "a small count": ({"label_rows": np.array([20, 2])}, "at least 3"),
     "not in order": ({"labels": ["h", "g"]}, "lexicographic order"),
     "twice": ({"labels": ["g", "g"]}, "each once"),
-    "no text": ({"labels": ["g", 1]}, "must be a text"),
+    "no text": ({"labels": ["g", 1]}, "must be texts"),
     "a text that arrays shorten": ({"labels": ["g", "h\0"]}, "NUL"),
     "no list": ({"labels": "gh"}, "must be a list"),
     "more": ({"extra": 1}, "expected the labels"),
