@@ -1,14 +1,11 @@
 """What all scikit-learn style estimators share: rows in, a scheme's run, a model out. Needs scikit-learn.
 
 An estimator is a dataclass whose fields are its parameters. It names its scheme in ``_scheme_name`` and takes some of
-the scheme's parameters by their own names, so that only the scheme says what they are; those that it does not take have
-the scheme's defaults.
+the scheme's parameters by their own names; those that it does not take have the scheme's defaults.
 """
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -33,7 +30,6 @@ from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
 from schemas.limits import MAX_CATEGORIES
-from schemas.text import attributes
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -79,22 +75,8 @@ class SchemeEstimator(LearnedEstimator):
     input_quantiles: tuple[float, float] = (0.025, 0.975)
     domain: Domain | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Say in the class's docstring what those of its parameters are that are its scheme's."""
-        super().__init_subclass__(**options)
-        if cls._scheme_name:
-            lines = [inspect.getdoc(cls) or "", "", "Parameters of the scheme", "------------------------"]
-            for name, told in attributes(catalogue.load(cls._scheme_name).Parameters).items():
-                if hasattr(cls, name):
-                    lines += [
-                        f"{name} : default {getattr(cls, name)!r}",
-                        textwrap.indent(textwrap.fill(told, 116), "    "),
-                    ]
-            also = f"{__name__}.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes."
-            cls.__doc__ = "\n".join([*lines, "", "See Also", "--------", also])
-
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from all rows, as they are (central learning): `nullify` and `min_rows` are for parties.
+        """Learn from all rows (central learning).
 
         Parameters
         ----------

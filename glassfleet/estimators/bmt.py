@@ -20,6 +20,34 @@ class BlendedModelTree(SchemeRegressor):
 
     ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
     ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    compact : bool, default False
+        Ask for about a third of the bytes, at some cost of accuracy.
+    max_rules : int, default 40
+        Most rules.
+    max_slopes : int, default 8
+        Most inputs in a rule's polynomial; held-out rows decide whether fewer are enough.
+    max_regressors : int, default 24
+        Inputs that polynomials may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    min_weight_fraction : float, default 0.01
+        Least share of the rows' weight on either side of a split.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules and slopes; 0: the largest tree is kept.
+    size_tolerance : float, default 0.01
+        The simplest model within this fraction of the best held-out squared error is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    input_quantiles : (float, float), default (0.001, 0.999)
+        Quantiles of each input that map to 0 and 1; values outside are clipped.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
     _scheme_name = "bmt"

@@ -25,6 +25,20 @@ class FedGATree(SchemeEstimator):
 
     Parameters
     ----------
+    population : int or None, default None
+        Structures that survive a generation; None: 20 for classes, 40 for numbers.
+    generations : int, default 100
+        How often the population breeds.
+    max_depth : int, default 15
+        Deepest tree that cross-validation may choose.
+    depth : int or None, default None
+        Depth of the trees; None: what cross-validation chooses. ``fit`` always asks cross-validation.
+    folds : int, default 5
+        Of the cross-validation.
+    row_epsilon : float or None, default 1.0
+        Only for ``fit_federated``: row counts carry Laplace noise of scale 1 / `row_epsilon`; None: no noise.
+    min_rows : int, default 3
+        Only for ``fit_federated``: parties withhold counts and sums that rest on fewer rows.
     random_state : int, RandomState instance or None, default 0
         Of the evolution, and of the parties' splits into rows that fit and rows that score.
 
@@ -34,6 +48,10 @@ class FedGATree(SchemeEstimator):
         After ``fit_federated``: the structures that survived.
     trees_ : list of PersonalTree or Population
         After ``fit_federated``: each party's own model, in the order of the parties.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, further methods and attributes.
     """
 
     _scheme_name = "fedga"
@@ -100,11 +118,21 @@ class FedGATree(SchemeEstimator):
 
 
 class FedGATreeClassifier(FedGATree, SchemeClassifier):
-    """Personal classification tree, its structure evolved in the fleet (scheme ``fedga``)."""
+    """Personal classification tree, its structure evolved in the fleet (scheme ``fedga``).
+
+    See Also
+    --------
+    FedGATree : for parameters, attributes and methods.
+    """
 
 
 class FedGATreeRegressor(FedGATree, SchemeRegressor):
-    """Personal regression tree, its structure evolved in the fleet (scheme ``fedga``)."""
+    """Personal regression tree, its structure evolved in the fleet (scheme ``fedga``).
+
+    See Also
+    --------
+    FedGATree : for parameters, attributes and methods.
+    """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -117,8 +145,22 @@ class PrivateTreeClassifier(SchemeClassifier):
 
     Parameters
     ----------
+    epsilon : float, default 1.0
+        Budget of the run for adding or removing one row.
+    noise : {"local", "aggregate", "paper", "none"}, default "local"
+        Whose noise gives the guarantee; see the scheme's README.
+    max_depth : int, default 6
+        Deepest level of a leaf.
+    n_bins : int, default 5
+        Bins per input; splits are at their edges.
+    edge_share : float, default 0.1
+        Share of the budget that finds the edges.
     random_state : int, RandomState instance or None, default None
         Of the noise; None: another one at every fit.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "dp_tree"

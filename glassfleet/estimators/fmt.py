@@ -26,6 +26,42 @@ class FuzzyModelTree(SchemeRegressor):
 
     ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
     ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    n_sets : int, default 7
+        Fuzzy sets per input.
+    other_sets : sequence of int, default (5,)
+        Further numbers of sets to grow a tree with; the held-out rows choose.
+    partition : {"mixed", "uniform", "quantile", "union"}, default "mixed"
+        Where the sets have their peaks.
+    max_rules : int, default 40
+        Most rules.
+    inference : {"averaged", "one_rule"}, default "averaged"
+        All rules that fire are averaged, or one answers.
+    max_slopes : int, default 12
+        Most inputs in a rule's polynomial; held-out rows decide whether fewer are enough.
+    max_regressors : int, default 32
+        Inputs that polynomials may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    min_weight_fraction : float, default 0.01
+        Least share of the rows' weight on either side of a split.
+    ridge : float, default 0.3
+        Pull of a side's coefficients towards its parent's, in rows.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
+    size_tolerance : float, default 0.03
+        The simplest tree within this fraction of the best held-out squared error is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    input_quantiles : (float, float), default (0.001, 0.999)
+        Quantiles of each input that map to 0 and 1; values outside are clipped.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
     _scheme_name = "fmt"
@@ -52,6 +88,32 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
     ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    n_sets : int, default 11
+        Most fuzzy sets per input.
+    max_rules : int, default 20
+        Most rules.
+    max_slopes : int, default 32
+        Most inputs and bends in a score of a rule.
+    max_hinges : int, default 6
+        Most bends of the lines that scores are made of; 0: scores are straight in each input.
+    max_regressors : int, default 32
+        Inputs that scores may use.
+    max_split_features : int, default 8
+        Inputs that are split on after the root.
+    holdout : float, default 0.2
+        Share of the rows that chooses the number of rules; 0: all `max_rules` are kept.
+    size_tolerance : float, default 0.01
+        The smallest tree within this fraction of the best held-out squared error (Brier) is taken.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "fmt_classes"

@@ -21,6 +21,34 @@ class FuzzyRegressionTree(SchemeRegressor):
     ``fit`` learns centrally from all rows. ``fit_federated`` learns from several parties' rows as a fleet does: limits
     from additive histograms, then exact sums only. With ``nullify=False`` and ``min_rows=1`` and the same domain both
     give the same tree, to the last bit.
+
+    Parameters
+    ----------
+    n_sets : int, default 5
+        Fuzzy sets per input.
+    min_samples_fraction : float, default 0.1
+        Smallest share of the rows, in [0, 1], that a node needs to be split.
+    min_gain : float, default 1e-4
+        Smallest fuzzy variance reduction of a split, on the scaled target.
+    max_depth : int or None, default None
+        Deepest level; None: as many as there are inputs.
+    order : {0, 1}, default 1
+        Constant or linear leaves.
+    inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
+        One rule answers, or all that fire are averaged.
+    nullify : bool, default True
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    prune : float, default 0.0
+        Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
+    max_slopes : int or None, default None
+        Most inputs in a leaf's polynomial. None: all.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "frt"
@@ -47,8 +75,34 @@ class TSKRegressor(SchemeRegressor):
 
     Parameters
     ----------
+    n_sets : int, default 3
+        Fuzzy sets per input.
+    n_clusters : int, default 30
+        Clusters: the most rules that one party's rows give.
+    tolerance : float, default 0.005
+        Clustering ends when the memberships change less (Frobenius norm).
+    max_iterations : int, default 1000
+        Clustering ends after as many iterations.
+    consequents : {"pooled", "averaged"}, default "pooled"
+        Least squares over all parties' rows, or the parties' own polynomials averaged by rule weight.
+    antecedents : {"federated", "local"} or None, default None
+        All parties cluster together with exact sums, or each its own rows. None: together with pooled consequents, each
+        its own with averaged ones.
+    otherwise : bool, default True
+        Pooled consequents only: one more rule answers for rows that no rule covers, instead of the best rule.
+    inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
+        One rule answers, or all that fire are averaged.
+    nullify : bool, default True
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
     random_state : int, RandomState instance or None, default 0
         Of the memberships that the clustering starts with.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "tsk"
@@ -76,6 +130,28 @@ class ChiClassifier(SchemeClassifier):
 
     ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows. With ``nullify=False``,
     ``min_rows=1`` and the same domain both give the same rules, to the last bit (``weights="pooled"``).
+
+    Parameters
+    ----------
+    n_sets : int, default 3
+        Fuzzy sets per input.
+    weights : {"pooled", "owners"}, default "pooled"
+        Rows of all parties weigh a rule, or those of the parties that found it.
+    association : {"strength", "strength*weight"}, default "strength"
+        What the rules compete by when a row is classified.
+    nullify : bool, default True
+        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    min_rows : int, default 3
+        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
+        used as they are.
+    max_rules : int or None, default None
+        At most so many rules are kept, those with the largest support.
+    min_support : float, default 0.0
+        Rules with a smaller support, in [0, 1], are left out.
+
+    See Also
+    --------
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
     _scheme_name = "frbc"

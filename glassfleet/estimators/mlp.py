@@ -14,6 +14,18 @@ class FedAvgMLP(SchemeEstimator):
 
     Parameters
     ----------
+    hidden : sequence of int, default (32, 16)
+        Units of each hidden layer (ReLU).
+    rounds : int, default 20
+        Times that the parties' networks are averaged.
+    epochs : int, default 2
+        Passes over a party's rows in a round.
+    batch_size : int, default 32
+        Rows of a step of the optimiser (Adam).
+    learning_rate : float, default 0.003
+        Of the optimiser, in (0, 1].
+    l2 : float, default 1e-4
+        Penalty on the squared weights.
     random_state : int, RandomState instance or None, default 0
         Of the weights that the first round starts with.
     """
@@ -33,6 +45,11 @@ class FedAvgMLPRegressor(SchemeRegressor, FedAvgMLP):
     """Multilayer perceptron for numbers, averaged over parties by their rows; a black box.
 
     ``fit`` trains one party's network for ``rounds * epochs`` passes; ``fit_federated`` averages in between.
+
+    See Also
+    --------
+    FedAvgMLP : for the parameters.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
 
 
@@ -40,4 +57,9 @@ class FedAvgMLPClassifier(SchemeClassifier, FedAvgMLP):
     """Multilayer perceptron for classes, averaged over parties by their rows; a black box.
 
     ``fit`` trains one party's network for ``rounds * epochs`` passes; ``fit_federated`` averages in between.
+
+    See Also
+    --------
+    FedAvgMLP : for the parameters.
+    glassfleet.estimators.base.SchemeEstimator : for `input_quantiles`, `domain`, methods and attributes.
     """
