@@ -146,34 +146,34 @@ def show(options: ShowOptions) -> None:
     from console.model.words import input_words, wrapped
     from glassfleet.explain import summary
     from glassfleet.export.tables import levels_of
+    from schemas.documents import document_digest
 
     record, learned, standing = load(options)
-    if record is None:
-        assert options.file is not None, "a published model has a record"
-        form = "FML" if options.file.read_bytes().lstrip().startswith(b"<") else "JSON"
-        raise UsageError(
-            f"{options.file} is an export, a model alone in {form}: it does not say where it comes from, as a "
-            "record does (glassfleet model show NAME --json > FILE). These read it: glassfleet model rules, predict, "
-            "explain and export"
-        )
     if options.as_json:
+        if record is None:
+            raise UsageError(f"{options.file} is a model alone, without a record: --json shows records")
         print_json(record.model_dump(mode="json"))
         return
+    if record is None:
+        click.echo(f"{options.file}  {document_digest(learned.to_document())}")
+        click.echo(f"  scheme {learned.to_document()['scheme']}, a model alone: where it comes from is not in it")
+    else:
+        click.echo(f"{record.name} v{record.version}  {record.digest}")
+        if standing not in {"", "current"}:
+            click.echo(f"  {standing}")
+        click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
-    training = record.training
-    click.echo(f"{record.name} v{record.version}  {record.digest}")
-    if standing not in {"", "current"}:
-        click.echo(f"  {standing}")
-    click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     click.echo(f"  size: {size}")
     for note in summary(learned, top=0).notes:
         click.echo("\n".join(wrapped(note, "  ")))
-    click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
-    click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
-    for line in _private(record, learned):
-        click.echo("\n".join(wrapped(line, "  ")))
-    for agent, reason in sorted(training.dropped.items()):
-        click.echo(f"  dropped {agent}: {reason}")
+    if record is not None:
+        training = record.training
+        click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
+        click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
+        for line in _private(record, learned):
+            click.echo("\n".join(wrapped(line, "  ")))
+        for agent, reason in sorted(training.dropped.items()):
+            click.echo(f"  dropped {agent}: {reason}")
     for variable, levels in zip(learned.domain.features, levels_of(learned), strict=False):
         what = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
         click.echo("\n".join(wrapped(what, "  ")))
