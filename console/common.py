@@ -183,6 +183,11 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def result_options(function: F) -> F:
+    """Add ``--json`` and ``--config FILE``."""
+    return json_option(config_option(function))
+
+
 def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Turn ``("n_sets=5", "inference=weighted_average")`` into a dict; values are JSON where they can be, else text."""
     parameters: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, options_as, tell
+from console.common import config_option, options_as, result_options, tell
 from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
@@ -181,8 +181,7 @@ class ReportOptions(CoordinatorOptions):
     "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="What `audit leakage RUN --json` printed; it becomes a part of the report.",
 )  # fmt: skip
-@json_option
-@config_option
+@result_options
 @options_as(ReportOptions)
 def report(options: ReportOptions) -> None:
     """Write the report of a run: one file with fleet, rounds, drops, scores, model, rules, and pictures inside.

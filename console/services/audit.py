@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import (
-    config_option,
-    json_option,
-    options_as,
-    parse_parameters,
-    print_json,
-    state_dir_option,
-    table_lines,
-)
+from console.common import options_as, parse_parameters, print_json, result_options, state_dir_option, table_lines
 from console.progress import progress
 from schemas.errors import DataError, NotFoundError, StorageError, UsageError
 from schemas.topics import DEFAULT_FLEET
@@ -90,8 +82,7 @@ def audit() -> None:
 @click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id of RUN.")
 @state_dir_option
 @click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
-@json_option
-@config_option
+@result_options
 @options_as(LeakageOptions)
 def leakage(options: LeakageOptions) -> None:
     """Run attacks on a run's transcript, and count the rows that they read.

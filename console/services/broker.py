@@ -19,15 +19,7 @@ from click.core import ParameterSource
 from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import (
-    StopFlag,
-    broker_kind_option,
-    config_option,
-    json_option,
-    options_as,
-    state_dir_option,
-    tell,
-)
+from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
 from schemas.errors import BrokerError, StorageError, UsageError
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
@@ -40,8 +32,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 @broker_kind_option("--kind")
 @click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
 @state_dir_option
-@json_option
-@config_option
+@result_options
 @click.pass_context
 def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_json: bool) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, print_json, rows_place
+from console.common import print_json, result_options, rows_place
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.settings import retired_option
@@ -82,8 +82,7 @@ DAY = 24 * 3600.0
 @retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
 @retired_option("--queue-samples", "edge_agent.forecast.source.WAITING")
 @retired_option("--max-sample-bytes", "edge_agent.forecast.source.MAX_BYTES")
-@json_option
-@config_option
+@result_options
 def collect(  # noqa: PLR0917 - click passes options by name
     source: str,
     store: Path,
@@ -137,8 +136,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
     if not (taken or fault or samples.is_stopped):
         refusals = f" ({refused} refused)" if refused else ""
         fault = DataError(
-            f"--source {source}: it had no sample to take{refusals}. A sample is a JSON object of field and value, on a "
-            "line of its own"
+            f"--source {source}: it had no sample to take{refusals}. A sample is a JSON object of field and value, on "
+            "a line of its own"
         )
     samples.close()
     rows, _, _ = window.span()
