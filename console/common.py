@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from console.interrupts import raise_interrupt
-from schemas.errors import StorageError, UsageError
+from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.private_files import make_folders, state_home
 from schemas.text import number_of, show_hidden
 from schemas.topics import DEFAULT_FLEET
@@ -266,12 +266,10 @@ def workshop(keep: Path | None, name: str) -> Iterator[Path]:
         It cannot be made.
     """
     if keep is not None:
-        try:
+        with os_faults_as(StorageError, f"cannot make {keep}", "; choose another folder for --keep"):
             make_folders(keep)
             if any(keep.iterdir()):
                 raise UsageError(f"--keep {keep} is not empty: name a new folder")
-        except OSError as fault:
-            raise StorageError(f"cannot make {keep}: {fault.strerror}; choose another folder for --keep") from fault
         yield keep.resolve()
         return
     folder = Path(tempfile.mkdtemp(prefix=f"glassfleet-{name}-"))

@@ -11,7 +11,7 @@ import click
 
 from console.common import options_as, parse_parameters, print_json, result_options, state_dir_option, table_lines
 from console.progress import progress
-from schemas.errors import DataError, NotFoundError, StorageError, UsageError
+from schemas.errors import DataError, NotFoundError, StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
@@ -135,11 +135,9 @@ def _save(state_dir: Path, whole: dict[str, Any]) -> None:
     from glassfleet.audit.saved import SavedReport, place_of
 
     path = state_dir / place_of(whole["run"])
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(SavedReport.model_validate(whole).model_dump_json(), encoding="utf-8")
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def line_table(lines: list[Line]) -> list[list[str]]:
@@ -371,7 +369,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
     if not folder.is_dir():
         raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
-    try:
+    with os_faults_as(DataError, f"--data {folder} cannot be read"):
         paths = sorted(folder.iterdir())
         read = behind(paths)
         names = {
@@ -379,8 +377,6 @@ def _files(folder: Path) -> dict[str, Path]:
             for path in paths
             if path not in read
         }
-    except OSError as fault:
-        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
     files = {path.name.removesuffix(end): path for path, end in names.items() if end is not None}
     if not files:
         raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")

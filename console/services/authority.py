@@ -11,7 +11,7 @@ import click
 
 from console.common import authority_dir, ca_dir_option, config_option, print_json, result_options, tell
 from console.services.authority_serve import serve
-from schemas.errors import StorageError, UsageError
+from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
@@ -389,7 +389,5 @@ def _open(folder: Path) -> Authority:
 def _write(path: Path, content: bytes) -> None:
     from schemas.private_files import replace_private
 
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}"):
         replace_private(path, content, 0o644)
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault

@@ -20,7 +20,7 @@ from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
 from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
-from schemas.errors import BrokerError, StorageError, UsageError
+from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
 from schemas.topics import DEFAULT_FLEET, Topics
@@ -95,12 +95,10 @@ def _former(kept: Path, port: int) -> int:
 def _only_one(folder: Path) -> Iterator[None]:
     """Hold a broker's folder; the system gives it free when this process ends, however it ends."""
     path = folder / "lock"
-    try:
+    with os_faults_as(StorageError, f"cannot open {path}", "; choose another --state-dir"):
         private_folder(folder.parent)
         private_folder(folder)
         file = open_private(path, "ab")
-    except OSError as fault:
-        raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
     with file:
         try:
             _lock(file)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
 from lab.datasets.known import Known, Source
-from schemas.errors import DataError, StorageError, UsageError, VerificationError
+from schemas.errors import DataError, StorageError, UsageError, VerificationError, os_faults_as
 from schemas.private_files import replace_private
 
 MAX_BYTES = 256 << 20
@@ -161,11 +161,9 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived
 
 def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises StorageError."""
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}", ". Make room, or choose another --data-dir"):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_private(path, data, 0o644)
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}. Make room, or choose another --data-dir") from fault
 
 
 def verify(known: Known, folder: Path) -> Check:

@@ -18,7 +18,7 @@ from edge_agent.sources.readers import file_endings, locate
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of
-from schemas.errors import DataError, StorageError
+from schemas.errors import DataError, StorageError, os_faults_as
 
 SHOWN = 5
 """Most files, and most columns of each, that a fault names."""
@@ -53,10 +53,8 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
     files: dict[str, Path] = {}
-    try:
+    with os_faults_as(DataError, f"--data {folder} cannot be read"):
         paths = sorted(folder.iterdir())
-    except OSError as fault:
-        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
     read = behind(paths)
     for path in paths:
         suffix = next((suffix for suffix in file_endings() if path.name.endswith(suffix)), None)
