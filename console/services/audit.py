@@ -176,6 +176,7 @@ def _model_words(leak: ModelTold) -> str:
 
 
 def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+    from edge_agent.sources.folder import vehicle_files
     from glassfleet import catalogue  # numpy comes with it
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.report import audit as attack
@@ -191,7 +192,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     scheme = catalogue.load(state.spec.scheme)
     protection = protection_of(scheme, state.parameters, state.nullified, private=state.spec.private is not None)
     agents = sorted(frozenset().union(*(each.members for each in opened)))
-    files = _files(options.data)
+    files = dict(vehicle_files(options.data))
     if missing := [agent for agent in agents if agent not in files]:
         raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
     target = domain.target_name
@@ -340,8 +341,10 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
     labels = "regression" not in scheme.purpose
     if options.vehicles is None:
-        files = _files(options.data)
-        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in sorted(files.items())}
+        from edge_agent.sources.folder import vehicle_files
+
+        files = vehicle_files(options.data)
+        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in files}
     import numpy as np
 
     both = _read(options.data, options.target, scheme, labels=labels)
@@ -360,27 +363,6 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Return the files of a folder by vehicle."""
-    from edge_agent.sources.plan import behind
-    from edge_agent.sources.readers import file_endings
-
-    if not folder.is_dir():
-        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
-    with os_faults_as(DataError, f"--data {folder} cannot be read"):
-        paths = sorted(folder.iterdir())
-        read = behind(paths)
-        names = {
-            path: next((end for end in file_endings() if path.name.endswith(end)), None)
-            for path in paths
-            if path not in read
-        }
-    files = {path.name.removesuffix(end): path for path, end in names.items() if end is not None}
-    if not files:
-        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
-    return files
 
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Vehicle:
