@@ -16,6 +16,7 @@ from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
     from coordinator.runs.transcript import Transcript
+    from edge_agent.sources import Source
     from glassfleet.audit.model import ModelTold
     from glassfleet.audit.report import Line
     from glassfleet.data.dataset import Dataset
@@ -25,14 +26,6 @@ LAST = "last"
 
 HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
-
-
-@dataclass(frozen=True)
-class Vehicle:
-    """A vehicle's rows: those that it learns from, and others."""
-
-    train: Dataset
-    test: Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,7 +331,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     return ways, left_out
 
 
-def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
+def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     labels = "regression" not in scheme.purpose
     if options.vehicles is None:
         from edge_agent.sources.folder import vehicle_files
@@ -346,6 +339,8 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
         files = vehicle_files(options.data)
         return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in files}
     import numpy as np
+
+    from edge_agent.sources import Source
 
     both = _read(options.data, options.target, scheme, labels=labels)
     data = both.train
@@ -359,18 +354,17 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
 
     parts = [some(places) for places in np.array_split(order[:cut], options.vehicles)]
     held = [some(order[cut:]), *(some(order[:0]) for _ in parts[1:])]
-    return {f"v{number:03d}": Vehicle(*each) for number, each in enumerate(zip(parts, held, strict=True))}
+    return {f"v{number:03d}": Source(*each) for number, each in enumerate(zip(parts, held, strict=True))}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Vehicle:
+def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Source:
     from edge_agent.sources import read_source
 
     kinds = {
         "categories": getattr(scheme, "categorical", False) is True,
         "missing": getattr(scheme, "missing_cells", False) is True,
     }
-    source = read_source(path, target=target, labels=labels, **kinds)
-    return Vehicle(source.train, source.test)
+    return read_source(path, target=target, labels=labels, **kinds)
