@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography import x509
 
 from broker.tls import CA, CERT, CRL, KEY, tls_of
-from schemas.errors import StorageError, UsageError, WireError
+from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import make_folders, replace_private
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import load_key
@@ -57,11 +57,9 @@ def load_identity(folder: Path) -> Identity:
         A file is missing or unreadable, key and certificate do not belong together, or it names nobody.
     """
     tls_of(folder)
-    try:
+    with os_faults_as(UsageError, f"cannot read the identity in {folder}"):
         key, certificate, ca = ((folder / name).read_bytes() for name in (KEY, CERT, CA))
         crl = (folder / CRL).read_bytes() if (folder / CRL).exists() else b""
-    except OSError as fault:
-        raise UsageError(f"cannot read the identity in {folder}: {fault.strerror}") from fault
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
         owner = owner_of(parsed)
@@ -101,9 +99,7 @@ def save_identity(folder: Path, *, key: bytes | None = None, **files: bytes) -> 
     contents = {names[name]: content for name, content in files.items() if content}
     if key is not None:
         contents = {KEY: key, **contents}
-    try:
+    with os_faults_as(StorageError, f"cannot write the identity to {folder}", "; choose another folder"):
         make_folders(folder)
         for name, content in contents.items():
             replace_private(folder / name, content)
-    except OSError as fault:
-        raise StorageError(f"cannot write the identity to {folder}: {fault.strerror}; choose another folder") from fault

@@ -131,11 +131,6 @@ class MemoryHub:
         """Perform all that is due now."""
         self.advance(0.0)
 
-    @property
-    def next_event(self) -> float | None:
-        """When something will happen next (virtual seconds), or None when nothing is due."""
-        return self._events[0][0] if self._events else None
-
     def call_at(self, when: float, action: Callable[[], None]) -> None:
         """Perform `action` at a virtual time: the simulation's own timers and faults."""
         self._order += 1

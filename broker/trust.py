@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from broker.folders import alone_in
 from broker.identity import Identity, load_identity
 from broker.tls import CA, CRL
-from schemas.errors import StorageError, UsageError
+from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.private_files import replace_private
 from schemas.trust.certificates import UNREADABLE, is_issued
 from schemas.trust.owner import Owner
@@ -60,11 +60,9 @@ def trust(folder: Path, pem: bytes, *, only: bool = False) -> Trusted:
     with alone_in(folder):
         identity = load_identity(folder)
         cas, contents = _changed(identity, pem, only=only)
-        try:
+        with os_faults_as(StorageError, f"cannot write to {folder}"):
             for name, content in contents.items():
                 replace_private(folder / name, content, 0o644)
-        except OSError as fault:
-            raise StorageError(f"cannot write to {folder}: {fault.strerror}") from fault
     ours = x509.load_pem_x509_certificate(identity.certificate)
     return Trusted(identity.owner, [_described(ca) for ca in cas], any(is_issued(ours, ca) for ca in cas))
 

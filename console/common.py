@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from console.interrupts import raise_interrupt
-from schemas.errors import StorageError, UsageError
+from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.private_files import make_folders, state_home
 from schemas.text import number_of, show_hidden
 from schemas.topics import DEFAULT_FLEET
@@ -183,6 +183,11 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def result_options(function: F) -> F:
+    """Add ``--json`` and ``--config FILE``."""
+    return json_option(config_option(function))
+
+
 def parse_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Turn ``("n_sets=5", "inference=weighted_average")`` into a dict; values are JSON where they can be, else text."""
     parameters: dict[str, Any] = {}
@@ -261,12 +266,10 @@ def workshop(keep: Path | None, name: str) -> Iterator[Path]:
         It cannot be made.
     """
     if keep is not None:
-        try:
+        with os_faults_as(StorageError, f"cannot make {keep}", "; choose another folder for --keep"):
             make_folders(keep)
             if any(keep.iterdir()):
                 raise UsageError(f"--keep {keep} is not empty: name a new folder")
-        except OSError as fault:
-            raise StorageError(f"cannot make {keep}: {fault.strerror}; choose another folder for --keep") from fault
         yield keep.resolve()
         return
     folder = Path(tempfile.mkdtemp(prefix=f"glassfleet-{name}-"))

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from broker.identity import load_identity, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
-from schemas.errors import BrokerError, StorageError, UsageError, WireError
+from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, load_key, make_request, new_key, prove_renewal
 from schemas.trust.owner import Owner
@@ -132,10 +132,8 @@ def write_request(folder: Path, agent: str, out: Path) -> None:
         A file cannot be written.
     """
     request = make_request(_key(folder), Owner("agent", agent))
-    try:
+    with os_faults_as(StorageError, f"cannot write {out}"):
         out.write_bytes(request)
-    except OSError as fault:
-        raise StorageError(f"cannot write {out}: {fault.strerror}") from fault
 
 
 def install_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
@@ -148,10 +146,8 @@ def install_bundle(folder: Path, agent: str, bundle: Path) -> dt.datetime:
     StorageError
         A file cannot be read or written.
     """
-    try:
+    with os_faults_as(UsageError, f"cannot read {bundle}"):
         content = bundle.read_bytes()
-    except OSError as fault:
-        raise UsageError(f"cannot read {bundle}: {fault.strerror}") from fault
     try:
         certificate, ca = x509.load_pem_x509_certificates(content)
         start = content.find(b"-----BEGIN X509 CRL-----")
@@ -173,13 +169,11 @@ def _trusted(folder: Path, ca: x509.Certificate) -> bytes:
 
 def _key(folder: Path) -> bytes:
     path = folder / KEY
-    try:
+    with os_faults_as(StorageError, f"cannot read {path}"):
         if path.exists():
             key = path.read_bytes()
             load_key(key)
             return key
-    except OSError as fault:
-        raise StorageError(f"cannot read {path}: {fault.strerror}") from fault
     key = new_key()
     save_identity(folder, key=key)
     return key

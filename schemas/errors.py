@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class GlassfleetError(Exception):
     """Base of every error that a user can meet. ``exit_code`` is what the command line returns.
@@ -77,3 +80,12 @@ class WireError(ValueError):
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+
+
+@contextmanager
+def os_faults_as(kind: type[GlassfleetError], what: str, way_out: str = "") -> Iterator[None]:
+    """Raise `kind` for an OSError: what could not be done, the system's reason, and the `way_out` behind it."""
+    try:
+        yield
+    except OSError as fault:
+        raise kind(f"{what}: {fault.strerror or type(fault).__name__}{way_out}") from fault

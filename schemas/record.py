@@ -18,6 +18,7 @@ from schemas import limits
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import DocumentError, VerificationError, WireError
 from schemas.messages import Count, Digest, Id, Text
+from schemas.validation import first_fault
 
 if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography: 7 MB at each vehicle
     from schemas.trust.owner import Owner
@@ -219,9 +220,7 @@ class ModelRecord(BaseModel):
             record = cls.model_validate(value)
             actual = document_digest(record.document)
         except ValidationError as fault:
-            first = fault.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part)[:40] for part in first["loc"])
-            raise WireError("malformed", f"model record, {where}: {first['msg']}"[:400]) from fault
+            raise WireError("malformed", f"model record, {first_fault(fault)}"[:400]) from fault
         except DocumentError as fault:
             raise WireError("malformed", f"model record: {fault}"[:400]) from fault
         if actual != record.digest:

@@ -14,6 +14,12 @@ PROTOCOL = 1
 DEFAULT_FLEET = "fleet"
 """Fleet id of every process that is not told another."""
 
+KINDS = (
+    "coordinator-state", "agent-state", "request", "contribution", "receipt", "blob", "model-current",
+    "model-candidate", "model-version", "evaluation", "forecast", "revoked",
+)  # fmt: skip
+"""Kinds of topics."""
+
 AGENT_WRITES = frozenset({"agent-state", "contribution", "evaluation", "forecast"})
 """Kinds of topics that agents write, each its own; all others are the coordinator's."""
 
@@ -39,8 +45,7 @@ class Address:
     Attributes
     ----------
     kind : str
-        ``coordinator-state``, ``agent-state``, ``request``, ``contribution``, ``receipt``, ``blob``,
-        ``model-current``, ``model-candidate``, ``model-version``, ``evaluation``, ``forecast`` or ``revoked``.
+        One of `KINDS`.
     agent, run, name, digest : str
         Parts of the topic; empty where the kind has none.
     number : int

@@ -16,14 +16,12 @@ from pathlib import Path
 from broker.identity import check_owner
 from broker.servers.acl import loopback_acl
 from broker.servers.child import ChildBroker, Program
+from broker.servers.config import USER, BrokerConfig
 from broker.servers.passwords import mosquitto_hash, write_private
-from broker.servers.process import free_port, kept_password, prepare_state_dir
+from broker.servers.process import free_port, prepare_state_dir
 from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
-
-USER = "fleet"
-"""The one user of a loopback broker."""
 
 PID_FILE = "mosquitto.pid"
 
@@ -40,38 +38,27 @@ def find_mosquitto() -> str | None:
 
 
 @dataclass(frozen=True)
-class MosquittoConfig:
-    """What the generated configuration says.
+class MosquittoConfig(BrokerConfig):
+    """What the generated configuration says, beside what all say.
 
     Attributes
     ----------
-    state_dir : Path
-        Where persistence, passwords, access rules, configuration and log live.
-    host : str
-        Address to listen on; loopback by default.
-    max_message_bytes : int
-        Largest payload that the broker carries.
     max_queued_messages : int
         Messages kept for one client that is away or slow; must be above the number of agents that answer at once.
-    cert, key : Path or None
-        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
     run_as : str
         User that it becomes when it is started as root. A child of ours stays root, to read the files that we wrote.
     ca, crl : Path or None
         With `ca`, mutual TLS: only clients with a certificate of that authority, their common name as user name and
         client id, no passwords. With `crl`, not those that it lists.
+    acl : str
+        With `ca`: the text of the access rules.
     """
 
-    port: int
-    state_dir: Path
-    host: str = "127.0.0.1"
-    max_message_bytes: int = 1024 * 1024
     max_queued_messages: int = 100_000
-    cert: Path | None = None
-    key: Path | None = None
     run_as: str = "root"
     ca: Path | None = None
     crl: Path | None = None
+    acl: str = ""
 
     @property
     def is_mutual(self) -> bool:
@@ -127,45 +114,19 @@ class MosquittoConfig:
         ]
         return "\n".join(lines) + "\n"
 
-
-def write_mosquitto(config: MosquittoConfig, path: Path) -> str:
-    """Write the configuration of a loopback broker to `path`, and the password file and access rules that it names.
-
-    Returns
-    -------
-    str
-        The password of the one user: the one that was made before for this state directory, or a new one.
-
-    Raises
-    ------
-    StorageError
-        A file cannot be written.
-    """
-    password = kept_password(config.state_dir)
-    write_private(config.state_dir / "passwords", f"{USER}:{mosquitto_hash(password)}\n")
-    write_private(config.state_dir / "acl", loopback_acl(USER))
-    write_private(path, config.render())
-    return password
+    def beside(self, password: str) -> dict[str, str]:
+        """Give the texts of access rules and, unless clients show certificates, of the password file."""
+        if self.is_mutual:
+            return {"acl": self.acl}
+        return {"passwords": f"{USER}:{mosquitto_hash(password)}\n", "acl": loopback_acl(USER)}
 
 
-def mutual(config: MosquittoConfig, identity: Path) -> MosquittoConfig:
-    """Return `config` with mutual TLS, from a broker's identity folder; raises UsageError when it is none."""
+def mutual(config: MosquittoConfig, identity: Path, acl: str) -> MosquittoConfig:
+    """Return `config` with mutual TLS and rules, from a broker's identity folder; raises UsageError when it is none."""
     check_owner(identity, "broker")
     folder = identity.resolve()
     crl = folder / CRL if (folder / CRL).exists() else None
-    return replace(config, cert=folder / CERT, key=folder / KEY, ca=folder / CA, crl=crl)
-
-
-def write_mutual(config: MosquittoConfig, path: Path, acl: str) -> None:
-    """Write the configuration of a broker with mutual TLS to `path`, and the access rules that it names.
-
-    Raises
-    ------
-    StorageError
-        A file cannot be written.
-    """
-    write_private(config.state_dir / "acl", acl)
-    write_private(path, config.render())
+    return replace(config, cert=folder / CERT, key=folder / KEY, ca=folder / CA, crl=crl, acl=acl)
 
 
 class MosquittoProcess(ChildBroker):
@@ -206,14 +167,15 @@ class MosquittoProcess(ChildBroker):
             raise BrokerError("mosquitto is not installed: apt install mosquitto, or use the embedded broker")
         state_dir = prepare_state_dir(state_dir)
         self.config = MosquittoConfig(port or free_port(), state_dir, max_message_bytes=max_message_bytes)
+        if identity is not None:
+            self.config = mutual(self.config, identity, acl)
         conf = state_dir / "mosquitto.conf"
-        if identity is None:
-            password = write_mosquitto(self.config, conf)
-            address = BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
-        else:
-            self.config = mutual(self.config, identity)
-            write_mutual(self.config, conf, acl)
-            address = BrokerAddress("localhost", self.config.port, tls=True)
+        password = self.config.write(conf)
+        address = (
+            BrokerAddress(self.config.host, self.config.port, username=USER, password=password)
+            if identity is None
+            else BrokerAddress("localhost", self.config.port, tls=True)
+        )
         errors = "mosquitto.err"
         super().__init__(
             "mosquitto",

@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from pathlib import Path
 
-from schemas.errors import StorageError
+from schemas.errors import StorageError, os_faults_as
 from schemas.private_files import replace_private
 
 _ITERATIONS = 101
@@ -29,7 +29,5 @@ def mosquitto_hash(password: str) -> str:
 
 def write_private(path: Path, text: str) -> None:
     """Put a file that only its owner can read in place, whole or not at all; raises StorageError."""
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}", ". Choose another state directory"):
         replace_private(path, text.encode())
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}. Choose another state directory") from fault

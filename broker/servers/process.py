@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker.servers.passwords import new_password
-from schemas.errors import StorageError
+from schemas.errors import StorageError, os_faults_as
 from schemas.private_files import kept_secret, private_folder
 
 _PR_SET_PDEATHSIG = 1
@@ -51,12 +51,8 @@ def _first_of_the_systems_own() -> int:
 
 def prepare_state_dir(path: Path) -> Path:
     """Make a directory for its owner alone; raises StorageError when it cannot be, or others can write there."""
-    try:
+    with os_faults_as(StorageError, f"cannot use {path} for the broker", ". Choose another state directory"):
         private_folder(path)
-    except OSError as fault:
-        raise StorageError(
-            f"cannot use {path} for the broker: {fault.strerror}. Choose another state directory"
-        ) from fault
     return path.resolve()
 
 

@@ -11,14 +11,8 @@ import base64
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass
-from pathlib import Path
 
-from broker.servers.passwords import write_private
-from broker.servers.process import kept_password
-
-USER = "fleet"
-"""The one user of a loopback broker."""
+from broker.servers.config import USER, BrokerConfig
 
 
 def rabbitmq_hash(password: str) -> str:
@@ -27,30 +21,8 @@ def rabbitmq_hash(password: str) -> str:
     return base64.b64encode(salt + hashlib.sha512(salt + password.encode()).digest()).decode()
 
 
-@dataclass(frozen=True)
-class RabbitmqConfig:
-    """What the generated configuration says.
-
-    Attributes
-    ----------
-    port : int
-        Of MQTT.
-    state_dir : Path
-        Where the user definitions live.
-    host : str
-        Address to listen on; loopback by default.
-    max_message_bytes : int
-        Largest payload that the broker carries.
-    cert, key : Path or None
-        Certificate (with its chain) and private key, PEM: TLS. Both or neither.
-    """
-
-    port: int
-    state_dir: Path
-    host: str = "127.0.0.1"
-    max_message_bytes: int = 1024 * 1024
-    cert: Path | None = None
-    key: Path | None = None
+class RabbitmqConfig(BrokerConfig):
+    """``rabbitmq.conf``, and beside it the user definitions and ``enabled_plugins``."""
 
     def render(self) -> str:
         """Give the text of ``rabbitmq.conf``."""
@@ -90,6 +62,10 @@ class RabbitmqConfig:
             + "\n"
         )
 
+    def beside(self, password: str) -> dict[str, str]:
+        """Give the texts of the user definitions and of ``enabled_plugins``."""
+        return {"definitions.json": render_definitions(password), "enabled_plugins": "[rabbitmq_mqtt].\n"}
+
 
 def render_definitions(password: str) -> str:
     """Give the text of the definitions file: one user, who may use the topics ``gf/1/#`` and nothing else.
@@ -112,23 +88,3 @@ def render_definitions(password: str) -> str:
         "topic_permissions": [{"user": USER, "vhost": "/", **topics}],
     }
     return json.dumps(value, indent=2) + "\n"
-
-
-def write_rabbitmq(config: RabbitmqConfig, path: Path) -> str:
-    """Write the configuration to `path`, and in its state directory the user definitions and ``enabled_plugins``.
-
-    Returns
-    -------
-    str
-        The password of the one user: the one that was made before for this state directory, or a new one.
-
-    Raises
-    ------
-    StorageError
-        A file cannot be written.
-    """
-    password = kept_password(config.state_dir)
-    write_private(config.state_dir / "definitions.json", render_definitions(password))
-    write_private(config.state_dir / "enabled_plugins", "[rabbitmq_mqtt].\n")
-    write_private(path, config.render())
-    return password

@@ -18,7 +18,7 @@ from pathlib import Path
 from broker.folders import alone_in
 from broker.servers.passwords import write_private
 from broker.tls import CA, CRL
-from schemas.errors import StorageError, UsageError, WireError
+from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import replace_private
 from schemas.topics import check_id
 from schemas.trust.revocation import lists_in, merged, newest_of_each, number_of, of_file
@@ -95,11 +95,8 @@ def install_crl(folder: Path, crl_pem: bytes, *, deny: Sequence[str] = (), allow
     """
     if not (folder / CA).is_file():
         return reload(folder, crl_pem, deny=deny, allow=allow)
-    try:
-        with alone_in(folder):
-            count = _replace_crl(folder / CRL, crl_pem, folder / CA)
-    except OSError as fault:
-        raise StorageError(f"cannot hand the list to {folder}: {fault.strerror}") from fault
+    with os_faults_as(StorageError, f"cannot hand the list to {folder}"), alone_in(folder):
+        count = _replace_crl(folder / CRL, crl_pem, folder / CA)
     return f"the list revokes {count}; a running process takes it over within seconds"
 
 

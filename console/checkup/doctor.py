@@ -13,7 +13,7 @@ import click
 from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, no_broker, noted_broker, read_note
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, warning, wrong
-from console.common import BrokerOptions, broker_options, config_option, json_option, options_as, print_json, rows_place
+from console.common import BrokerOptions, broker_options, options_as, print_json, result_options, rows_place
 from console.progress import progress
 from schemas.errors import BrokerError, UsageError
 from schemas.topics import Topics, check_id
@@ -66,8 +66,7 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     "--data", callback=rows_place, metavar="SOURCE", help="A vehicle's data to look at, as --data of the agent."
 )
 @click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
-@json_option
-@config_option
+@result_options
 @options_as(DoctorOptions)
 def doctor(options: DoctorOptions) -> int:
     """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal and data.

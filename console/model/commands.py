@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from console.broker_discovery import broker_url
-from console.common import broker_options, config_option, json_option, options_as, print_json, security_options
+from console.common import broker_options, options_as, print_json, result_options, security_options
 from console.model.export import export_model
 from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
 from console.model.resigning import sign
@@ -77,8 +77,7 @@ for _command in (history, diff, promote, rollback, sign, export_model):
 @model.command("list")
 @broker_options
 @security_options
-@json_option
-@config_option
+@result_options
 def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
     """List the published models and their versions: a table on a terminal, one plain line each in a pipe.
 
@@ -133,8 +132,7 @@ def list_models(broker: str | None, fleet: str, state_dir: Path, *, as_json: boo
 
 @model.command()
 @model_options
-@json_option
-@config_option
+@result_options
 @options_as(ShowOptions)
 def show(options: ShowOptions) -> None:
     """Show where a model comes from and how large it is; with --json, the whole record (save it as a file).
@@ -146,34 +144,28 @@ def show(options: ShowOptions) -> None:
     from console.model.words import input_words, wrapped
     from glassfleet.explain import summary
     from glassfleet.export.tables import levels_of
+    from schemas.documents import document_digest
 
     record, learned, standing = load(options)
-    if record is None:
-        assert options.file is not None, "a published model has a record"
-        form = "FML" if options.file.read_bytes().lstrip().startswith(b"<") else "JSON"
-        raise UsageError(
-            f"{options.file} is an export, a model alone in {form}: it does not say where it comes from, as a "
-            "record does (glassfleet model show NAME --json > FILE). These read it: glassfleet model rules, predict, "
-            "explain and export"
-        )
     if options.as_json:
+        if record is None:
+            raise UsageError(f"{options.file} is a model alone, without a record: --json shows records")
         print_json(record.model_dump(mode="json"))
         return
+    if record is None:
+        click.echo(f"{options.file}  {document_digest(learned.to_document())}")
+        click.echo(f"  scheme {learned.to_document()['scheme']}, a model alone: where it comes from is not in it")
+    else:
+        click.echo(f"{record.name} v{record.version}  {record.digest}")
+        if standing not in {"", "current"}:
+            click.echo(f"  {standing}")
+        click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     size = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in learned.complexity().items())
-    training = record.training
-    click.echo(f"{record.name} v{record.version}  {record.digest}")
-    if standing not in {"", "current"}:
-        click.echo(f"  {standing}")
-    click.echo(f"  scheme {record.scheme}, run {record.run}, {record.created}, {record.software}")
     click.echo(f"  size: {size}")
     for note in summary(learned, top=0).notes:
         click.echo("\n".join(wrapped(note, "  ")))
-    click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
-    click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
-    for line in _private(record, learned):
-        click.echo("\n".join(wrapped(line, "  ")))
-    for agent, reason in sorted(training.dropped.items()):
-        click.echo(f"  dropped {agent}: {reason}")
+    if record is not None:
+        _show_training(record, learned)
     for variable, levels in zip(learned.domain.features, levels_of(learned), strict=False):
         what = f"input {variable.name}{', each text by its level' if levels else ''}: {input_words(variable, levels)}"
         click.echo("\n".join(wrapped(what, "  ")))
@@ -182,6 +174,18 @@ def show(options: ShowOptions) -> None:
         click.echo(f"  target {target.name}: {input_words(target)}")
     else:
         click.echo(f"  classes of {learned.domain.label}: {', '.join(learned.domain.classes)}")
+
+
+def _show_training(record: ModelRecord, learned: Model) -> None:
+    from console.model.words import wrapped
+
+    training = record.training
+    click.echo(f"  cohort ({len(record.cohort)}): {', '.join(record.cohort)}")
+    click.echo(f"  rounds {training.rounds}, rows {training.rows}, cells nullified {training.nullified_cells}")
+    for line in _private(record, learned):
+        click.echo("\n".join(wrapped(line, "  ")))
+    for agent, reason in sorted(training.dropped.items()):
+        click.echo(f"  dropped {agent}: {reason}")
 
 
 def _private(record: ModelRecord, learned: Model) -> list[str]:
@@ -201,8 +205,7 @@ def _private(record: ModelRecord, learned: Model) -> list[str]:
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N most used rules.")
 @click.option("--full", is_flag=True, help="Every term of each rule, not only those that can move it most.")
 @words_option
-@json_option
-@config_option
+@result_options
 @options_as(RulesOptions)
 def rules(options: RulesOptions) -> None:
     """Print a model's rules in words, the most used first; of a fedga population its structures, the fittest first.
@@ -239,8 +242,7 @@ def rules(options: RulesOptions) -> None:
 @model.command()
 @model_options
 @click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
-@json_option
-@config_option
+@result_options
 @options_as(PredictOptions)
 def predict(options: PredictOptions) -> None:
     """Forecast every row of a file: one line per row, in the target's own unit.
@@ -290,8 +292,7 @@ def predict(options: PredictOptions) -> None:
     help="With --summary: of a longer file explain N rows, spread evenly over it.",
 )  # fmt: skip
 @words_option
-@json_option
-@config_option
+@result_options
 @options_as(ExplainOptions)
 def explain(options: ExplainOptions) -> None:
     """Say why the model forecasts what it does for one row, and what would have to be otherwise.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, options_as, tell
+from console.common import config_option, options_as, result_options, tell
 from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
-from schemas.errors import StorageError, UsageError
+from schemas.errors import StorageError, UsageError, os_faults_as
 
 if TYPE_CHECKING:
     from glassfleet.scheme import Model
@@ -126,10 +126,8 @@ def _export(options: ExportOptions, record: ModelRecord | None, model: Model, na
 
 def write(path: Path, data: bytes) -> None:
     """Write a file; raises StorageError that says why not."""
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}"):
         path.write_bytes(data)
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def _to_mlflow(options: ExportOptions, record: ModelRecord | None, model: Model, name: str) -> None:
@@ -181,8 +179,7 @@ class ReportOptions(CoordinatorOptions):
     "--leakage", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="What `audit leakage RUN --json` printed; it becomes a part of the report.",
 )  # fmt: skip
-@json_option
-@config_option
+@result_options
 @options_as(ReportOptions)
 def report(options: ReportOptions) -> None:
     """Write the report of a run: one file with fleet, rounds, drops, scores, model, rules, and pictures inside.

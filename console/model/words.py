@@ -15,6 +15,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain import Counterfactual
 from glassfleet.rules import STRONGEST, Activation, Condition, Explanation, Rule, chance_lines
 from schemas.errors import UsageError
+from schemas.validation import text_of
 
 LONG = 6
 """An antecedent of more conditions is told in running text where words are to be few."""
@@ -211,7 +212,7 @@ def reworded(domain: Domain, given: Any, where: str) -> Domain:
         try:
             return Variable.model_validate({**variable.model_dump(), **words})
         except ValidationError as fault:
-            raise UsageError(f"{where}: {variable.name}: {fault.errors(include_url=False)[0]['msg']}") from fault
+            raise UsageError(f"{where}: {variable.name}: {text_of(fault.errors(include_url=False)[0])}") from fault
 
     return domain.reworded(spoken)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, count_or_share, json_option, options_as, print_json, tell, version_argument
+from console.common import count_or_share, options_as, print_json, result_options, tell, version_argument
 from console.run.connection import CoordinatorOptions, coordinator_options
 from console.run.follow import asked, coordinator_wait_option, follow_rollout, posted
 from console.run.gate import rollout_lines
@@ -61,8 +61,7 @@ class StartOptions(CoordinatorOptions):
 @click.option("--wait", is_flag=True, help="Follow it to its end; exit code 6 unless it was promoted.")
 @coordinator_wait_option
 @coordinator_options
-@json_option
-@config_option
+@result_options
 @options_as(StartOptions)
 def start(options: StartOptions) -> None:
     """Start trying a version that is registered already.
@@ -100,8 +99,7 @@ def start(options: StartOptions) -> None:
 @click.option("--wait", is_flag=True, help="Follow the newest to its end; exit code 6 unless it was promoted.")
 @coordinator_wait_option
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show the rollouts of a model, or of all: stages, reports, verdicts.
 
@@ -131,8 +129,7 @@ def status(name: str | None, api: Coordinator, coordinator_wait: float, *, wait:
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """Let a rollout stand still: its deadline waits, reports are taken, nothing is judged.
 
@@ -146,8 +143,7 @@ def pause(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
 @rollout.command()
 @click.argument("name")
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
     """Let a paused rollout go on.
 
@@ -162,8 +158,7 @@ def resume(name: str, api: Coordinator, *, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def stop(name: str, reason: str, api: Coordinator, *, as_json: bool) -> None:
     """End a rollout: the candidate is withdrawn, the current model stays.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, options_as, print_json, tell
+from console.common import options_as, print_json, result_options, tell
 from console.lazy import is_quiet
 from console.run.connection import coordinator_options
 from console.run.follow import (
@@ -146,8 +146,7 @@ SECTIONS = {
     "candidate.",
 )
 @coordinator_wait_option
-@json_option
-@config_option
+@result_options
 @options_as(RunOptions)
 def start(options: RunOptions) -> None:
     """Start a run.
@@ -174,8 +173,7 @@ def start(options: RunOptions) -> None:
 
 @run.command("list")
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def list_runs(api: Coordinator, *, as_json: bool) -> None:
     """List all runs with their times (UTC), oldest first: a table on a terminal, one plain line each in a pipe.
 
@@ -203,8 +201,7 @@ def list_runs(api: Coordinator, *, as_json: bool) -> None:
 @coordinator_options
 @click.option("--wait", is_flag=True, help="Follow the run and its model, as `run start --wait`.")
 @coordinator_wait_option
-@json_option
-@config_option
+@result_options
 def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, as_json: bool) -> None:
     """Show one run: its rounds, who was in, who dropped and why. `last` is the run that was started last.
 
@@ -244,8 +241,7 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
 @run.command()
 @click.argument("run_id", metavar="RUN")
 @coordinator_options
-@json_option
-@config_option
+@result_options
 def cancel(run_id: str, api: Coordinator, *, as_json: bool) -> None:
     """Cancel a run; its vehicles are told at once. One that has finished or failed is refused (exit code 2).
 

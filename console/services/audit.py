@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import (
-    config_option,
-    json_option,
-    options_as,
-    parse_parameters,
-    print_json,
-    state_dir_option,
-    table_lines,
-)
+from console.common import options_as, parse_parameters, print_json, result_options, state_dir_option, table_lines
 from console.progress import progress
-from schemas.errors import DataError, NotFoundError, StorageError, UsageError
+from schemas.errors import DataError, NotFoundError, StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
 
 if TYPE_CHECKING:
     from coordinator.runs.transcript import Transcript
+    from edge_agent.sources import Source
     from glassfleet.audit.model import ModelTold
     from glassfleet.audit.report import Line
     from glassfleet.data.dataset import Dataset
@@ -33,14 +26,6 @@ LAST = "last"
 
 HELD_OUT = 0.2
 """Share of a file's rows that no vehicle is dealt: the others that membership is measured with."""
-
-
-@dataclass(frozen=True)
-class Vehicle:
-    """A vehicle's rows: those that it learns from, and others."""
-
-    train: Dataset
-    test: Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +75,7 @@ def audit() -> None:
 @click.option("--fleet", envvar="GLASSFLEET_FLEET", default=DEFAULT_FLEET, show_default=True, help="Fleet id of RUN.")
 @state_dir_option
 @click.option("--save", is_flag=True, help="Keep the counts in STATE_DIR/leakage; the dashboard shows them.")
-@json_option
-@config_option
+@result_options
 @options_as(LeakageOptions)
 def leakage(options: LeakageOptions) -> None:
     """Run attacks on a run's transcript, and count the rows that they read.
@@ -144,11 +128,9 @@ def _save(state_dir: Path, whole: dict[str, Any]) -> None:
     from glassfleet.audit.saved import SavedReport, place_of
 
     path = state_dir / place_of(whole["run"])
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(SavedReport.model_validate(whole).model_dump_json(), encoding="utf-8")
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def line_table(lines: list[Line]) -> list[list[str]]:
@@ -187,6 +169,7 @@ def _model_words(leak: ModelTold) -> str:
 
 
 def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+    from edge_agent.sources.folder import vehicle_files
     from glassfleet import catalogue  # numpy comes with it
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.report import audit as attack
@@ -202,7 +185,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     scheme = catalogue.load(state.spec.scheme)
     protection = protection_of(scheme, state.parameters, state.nullified, private=state.spec.private is not None)
     agents = sorted(frozenset().union(*(each.members for each in opened)))
-    files = _files(options.data)
+    files = dict(vehicle_files(options.data))
     if missing := [agent for agent in agents if agent not in files]:
         raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
     target = domain.target_name
@@ -348,12 +331,16 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
     return ways, left_out
 
 
-def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
+def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
     labels = "regression" not in scheme.purpose
     if options.vehicles is None:
-        files = _files(options.data)
-        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in sorted(files.items())}
+        from edge_agent.sources.folder import vehicle_files
+
+        files = vehicle_files(options.data)
+        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in files}
     import numpy as np
+
+    from edge_agent.sources import Source
 
     both = _read(options.data, options.target, scheme, labels=labels)
     data = both.train
@@ -367,41 +354,17 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Vehicle]:
 
     parts = [some(places) for places in np.array_split(order[:cut], options.vehicles)]
     held = [some(order[cut:]), *(some(order[:0]) for _ in parts[1:])]
-    return {f"v{number:03d}": Vehicle(*each) for number, each in enumerate(zip(parts, held, strict=True))}
+    return {f"v{number:03d}": Source(*each) for number, each in enumerate(zip(parts, held, strict=True))}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """Return the files of a folder by vehicle."""
-    from edge_agent.sources.plan import behind
-    from edge_agent.sources.readers import file_endings
-
-    if not folder.is_dir():
-        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
-    try:
-        paths = sorted(folder.iterdir())
-        read = behind(paths)
-        names = {
-            path: next((end for end in file_endings() if path.name.endswith(end)), None)
-            for path in paths
-            if path not in read
-        }
-    except OSError as fault:
-        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
-    files = {path.name.removesuffix(end): path for path, end in names.items() if end is not None}
-    if not files:
-        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
-    return files
-
-
-def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Vehicle:
+def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Source:
     from edge_agent.sources import read_source
 
     kinds = {
         "categories": getattr(scheme, "categorical", False) is True,
         "missing": getattr(scheme, "missing_cells", False) is True,
     }
-    source = read_source(path, target=target, labels=labels, **kinds)
-    return Vehicle(source.train, source.test)
+    return read_source(path, target=target, labels=labels, **kinds)

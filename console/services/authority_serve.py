@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from console.common import StopFlag, ca_dir_option, config_option, json_option, tell
+from console.common import StopFlag, ca_dir_option, result_options, tell
 from console.settings import retired_option
 
 
@@ -30,8 +30,7 @@ from console.settings import retired_option
 @retired_option("--max-body-bytes", "coordinator.http.server.HttpLimits.body_bytes")
 @retired_option("--max-header-bytes", "coordinator.http.server.HttpLimits.header_bytes")
 @ca_dir_option
-@json_option
-@config_option
+@result_options
 def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_json: bool) -> None:
     """Let vehicles enrol and renew over HTTPS, until SIGTERM or Ctrl-C.
 

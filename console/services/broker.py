@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -19,19 +19,14 @@ from click.core import ParameterSource
 from broker.servers.passwords import write_private
 from broker.url import is_loopback
 from console.broker_discovery import read_note
-from console.common import (
-    StopFlag,
-    broker_kind_option,
-    config_option,
-    json_option,
-    options_as,
-    state_dir_option,
-    tell,
-)
-from schemas.errors import BrokerError, StorageError, UsageError
+from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
+from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
 from schemas.limits import MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
 from schemas.topics import DEFAULT_FLEET, Topics
+
+if TYPE_CHECKING:
+    from broker.servers.config import BrokerConfig
 
 _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 
@@ -40,8 +35,7 @@ _TRIES, _PORT_TRIES, _MOMENT = 5, 20, 0.05
 @broker_kind_option("--kind")
 @click.option("--port", type=click.IntRange(0, 65535), default=1883, show_default=True, help="0: a free one.")
 @state_dir_option
-@json_option
-@config_option
+@result_options
 @click.pass_context
 def broker(context: click.Context, kind: str, port: int, state_dir: Path, *, as_json: bool) -> None:
     """Start a broker on loopback and keep it until SIGTERM or Ctrl-C.
@@ -104,12 +98,10 @@ def _former(kept: Path, port: int) -> int:
 def _only_one(folder: Path) -> Iterator[None]:
     """Hold a broker's folder; the system gives it free when this process ends, however it ends."""
     path = folder / "lock"
-    try:
+    with os_faults_as(StorageError, f"cannot open {path}", "; choose another --state-dir"):
         private_folder(folder.parent)
         private_folder(folder)
         file = open_private(path, "ab")
-    except OSError as fault:
-        raise StorageError(f"cannot open {path}: {fault.strerror}; choose another --state-dir") from fault
     with file:
         try:
             _lock(file)
@@ -205,14 +197,33 @@ def config(options: ConfigOptions) -> None:
       glassfleet broker config mosquitto --out mosquitto/mosquitto.conf
       glassfleet broker config mosquitto --tls broker-identity --host 0.0.0.0 --port 8883 --out fleet/broker.conf
     """
-    program, identity = options.program, options.identity
-    if identity is not None:
-        if program != "mosquitto":
-            raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
-        _mutual(options, identity)
+    out, folder = options.out, options.folder
+    made = _with_passwords(options) if options.identity is None else _mutual(options, options.identity)
+    if out is None:
+        click.echo(made.render(), nl=False)
         return
-    from broker.servers.mosquitto import USER, MosquittoConfig, write_mosquitto
-    from broker.servers.rabbitmq import RabbitmqConfig, write_rabbitmq
+    from broker.servers.config import USER
+
+    make_folders(folder)
+    made.write(out)
+    if options.program == "rabbitmq":
+        start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
+    else:
+        if os.geteuid() == 0:
+            whose = f"-R mosquitto {folder}" if options.identity is None else f"mosquitto {folder} {options.identity}"
+            click.echo(f"as root it becomes mosquitto: chown {whose}", err=True)
+        start = f"mosquitto -c {out}"
+    if options.identity is None:
+        click.echo(f"start it with: {start}", err=True)
+        click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
+    else:
+        click.echo(f"start it with: {start}; others connect to mqtts://HOST:{made.port}", err=True)
+
+
+def _with_passwords(options: ConfigOptions) -> BrokerConfig:
+    """Return the configuration of a broker with one user."""
+    from broker.servers.mosquitto import MosquittoConfig
+    from broker.servers.rabbitmq import RabbitmqConfig
 
     cert, key = (None if path is None else path.resolve() for path in (options.cert, options.key))
     if (cert is None) != (key is None):
@@ -222,51 +233,25 @@ def config(options: ConfigOptions) -> None:
             f"{options.host} is a network, where passwords and answers need TLS: give --cert and --key, or keep the "
             "broker on 127.0.0.1"
         )
-    out, folder = options.out, options.folder
-    common = (options.port, folder, options.host, options.max_message_bytes)
-    made: MosquittoConfig | RabbitmqConfig
-    if program == "mosquitto":
-        made = MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
-    else:
-        made = RabbitmqConfig(*common, cert=cert, key=key)
-    if out is None:
-        click.echo(made.render(), nl=False)
-        return
-    make_folders(folder)
-    if isinstance(made, MosquittoConfig):
-        write_mosquitto(made, out)
-        if os.geteuid() == 0:
-            click.echo(f"as root it becomes mosquitto: chown -R mosquitto {folder}", err=True)
-        click.echo(f"start it with: mosquitto -c {out}", err=True)
-    else:
-        write_rabbitmq(made, out)
-        start = f"RABBITMQ_CONFIG_FILE={out} RABBITMQ_ENABLED_PLUGINS_FILE={folder / 'enabled_plugins'} rabbitmq-server"
-        click.echo(f"start it with: {start}", err=True)
-    click.echo(f"user {USER}; its password is in {folder / 'secret'}", err=True)
+    common = (options.port, options.folder, options.host, options.max_message_bytes)
+    if options.program == "mosquitto":
+        return MosquittoConfig(*common, cert=cert, key=key, run_as="mosquitto")
+    return RabbitmqConfig(*common, cert=cert, key=key)
 
 
-def _mutual(options: ConfigOptions, identity: Path) -> None:
-    """Write the configuration with mutual TLS."""
+def _mutual(options: ConfigOptions, identity: Path) -> BrokerConfig:
+    """Return the configuration of a Mosquitto with mutual TLS."""
     from broker.servers.acl import certificate_acl
-    from broker.servers.mosquitto import MosquittoConfig, mutual, write_mutual
+    from broker.servers.mosquitto import MosquittoConfig, mutual
 
+    if options.program != "mosquitto":
+        raise UsageError("--tls writes for Mosquitto; docs/reference/brokers.md says how to do the same elsewhere")
     if options.cert is not None or options.key is not None:
         raise UsageError("--tls DIR has certificate and key in it: leave --cert and --key out")
-    out, folder = options.out, options.folder
-    made = mutual(
-        MosquittoConfig(options.port, folder, options.host, options.max_message_bytes, run_as="mosquitto"),
-        identity,
-    )
-    if out is None:
-        click.echo(made.render(), nl=False)
-        return
     coordinators = options.coordinators or ("coordinator",)
     acl = certificate_acl(Topics(options.fleet), coordinators=coordinators, operators=options.operators)
-    make_folders(folder)
-    write_mutual(made, out, acl)
-    if os.geteuid() == 0:
-        click.echo(f"as root it becomes mosquitto: chown {folder} and {identity} to it", err=True)
-    click.echo(f"start it with: mosquitto -c {out}; others connect to mqtts://HOST:{made.port}", err=True)
+    common = (options.port, options.folder, options.host, options.max_message_bytes)
+    return mutual(MosquittoConfig(*common, run_as="mosquitto"), identity, acl)
 
 
 @broker.command()

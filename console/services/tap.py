@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from console.broker_discovery import broker_url
 from console.common import broker_options, config_option, security_options
+from schemas.errors import UsageError
 from schemas.text import show_hidden
 
 
@@ -47,6 +49,7 @@ def tap(  # noqa: PLR0917 - click passes options by name
     from console.model.signatures import Signatures
     from schemas.topics import Topics
 
+    _check_kinds(kinds)
     topics = Topics(fleet)
     verifier = Signatures.at_hand().verifier
     end = None if seconds is None else time.monotonic() + seconds
@@ -64,6 +67,17 @@ def tap(  # noqa: PLR0917 - click passes options by name
             if message.payload:
                 line["seal"] = seal(message.topic, message.payload, topics, verifier)
             click.echo(show_hidden(json.dumps(line, ensure_ascii=False)) if as_json else _text(line))
+
+
+def _check_kinds(kinds: Iterable[str]) -> None:
+    from schemas.messages import BODIES
+    from schemas.topics import KINDS
+
+    known = sorted({*BODIES, *KINDS, "model-record", "?"})
+    cleared = [f"{kind} cleared" for kind in KINDS]
+    for kind in kinds:
+        if kind not in known and kind not in cleared:
+            raise UsageError(f"--kind {kind}: no message is of it. Kinds: {', '.join(known)}; and {', '.join(cleared)}")
 
 
 def decode(topic: str, payload: bytes, topics: Any) -> dict[str, Any]:

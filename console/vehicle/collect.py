@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, print_json, rows_place
+from console.common import print_json, result_options, rows_place
 from console.lazy import is_quiet
 from console.progress import Work, progress
 from console.settings import retired_option
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from edge_agent.forecast.source import Samples
@@ -82,8 +82,7 @@ DAY = 24 * 3600.0
 @retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
 @retired_option("--queue-samples", "edge_agent.forecast.source.WAITING")
 @retired_option("--max-sample-bytes", "edge_agent.forecast.source.MAX_BYTES")
-@json_option
-@config_option
+@result_options
 def collect(  # noqa: PLR0917 - click passes options by name
     source: str,
     store: Path,
@@ -134,6 +133,13 @@ def collect(  # noqa: PLR0917 - click passes options by name
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
         taken, refused, fault = _fill(window, samples, count, place, work, silence=silence)
+    if not (taken or fault or samples.is_stopped):
+        refusals = f" ({refused} refused)" if refused else ""
+        fault = DataError(
+            f"--source {source}: it had no sample to take{refusals}. A sample is a JSON object of field and value, on "
+            "a line of its own"
+        )
+    samples.close()
     rows, _, _ = window.span()
     window.close()
     lost = samples.dropped
@@ -230,6 +236,5 @@ def _fill(
             told_at = time.monotonic()
             work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
             reasons = {}
-    samples.close()
     # It may have failed while the last batch was written; who has all that was asked for need not know.
     return taken, refused, None if open_ else next(iter(faults_of_source), None)

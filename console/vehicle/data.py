@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import config_option, json_option, print_json, rows_place, table_lines
+from console.common import print_json, result_options, rows_place, table_lines
 from console.tables import printable
 from console.vehicle.collect import DAY, collect
 from schemas.errors import UsageError
@@ -63,8 +63,7 @@ source_argument = click.argument(
     "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Judge for this domain, or for that of this model record: columns, limits, categories, lagged features.",
 )  # fmt: skip
-@json_option
-@config_option
+@result_options
 @click.pass_context
 def check(  # noqa: PLR0917 - click passes options by name
     ctx: click.Context,
@@ -115,8 +114,7 @@ def check(  # noqa: PLR0917 - click passes options by name
 @data.command()
 @source_argument
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
-@json_option
-@config_option
+@result_options
 @click.pass_context
 def describe(ctx: click.Context, source: str, target: str | None, as_json: bool) -> None:
     """Say what a vehicle's rows hold: columns, ranges, missing cells, categories, drives and their order.
@@ -161,8 +159,7 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PLAN",
     help="Where the plan is written, in FILE's folder; ends in .plan. Default: FILE.plan.",
 )  # fmt: skip
-@json_option
-@config_option
+@result_options
 def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) -> None:
     """Propose how a CSV file as people have them is read, and write that down as a plan.
 

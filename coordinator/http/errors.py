@@ -88,6 +88,7 @@ _PLAINER = (
     ("a valid number", "a number"),
     ("a valid string", "a text"),
     ("a valid list", "a list"),
+    ("a valid tuple", "a list"),
     ("a valid dictionary", "a JSON object"),
 )
 

@@ -80,6 +80,12 @@ RESEND_FACTOR = 2.0
 RESEND_JITTER = 0.5
 """Each wait is shortened by a random share of at most this, so that a fleet does not answer in step."""
 
+REMEMBERED_RUNS = 64
+"""Runs at once; the one touched least recently is forgotten first (its answers are in the outbox still)."""
+
+REMEMBERED_TASKS = 1024
+"""Tasks of each run; ended ones are forgotten first, oldest first."""
+
 Phase = Literal["unseen", "computing", "sending", "refused", "parked", "ended"]
 Trigger = Literal["asked", "unable", "computed", "failed", "receipt", "superseded"]
 
@@ -123,22 +129,6 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """How much a session remembers.
-
-    Attributes
-    ----------
-    runs : int
-        Runs at once; the one touched least recently is forgotten first (its answers are in the outbox still).
-    tasks : int
-        Tasks of each run; ended ones are forgotten first, oldest first.
-    """
-
-    runs: int = 64
-    tasks: int = 1024
-
-
-@dataclass(frozen=True)
 class Job:
     """One task of one run, as the agent remembers it.
 
@@ -177,7 +167,6 @@ class SessionState:
     schemes : frozenset of str
         Schemes that can be run here.
     timing : Timing
-    memory : Memory
     seed : int
         State of the jitter's generator, 64 bits.
     now : float
@@ -189,7 +178,6 @@ class SessionState:
     agent: str
     schemes: frozenset[str]
     timing: Timing = Timing()
-    memory: Memory = Memory()
     seed: int = 0
     now: float = 0.0
     online: bool = False
@@ -309,11 +297,17 @@ def _is_asked(state: SessionState, event: RequestSeen) -> bool:
     return not any(job.phase == "ended" and job.reason in OUTSIDE for job in jobs)
 
 
-def _computed(state: SessionState, run: str, digest: str) -> tuple[SessionState, tuple[Effect, ...]]:
+def _moved(state: SessionState, run: str, digest: str, trigger: Trigger) -> Job | None:
+    """Return a task as it moves; None: it is not known, or stays where it is."""
     job = state.runs.get(run, {}).get(digest)
-    if job is None or (job.phase, "computed") not in TRANSITIONS:
+    after = None if job is None else TRANSITIONS.get((job.phase, trigger))
+    return None if job is None or after is None else replace(job, phase=after)
+
+
+def _computed(state: SessionState, run: str, digest: str) -> tuple[SessionState, tuple[Effect, ...]]:
+    if (job := _moved(state, run, digest, "computed")) is None:
         return state, ()
-    job = replace(job, phase=TRANSITIONS[job.phase, "computed"], tries=0, due=state.now)
+    job = replace(job, tries=0, due=state.now)
     state = _put(state, run, digest, job)
     effects: list[Effect] = []
     if state.online:
@@ -322,19 +316,16 @@ def _computed(state: SessionState, run: str, digest: str) -> tuple[SessionState,
 
 
 def _failed(state: SessionState, run: str, digest: str, reason: str) -> tuple[SessionState, tuple[Effect, ...]]:
-    job = state.runs.get(run, {}).get(digest)
-    if job is None or (job.phase, "failed") not in TRANSITIONS:
+    if (job := _moved(state, run, digest, "failed")) is None:
         return state, ()
-    job = replace(job, phase=TRANSITIONS[job.phase, "failed"], reason=reason)
-    return _put(state, run, digest, job), (Refuse(run, digest, reason, job.round, job.attempt),)
+    return _put(state, run, digest, replace(job, reason=reason)), (Refuse(run, digest, reason, job.round, job.attempt),)
 
 
 def _receipt(state: SessionState, run: str, digest: str, event: ReceiptSeen) -> tuple[SessionState, tuple[Effect, ...]]:
-    job = state.runs.get(run, {}).get(digest)
-    if job is None or (job.phase, "receipt") not in TRANSITIONS:
+    if (job := _moved(state, run, digest, "receipt")) is None:
         return state, ()
-    job = replace(job, phase=TRANSITIONS[job.phase, "receipt"], reason=event.reason)
-    return _put(state, run, digest, job), (Forget(run, digest, event.outcome, event.reason, job.round),)
+    told = Forget(run, digest, event.outcome, event.reason, job.round)
+    return _put(state, run, digest, replace(job, reason=event.reason)), (told,)
 
 
 def _restarted(state: SessionState, event: Restarted) -> tuple[SessionState, tuple[Effect, ...]]:
@@ -361,12 +352,12 @@ def _put(state: SessionState, run: str, digest: str, job: Job) -> SessionState:
     jobs = dict(state.runs.get(run, {}))
     jobs.pop(digest, None)
     jobs[digest] = job  # at the end: the order is that of the last change
-    if len(jobs) > state.memory.tasks:
+    if len(jobs) > REMEMBERED_TASKS:
         idle = [other for other, known in jobs.items() if known.phase in ("ended", "parked")]
         jobs.pop(idle[0] if idle else next(iter(jobs)))
     runs = {name: known for name, known in state.runs.items() if name != run}
     runs[run] = jobs
-    if len(runs) > state.memory.runs:
+    if len(runs) > REMEMBERED_RUNS:
         runs.pop(next(iter(runs)))
     return replace(state, runs=runs)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edge_agent.sources.followed import Followed
-from schemas.errors import DataError
+from schemas.errors import DataError, os_faults_as
 
 
 class Lines:
@@ -111,12 +111,10 @@ def unreadable(source: str, fault: OSError) -> DataError:
 
 
 def _open(path: Path, *, follow: bool) -> int:
-    try:
+    with os_faults_as(DataError, f"--source {path}", ". Check its name, its folder and its rights"):
         # A pipe that has a writer in ourselves never ends, and opening it does not wait.
         mode = os.O_RDWR if follow and path.is_fifo() else os.O_RDONLY
         handle = os.open(path, mode)
-    except OSError as fault:
-        raise DataError(f"--source {path}: {fault.strerror}. Check its name, its folder and its rights") from fault
     if stat.S_ISDIR(os.fstat(handle).st_mode):
         os.close(handle)
         raise DataError(f"--source {path} is a directory. Name a file or pipe of JSON lines in it")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 
 from glassfleet.data.domain import Domain
 from schemas.errors import DocumentError
+from schemas.validation import text_of
 
 MEMBERS = frozenset({"scheme", "format", "parameters", "domain", "model"})
 """What a model document has, and nothing else."""
@@ -57,7 +58,7 @@ def document_errors() -> Iterator[None]:
     except ValidationError as fault:
         first = fault.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise DocumentError(f"{fault.title.strip('_')} {where}: {first['msg']}") from fault
+        raise DocumentError(f"{fault.title.strip('_')} {where}: {text_of(first)}") from fault
     except (ValueError, OverflowError, TypeError) as fault:
         raise DocumentError(str(fault)) from fault
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from schemas.errors import UsageError
 from schemas.text import attributes, number_of
+from schemas.validation import text_of
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def parameter_fault(scheme: str, parameters: type[BaseModel], fault: ValidationE
     first = fault.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "together"
     if first["type"] != "extra_forbidden" or len(first["loc"]) != 1:
-        return f"{before}{where}: {first['msg']}"
+        return f"{before}{where}: {text_of(first)}"
     known = list(parameters.model_fields)
     near = difflib.get_close_matches(where, known, 1)
     meant = f"; did you mean {near[0]}?" if near else "."

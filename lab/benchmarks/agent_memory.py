@@ -14,7 +14,7 @@ import numpy as np
 
 from broker.servers.launch import launch
 from lab.benchmarks.measure import wait
-from lab.benchmarks.wire import coordinator_on
+from lab.benchmarks.wire import coordinator_process
 from lab.processes import ProcessFleet
 
 ROWS, INPUTS = 36_000, 15
@@ -54,7 +54,10 @@ def main() -> None:
         broker = launch("auto", state_dir=folder / "broker")
         arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
         try:
-            with coordinator_on(broker.url, folder / "coordinator") as api, ProcessFleet(folder / "logs") as processes:
+            with (
+                coordinator_process(broker.url, folder / "coordinator") as (api, _),
+                ProcessFleet(folder / "logs") as processes,
+            ):
                 agent = processes.add("v1", arguments, {"GLASSFLEET_BROKER": broker.url})
                 agent.start()
 

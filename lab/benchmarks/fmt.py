@@ -15,6 +15,7 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
@@ -86,6 +87,11 @@ def speed() -> None:
     )
 
 
+BOOSTERS: dict[str, Any] = {
+    "gradient boosting": GradientBoostingRegressor,
+    "histogram gradient boosting": HistGradientBoostingRegressor,
+}
+
 QOE: Models = (
     ("frt, as published", FRT, {}),
     ("frt, prune=2", FRT, {"prune": 2.0}),
@@ -130,25 +136,10 @@ def _compare(title: str, models: Models, domain_of: Callable[[Scheme], Domain], 
     domain = domain_of(FRT)
     pooled = pool([remember(data, domain.memory) for data in train.values()])
     for learner in BOOSTERS.values():
-        fitted = learner().fit(pooled.X, pooled.y)
+        fitted = learner(random_state=0).fit(pooled.X, pooled.y)
         errors = [rmse(fitted.predict(remember(data, domain.memory).X), data.y) for data in test.values()]
         rows.append([f"{type(fitted).__name__}, pooled rows", "", "", "", *_digits(errors, 4)])
     print_table(title, ["model", "rules", "parameters", "kB per vehicle", *sorted(test), "mean"], rows)
-
-
-def _boosting() -> Any:
-    from sklearn.ensemble import GradientBoostingRegressor  # an extra
-
-    return GradientBoostingRegressor(random_state=0)
-
-
-def _histogram_boosting() -> Any:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    return HistGradientBoostingRegressor(random_state=0)
-
-
-BOOSTERS = {"gradient boosting": _boosting, "histogram gradient boosting": _histogram_boosting}
 
 
 def _fleet(scheme: Any, settings: dict[str, Any], domain: Domain, train: Parts, test: Parts) -> list[Any]:
@@ -192,7 +183,7 @@ def tables() -> None:
         for learner in BOOSTERS.values():
             errors = []
             for train, test in kfold(data.rows, 5):
-                fitted = learner().fit(data.X[train], data.y[train])
+                fitted = learner(random_state=0).fit(data.X[train], data.y[train])
                 errors += [rmse(fitted.predict(data.X[part]), data.y[part]) for part in client_parts(test)]
             row.append(f"{fmean(errors):.5g}")
         rows.append(row)

@@ -54,7 +54,7 @@ def _measure(kind: str, agents: int) -> list[Any]:
         sources = {f"v{index:03d}": _source(index) for index in range(agents)}
         fleet = Fleet(sources, broker=broker.url, state_dir=folder / "agents", evaluate=False, log_level="error")
         stack.enter_context(fleet)
-        api = stack.enter_context(coordinator_on(broker.url, folder / "coordinator"))
+        api, _ = stack.enter_context(coordinator_process(broker.url, folder / "coordinator"))
         policy = {"gather_agents": agents, "gather_timeout": PATIENCE, "min_agents": agents, "deadline": PATIENCE}
         started = time.perf_counter()
         run = api.post("/api/runs", {"scheme": "frt", "model": "bench", "policy": policy})["run"]
@@ -70,13 +70,6 @@ def _source(index: int) -> Source:
     data = made_up(ROWS, seed=index)
     nothing = Dataset(data.features, data.target, data.X[:0], np.empty(0))
     return Source(data, nothing)
-
-
-@contextmanager
-def coordinator_on(broker: str, folder: Path) -> Iterator[Coordinator]:
-    """Start a coordinator process whose state is in `folder`; give its API."""
-    with coordinator_process(broker, folder) as (api, _):
-        yield api
 
 
 @contextmanager

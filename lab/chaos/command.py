@@ -12,7 +12,7 @@ import click
 from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
 from console.progress import progress
 from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR
-from schemas.errors import StorageError, UsageError, VerificationError
+from schemas.errors import StorageError, UsageError, VerificationError, os_faults_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +140,6 @@ def chaos(options: ChaosOptions) -> int:
 def _save(path: Path | None, report: dict[str, Any], page: str) -> None:
     if path is None:
         return
-    try:
+    with os_faults_as(StorageError, f"cannot write the report {path}", "; choose another --report"):
         path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         path.with_name(path.name + ".txt").write_text(page + "\n", encoding="utf-8")
-    except OSError as fault:
-        raise StorageError(f"cannot write the report {path}: {fault.strerror}; choose another --report") from fault

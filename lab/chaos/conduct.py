@@ -369,11 +369,8 @@ class _Conductor:
         """Renew or revoke; return what undoes it."""
         fleet, name, office = self.fleet, fault.target, self.fleet.office
         assert office is not None, "such faults are drawn for a secure fleet only"
-        if fault.kind == "certificate-renew":
-            office.renew(name)
-            return lambda: None
-        if fault.kind == "certificate-replace":
-            office.replace(name)
+        if fault.kind != "vehicle-revoke":
+            (office.renew if fault.kind == "certificate-renew" else office.replace)(name)
             return lambda: None
         stolen = office.steal(name)
         if fault.strength:

@@ -74,20 +74,17 @@ class MischiefFile:
     ----------
     path : Path
         A missing file means: nothing is wrong.
-    clock : callable
-        Seconds that only go forward; limits how often the file is looked at.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._clock = clock
         self._looked = float("-inf")
         self._stamp: tuple[int, int] | None = None
         self._now = Mischief()
 
     def read(self) -> Mischief:
         """Return what is wrong now."""
-        at = self._clock()
+        at = time.monotonic()
         if at - self._looked < _LOOK:
             return self._now
         self._looked = at
@@ -115,11 +112,6 @@ class MischiefFile:
         self.write(replace(now, serial=now.serial + 1, **changes))  # type: ignore[arg-type]
 
 
-def sigkill_self() -> None:
-    """End this process as a power cut would."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class FaultyTransport:
     """A transport around another; `broker.port.Transport` but for what `Mischief` asks.
 
@@ -127,14 +119,11 @@ class FaultyTransport:
     ----------
     inner : Transport
     file : MischiefFile
-    crash : callable
-        Ends the process.
     """
 
-    def __init__(self, inner: Transport, file: MischiefFile, crash: Callable[[], None] = sigkill_self) -> None:
+    def __init__(self, inner: Transport, file: MischiefFile) -> None:
         self._inner = inner
         self._file = file
-        self._crash = crash
         self._random = random.Random()  # noqa: S311 - seeded by each mischief; faults are to be repeatable
         self._serial = -1
         self._left = 0
@@ -159,7 +148,7 @@ class FaultyTransport:
             if self._left and mischief.crash_topic in topic:
                 self._left -= 1
                 if not self._left:
-                    self._crash()
+                    os.kill(os.getpid(), signal.SIGKILL)
 
             def send() -> None:
                 self._inner.publish(topic, payload, retain=retain)

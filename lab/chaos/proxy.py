@@ -71,37 +71,21 @@ class Proxy:
 
     def stall(self, name: str) -> None:
         """Let nothing pass; neither end is told."""
-
-        async def act() -> None:
-            self._roads[name].open.clear()
-
-        self._ask(act())
+        self._loop.call_soon_threadsafe(self._roads[name].open.clear)
 
     def slow(self, name: str, delay: float) -> None:
         """Make every chunk `delay` seconds late, in both directions."""
-
-        async def act() -> None:
-            self._roads[name].delay = delay
-
-        self._ask(act())
+        self._roads[name].delay = delay
 
     def mend(self, name: str) -> None:
         """End all that."""
-
-        async def act() -> None:
-            road = self._roads[name]
-            road.is_cut, road.delay = False, 0.0
-            road.open.set()
-
-        self._ask(act())
+        road = self._roads[name]
+        road.is_cut, road.delay = False, 0.0
+        self._loop.call_soon_threadsafe(road.open.set)
 
     def exchange(self, one: str, other: str) -> None:
         """Let two processes have each other's names; each keeps its road."""
-
-        async def act() -> None:
-            self._roads[one], self._roads[other] = self._roads[other], self._roads[one]
-
-        self._ask(act())
+        self._roads[one], self._roads[other] = self._roads[other], self._roads[one]
 
     def close(self) -> None:
         """End the proxy. Idempotent."""

@@ -31,14 +31,13 @@ def summed_over(engine: Engine, entries: Sequence[Entry]) -> Sets:
     return frozenset(members for (_, members), agents in answered.items() if members == agents)
 
 
-def exposed(opened: Mapping[str, Sets], company: int = LEAST_COMPANY) -> list[str]:
-    """Return which sums over the same rows differ by fewer than `company` vehicles, and so tell of these.
+def exposed(opened: Mapping[str, Sets]) -> list[str]:
+    """Return which sums over the same rows differ by fewer than `LEAST_COMPANY` vehicles, and so tell of these.
 
     Parameters
     ----------
     opened : mapping of str to set of frozenset of str
         By run: over whom numbers were summed.
-    company : int
     """
     eras: defaultdict[int, list[tuple[str, frozenset[str]]]] = defaultdict(list)
     for run, sets in opened.items():
@@ -48,7 +47,7 @@ def exposed(opened: Mapping[str, Sets], company: int = LEAST_COMPANY) -> list[st
         for each in eras.values()
         for first, own in each
         for second, other in each
-        if own & other and 0 < len(own - other) < company
+        if own & other and 0 < len(own - other) < LEAST_COMPANY
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
 from lab.datasets.known import Known, Source
-from schemas.errors import DataError, StorageError, UsageError, VerificationError
+from schemas.errors import DataError, StorageError, UsageError, VerificationError, os_faults_as
 from schemas.private_files import replace_private
 
 MAX_BYTES = 256 << 20
@@ -43,16 +43,8 @@ class Check:
     words: str
 
 
-def download(url: str, *, most: int = MAX_BYTES, arrived: Arrived = lambda _size, _of: None) -> bytes:
-    """Return what is at an http(s) address.
-
-    Parameters
-    ----------
-    url : str
-    most : int
-        Bytes.
-    arrived : callable
-        Is told how much came.
+def download(url: str, arrived: Arrived) -> bytes:
+    """Return what is at an http(s) address; `arrived` is told how much came.
 
     Raises
     ------
@@ -71,8 +63,8 @@ def download(url: str, *, most: int = MAX_BYTES, arrived: Arrived = lambda _size
             while chunk := answer.read(_CHUNK):
                 size += len(chunk)
                 arrived(size, None if announced is None else int(announced))
-                if size > most:
-                    raise DataError(f"{url} sends more than {most} bytes; that cannot be the dataset")
+                if size > MAX_BYTES:
+                    raise DataError(f"{url} sends more than {MAX_BYTES} bytes; that cannot be the dataset")
                 parts.append(chunk)
             if announced is not None and int(announced) != size:
                 raise DataError(f"{url} broke off after {size} of {announced} bytes; try again")
@@ -145,10 +137,7 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived
     """
     if known.source is None:
         raise UsageError(f"{known.name} cannot be fetched: {known.note}. Its home is {known.home}")
-    files = [
-        (Path(urllib.parse.urlsplit(url).path).name, download(url, arrived=arrived))
-        for url in urls or known.source.urls
-    ]
+    files = [(Path(urllib.parse.urlsplit(url).path).name, download(url, arrived)) for url in urls or known.source.urls]
     table = table_of(known.source, files)
     if words := difference(known, table):
         raise VerificationError(f"{known.name}: {words}. Nothing was written")
@@ -161,11 +150,9 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived
 
 def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises StorageError."""
-    try:
+    with os_faults_as(StorageError, f"cannot write {path}", ". Make room, or choose another --data-dir"):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_private(path, data, 0o644)
-    except OSError as fault:
-        raise StorageError(f"cannot write {path}: {fault.strerror}. Make room, or choose another --data-dir") from fault
 
 
 def verify(known: Known, folder: Path) -> Check:

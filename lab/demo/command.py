@@ -20,7 +20,7 @@ from schemas.text import counted
 
 if TYPE_CHECKING:
     from lab.demo.conduct import Result
-    from lab.demo.display import Lines, Live
+    from lab.demo.display import Watcher
     from lab.demo.fleet import Fleet
     from lab.demo.reference import Verdict
     from schemas.errors import RunFailedError
@@ -156,7 +156,7 @@ def demo(options: DemoOptions) -> int:
         return _show(options, work, watcher)
 
 
-def _show(options: DemoOptions, work: Path, watcher: Lines | Live) -> int:
+def _show(options: DemoOptions, work: Path, watcher: Watcher) -> int:
     from lab.demo.conduct import Result, conduct
 
     settings = settings_of(options, work, watcher)
@@ -199,7 +199,7 @@ def _report(result: Result, options: DemoOptions, work: Path) -> None:
         print_json(summary(result, options))
 
 
-def _stay(options: DemoOptions, work: Path, watcher: Lines | Live, fleet: Fleet) -> None:
+def _stay(options: DemoOptions, work: Path, watcher: Watcher, fleet: Fleet) -> None:
     """Return on Ctrl-C (or SIGTERM); raises GlassfleetError when broker or coordinator end before."""
     folder = work / "coordinator"
     watcher.say("")

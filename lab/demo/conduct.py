@@ -13,9 +13,10 @@ from console.client import Coordinator
 from edge_agent.session.snapshots import condense_key
 from edge_agent.sources import Source
 from edge_agent.storage import load_secret
-from lab.demo.fleet import POLL, Fleet
+from lab.demo.display import Watcher
+from lab.demo.fleet import FLEET, POLL, Fleet
+from lab.demo.options import Settings
 from lab.demo.reference import Verdict, judge
-from lab.demo.scene import FLEET, Settings, Watcher
 from lab.demo.vehicles import read_rows
 from lab.processes import ProcessFleet
 from schemas.errors import GlassfleetError, RunFailedError
@@ -67,12 +68,12 @@ def conduct(settings: Settings, watcher: Watcher, stay: Stay | None = None) -> R
     Raises
     ------
     RunFailedError
-        The run failed, or did not end within ``settings.timeout``.
+        The run failed, or did not end within ``--timeout``.
     GlassfleetError
         A file, the broker or a process could not be used; the text says which and why.
     """
     # First of all: a vehicle whose file cannot be used is told before anything is started.
-    rows = read_rows(settings.files, settings.target, labels=settings.labels, memory=settings.memory)
+    rows = read_rows(settings.files, settings.options.target, labels=settings.labels, memory=settings.memory)
     with ProcessFleet(settings.work / "logs") as processes:
         fleet = Fleet(settings, processes, watcher)
         try:
@@ -122,8 +123,8 @@ def specification(settings: Settings) -> dict[str, Any]:
         "model": settings.model,
         "bounds": None if settings.bounds is None else dict(settings.bounds),
         "memory": None if settings.memory is None else settings.memory.to_document(),
-        "seed": settings.seed,
-        "private": {"support": settings.support} if settings.private else None,
+        "seed": settings.options.seed,
+        "private": {"support": settings.support} if settings.options.private else None,
     }
 
 
@@ -131,7 +132,7 @@ def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordi
     watcher.step("starting the broker")
     fleet.start_broker()
     watcher.say(f"broker: {fleet.broker_kind}, its own process, on loopback")
-    if settings.secure:
+    if settings.options.secure:
         watcher.say(
             f"secure: mutual TLS 1.3; {len(settings.files)} vehicles and the coordinator, each with its own"
             " certificate, may write under their own names alone"
@@ -148,7 +149,7 @@ def _set_the_stage(settings: Settings, fleet: Fleet, watcher: Watcher) -> Coordi
 
 def _follow(settings: Settings, api: Coordinator, fleet: Fleet, watcher: Watcher) -> dict[str, Any]:
     run = str(api.post("/api/runs", specification(settings))["run"])
-    end = time.monotonic() + settings.timeout
+    end = time.monotonic() + settings.options.timeout
     while True:
         status: dict[str, Any] = api.get(f"/api/runs/{run}")
         if status["phase"] == "gathering":
@@ -162,7 +163,7 @@ def _follow(settings: Settings, api: Coordinator, fleet: Fleet, watcher: Watcher
         fleet.check()
         if time.monotonic() > end:
             raise RunFailedError(
-                f"the run did not end within {settings.timeout:g} s (--timeout); it was {status['phase']}"
+                f"the run did not end within {settings.options.timeout:g} s (--timeout); it was {status['phase']}"
             )
         time.sleep(POLL)
     if status["outcome"] != "finished":
@@ -211,11 +212,12 @@ def _result(  # noqa: PLR0917 - gathers what is there, in one place
     watcher: Watcher,
 ) -> Result:
     watcher.step("learning references: central (cohort, all rows), local (each alone)")
+    with_keys = _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort)
     return Result(
         status=status,
         record=record,
         rows=rows,
-        verdict=judge(record, _with_keys(rows, settings.work / "vehicles" / "agents", record.cohort), settings.seed),
+        verdict=judge(record, with_keys, settings.options.seed),
         killed=tuple(fleet.killed),
         returned=tuple(fleet.returned),
         slow=settings.plan.slow,

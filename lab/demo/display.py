@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -221,8 +221,12 @@ class Live:
         return Group(*draw(self.scene()))
 
 
+Watcher: TypeAlias = Lines | Live
+"""Who looks on."""
+
+
 @contextmanager
-def watching(*, plain: bool = False) -> Iterator[Lines | Live]:
+def watching(*, plain: bool = False) -> Iterator[Watcher]:
     """Give the display that fits: live on a terminal, else (or when `plain`) lines."""
     lively = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if plain or not lively:

@@ -11,10 +11,13 @@ from broker.servers.child import ChildBroker
 from broker.servers.launch import launch
 from broker.servers.passwords import write_private
 from console.client import Coordinator
-from lab.demo.scene import COORDINATOR, FLEET, OPERATOR, Settings, Watcher
+from lab.demo.display import Watcher
+from lab.demo.options import Settings
 from lab.demo.secure import secure_broker
 from lab.processes import ProcessError, ProcessFleet
 from schemas.errors import BrokerError, GlassfleetError, RunFailedError
+
+FLEET, COORDINATOR, OPERATOR = "demo", "coordinator", "demo-operator"
 
 POLL = 0.05
 """Seconds between looks at the run."""
@@ -71,12 +74,12 @@ class Fleet:
     def start_broker(self) -> None:
         """Start the broker and wait until it answers; raises BrokerError when it does not."""
         settings = self._settings
-        if settings.secure:
+        if settings.options.secure:
             self._broker, self._identities = secure_broker(
                 settings.work, FLEET, COORDINATOR, list(settings.files), [OPERATOR]
             )
         else:
-            self._broker = launch(prefer=settings.broker_kind, state_dir=settings.work / "broker")
+            self._broker = launch(prefer=settings.options.broker_kind, state_dir=settings.work / "broker")
         # In the environment and not among the arguments, which everybody on the machine can read.
         self._environment = {"GLASSFLEET_BROKER": self._broker.url, "GLASSFLEET_FLEET": FLEET}
 
@@ -107,8 +110,8 @@ class Fleet:
         settings = self._settings
         arguments = ["agent", "--id", vehicle, "--data", str(settings.files[vehicle])]
         arguments += ["--state-dir", str(settings.work / "vehicles")]
-        if settings.target is not None:
-            arguments += ["--target", settings.target]
+        if settings.options.target is not None:
+            arguments += ["--target", settings.options.target]
         if settings.labels:
             arguments.append("--labels")
         delay = settings.slowness if vehicle in settings.plan.slow else settings.pace

@@ -15,8 +15,11 @@ from schemas.errors import UsageError
 from schemas.limits import ID_PATTERN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glassfleet.data.lags import Memory
-    from lab.demo.scene import Settings, Watcher
+    from lab.demo.display import Watcher
+    from lab.demo.plan import Plan
 
 SHOWN: dict[str, dict[str, Any]] = {
     "fmt": {"max_rules": 12, "other_sets": [], "max_regressors": 16, "size_tolerance": 0.01}
@@ -61,6 +64,60 @@ class DemoOptions:
     as_json: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is demonstrated.
+
+    Attributes
+    ----------
+    options : DemoOptions
+        What was asked for.
+    files : mapping of str to Path
+        Vehicle id -> its data.
+    plan : Plan
+    work : Path
+        Folder for logs and state.
+    scheme : str
+    parameters : mapping
+        Of the scheme, as the run is started with.
+    participation : "cohort" or "elastic"
+    model : str
+        Name to publish under.
+    deadline : float
+        Seconds per round, > 0.
+    pace : float
+        Seconds that every vehicle takes to answer, so that people can watch and kills fall into open rounds.
+    bounds : mapping or None
+        As the run's specification takes it: column -> [low, high], or an object with unit and terms too.
+    labels : bool
+        The target is a class.
+    memory : Memory or None
+        Lagged features of the run.
+    support : int
+        Of a private run: fewest rows on which anything rests that is asked.
+    """
+
+    options: DemoOptions
+    files: Mapping[str, Path]
+    plan: Plan
+    work: Path
+    scheme: str
+    parameters: Mapping[str, Any]
+    participation: str
+    model: str
+    deadline: float
+    pace: float
+    bounds: Mapping[str, Any] | None
+    labels: bool
+    memory: Memory | None
+    support: int
+
+    @property
+    def slowness(self) -> float:
+        """Seconds that each answer of a slow vehicle is on its way: beyond every deadline."""
+        return self.deadline + 0.4
+
+
 def model_name(given: str | None, data: Path | None) -> str:
     """Return the name to publish the model under: the given one, else the data's.
 
@@ -82,7 +139,6 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
     """Return what is demonstrated, its rows made or looked at; raises UsageError or DataError."""
     from lab.demo.plan import for_private_run, make_plan
     from lab.demo.preflight import MANY_ROUNDS, run_preflight, tempo
-    from lab.demo.scene import Settings
     from lab.demo.vehicles import check_columns, read_rows
 
     name = model_name(options.model_name, options.data)
@@ -113,6 +169,7 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         _check_enough(len(files) - len(plan.slow))
         plan = for_private_run(plan, len(files), None if rounds is None else rounds + 1)  # the first asks for keys
     return Settings(
+        options=options,
         files=files,
         plan=plan,
         work=work,
@@ -122,15 +179,9 @@ def settings_of(options: DemoOptions, work: Path, watcher: Watcher) -> Settings:
         model=name,
         deadline=deadline,
         pace=pace,
-        broker_kind=options.broker_kind,
         bounds=bounds,
-        target=options.target,
         labels=labels,
         memory=memory,
-        seed=options.seed,
-        timeout=options.timeout,
-        secure=options.secure,
-        private=options.private,
         support=support,
     )
 

@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from edge_agent.sources import SPLIT, Source, Table, read_source, read_table
-from edge_agent.sources.plan import behind
-from edge_agent.sources.readers import file_endings, locate
+from edge_agent.sources.folder import vehicle_files
+from edge_agent.sources.readers import locate
 from glassfleet.data.lags import Memory, remember
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from lab.qoe.windows import labels_of
-from schemas.errors import DataError, StorageError
+from schemas.errors import DataError, StorageError, os_faults_as
 
 SHOWN = 5
 """Most files, and most columns of each, that a fault names."""
+
+UNWRITABLE = "cannot write the vehicles' files into {}"
 
 
 def simulated_files(
@@ -34,14 +36,12 @@ def simulated_files(
     """
     files: dict[str, Path] = {}
     width = max(2, len(str(vehicles - 1)))
-    try:
+    with os_faults_as(StorageError, UNWRITABLE.format(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         for number in range(vehicles):
             name = f"vehicle-{number:0{width}d}"
             files[name] = folder / f"{name}.csv.gz"
             write_vehicle(files[name], simulate_vehicle(number, seed), good_above=good_above, drives=drives)
-    except OSError as fault:
-        raise _unwritable(folder, fault) from fault
     return files
 
 
@@ -50,24 +50,12 @@ def real_files(folder: Path, at_most: int | None = None) -> dict[str, Path]:
 
     Raises DataError when there are none or two would have one id.
     """
-    if not folder.is_dir():
-        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
     files: dict[str, Path] = {}
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError as fault:
-        raise DataError(f"--data {folder} cannot be read: {fault.strerror}") from fault
-    read = behind(paths)
-    for path in paths:
-        suffix = next((suffix for suffix in file_endings() if path.name.endswith(suffix)), None)
-        if suffix is None or not path.is_file() or path in read:
-            continue
-        name = re.sub(r"[^A-Za-z0-9._-]", "-", path.name.removesuffix(suffix)).lstrip("._-")[:64] or "vehicle"
+    for stem, path in vehicle_files(folder):
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:64] or "vehicle"
         if name in files:
             raise DataError(f"{path} and {files[name]} would be the same vehicle {name!r}: rename one of them")
         files[name] = path
-    if not files:
-        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
     return dict(list(files.items())[:at_most])
 
 
@@ -144,13 +132,11 @@ def labelled_files(
             "take the numbers as classes"
         )
     copies: dict[str, Path] = {}
-    try:
+    with os_faults_as(StorageError, UNWRITABLE.format(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
             copies[name] = folder / f"{name}.csv.gz"
             copies[name].write_bytes(gzip.compress(_with_labels(table, target, good_above), compresslevel=3, mtime=0))
-    except OSError as fault:
-        raise _unwritable(folder, fault) from fault
     return copies
 
 
@@ -185,7 +171,3 @@ def _with_labels(table: Table, target: str | None, good_above: float) -> bytes:
     writer.writerow(table.names)
     writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
     return text.getvalue().encode()
-
-
-def _unwritable(folder: Path, fault: OSError) -> StorageError:
-    return StorageError(f"cannot write the vehicles' files into {folder}: {fault.strerror}")

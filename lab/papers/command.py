@@ -12,7 +12,7 @@ import click
 from console.common import json_option, print_json
 from console.progress import progress
 from lab.papers.jobs import Chapter
-from lab.papers.page import Report
+from lab.papers.page import Report, Section
 from schemas.errors import DataError, UsageError
 
 CHAPTER_MODULES = ("frt", "qoe", "tsk", "frbc", "fedga", "sizes", "intervals")
@@ -123,7 +123,10 @@ def _compute(
     for chapter in todo:
         grouped.setdefault(chapter.paper, []).append(chapter)
     return Report(
-        [(paper, [chapter.section(results, data) for chapter in part]) for paper, part in grouped.items()],
+        [
+            (paper, [Section(each.key, each.title, each.blocks(results, data)) for each in part])
+            for paper, part in grouped.items()
+        ],
         [f"Left out, as its data are not there: {chapter.paper}, {chapter.title}." for chapter in missing],
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from glassfleet import catalogue
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, file_of, present
-from lab.papers.page import Picture, Section, Table, Text
+from lab.papers.page import Blocks, Picture, Table, Text
 
 PAPER = "Personal trees by a genetic algorithm (FedGA)"
 
@@ -72,7 +72,7 @@ def _scores(result: list[Any], *, larger: bool) -> list[str]:
     ]
 
 
-def _classification(results: Results, data: Path) -> Section:
+def _classification(results: Results, data: Path) -> Blocks:
     rows, groups = [], {}
     for noise, title in NOISES.items():
         scheme = "dp_tree" if noise else "fedga"
@@ -98,30 +98,26 @@ def _classification(results: Results, data: Path) -> Section:
         for title, series in groups.items()
     ]
     words = "Delta of F1 in percent, an agent and split a dot: right of the line the federated tree is better"
-    return Section(
-        "fedga-classification",
-        "Figure 3: federated against local trees, classification",
-        [
-            Text(
-                "20 agents, a common test set of 10 %, delta = (federated / local - 1) · 100 of the F1 of class 1 "
-                "(more than two classes: the mean over classes). The paper: FedGA +5.58 over 14 sets, 75 % of "
-                "the agents better, nursery negative; IBM tree -2.58, 31 %. The constant answer's F1 stands beside: on "
-                "balanced data `always 1` scores 0.667."
-            ),
-            Picture("fedga-classification", words, plots.spreads(groups, "delta of F1 in %")),
-            Table("Means over splits and agents", header, rows),
-            Text(f"Mean over the sets here. {'; '.join(sums)}."),
-            Text(
-                "The IBM tree can beat local trees on one set and still lose on average: it grows from the counts of "
-                "all agents, twenty times as many rows as a local tree has, and with the paper's noise little of that "
-                "is hidden. It loses where five bins and depth 6 are too coarse. Its deltas depend on the draw of the "
-                "noise: on compas by several percent. The magic of this folder is the whole, unbalanced set."
-            ),
-        ],
-    )
+    return [
+        Text(
+            "20 agents, a common test set of 10 %, delta = (federated / local - 1) · 100 of the F1 of class 1 "
+            "(more than two classes: the mean over classes). The paper: FedGA +5.58 over 14 sets, 75 % of "
+            "the agents better, nursery negative; IBM tree -2.58, 31 %. The constant answer's F1 stands beside: on "
+            "balanced data `always 1` scores 0.667."
+        ),
+        Picture("fedga-classification", words, plots.spreads(groups, "delta of F1 in %")),
+        Table("Means over splits and agents", header, rows),
+        Text(f"Mean over the sets here. {'; '.join(sums)}."),
+        Text(
+            "The IBM tree can beat local trees on one set and still lose on average: it grows from the counts of "
+            "all agents, twenty times as many rows as a local tree has, and with the paper's noise little of that "
+            "is hidden. It loses where five bins and depth 6 are too coarse. Its deltas depend on the draw of the "
+            "noise: on compas by several percent. The magic of this folder is the whole, unbalanced set."
+        ),
+    ]
 
 
-def _regression(results: Results, data: Path) -> Section:
+def _regression(results: Results, data: Path) -> Blocks:
     rows, series = [], {}
     for name in present(data, REGRESSION):
         result = _of(results, "fedga", name)
@@ -129,31 +125,23 @@ def _regression(results: Results, data: Path) -> Section:
         rows.append([name, *_scores(result, larger=False)])
     header = ["set", "mean delta %", "median", "agents better", "RMSE", "RMSE local", "RMSE constant"]
     words = "Delta of the RMSE in percent, an agent and split a dot: left of the line the federated tree is better"
-    return Section(
-        "fedga-regression",
-        "Figure 6: federated against local trees, regression",
-        [
-            Text("The paper: better in 10 of 14 sets. Below zero is better here: the score is an error."),
-            Picture("fedga-regression", words, plots.spreads({"FedGA": series}, "delta of the RMSE in %")),
-            Table("Means over splits and agents", header, rows),
-        ],
-    )
+    return [
+        Text("The paper: better in 10 of 14 sets. Below zero is better here: the score is an error."),
+        Picture("fedga-regression", words, plots.spreads({"FedGA": series}, "delta of the RMSE in %")),
+        Table("Means over splits and agents", header, rows),
+    ]
 
 
-def _sizes(results: Results, data: Path) -> Section:
+def _sizes(results: Results, data: Path) -> Blocks:
     rows = []
     for name in present(data, (*CLASSIFICATION, *REGRESSION)):
         result = _of(results, "fedga", name)
         own, alone = (fmean(split["nodes"][kind] for split in result) for kind in ("federated", "local"))
         rows.append([name, f"{own:.1f}", f"{alone:.1f}", f"{own / alone - 1:+.0%}"])
-    return Section(
-        "fedga-size",
-        "Figure 7: size of the trees",
-        [
-            Text("The paper: the federated trees are smaller than the local ones."),
-            Table("Mean number of nodes", ["set", "federated", "local", "difference"], rows),
-        ],
-    )
+    return [
+        Text("The paper: the federated trees are smaller than the local ones."),
+        Table("Mean number of nodes", ["set", "federated", "local", "difference"], rows),
+    ]
 
 
 def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
@@ -172,8 +160,8 @@ def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
     return jobs
 
 
-def _curve(key: str, values: tuple[float, ...], section: str, title: str, words: str) -> Any:
-    def make(results: Results, data: Path) -> Section:
+def _curve(key: str, values: tuple[float, ...], words: str) -> Any:
+    def make(results: Results, data: Path) -> Blocks:
         series: dict[str, tuple[list[float], list[float]]] = {}
         rows = []
         for name in present(data, CURVES):
@@ -184,9 +172,7 @@ def _curve(key: str, values: tuple[float, ...], section: str, title: str, words:
             rows.append([f"{name} ({score})", *(f"{sign * mean:+.2f}" for mean in means)])
         picture = plots.curves(series, key, "delta in %, up is better")
         header = ["set", *(f"{value:g}" for value in values)]
-        return Section(
-            section, title, [Picture(section, words, picture), Table(f"Mean delta in % by {key}", header, rows)]
-        )
+        return [Picture(f"fedga-{key}", words, picture), Table(f"Mean delta in % by {key}", header, rows)]
 
     return make
 
@@ -196,16 +182,17 @@ _NEEDS, _ALL, _NEEDS_CURVES = (
 )
 
 CHAPTERS = (
-    Chapter("fedga-classification", PAPER, "Figure 3", _jobs_of(CLASSIFICATION, "paper", "local"), _classification,
-            _NEEDS, ("fedga-3",)),
-    Chapter("fedga-regression", PAPER, "Figure 6", _jobs_of(REGRESSION), _regression,
-            tuple(map(file_of, REGRESSION)), ("fedga-6",)),
-    Chapter("fedga-size", PAPER, "Figure 7", _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, _ALL,
+    Chapter("fedga-classification", PAPER, "Figure 3: federated against local trees, classification",
+            _jobs_of(CLASSIFICATION, "paper", "local"), _classification, _NEEDS, ("fedga-3",)),
+    Chapter("fedga-regression", PAPER, "Figure 6: federated against local trees, regression",
+            _jobs_of(REGRESSION), _regression, tuple(map(file_of, REGRESSION)), ("fedga-6",)),
+    Chapter("fedga-size", PAPER, "Figure 7: size of the trees", _jobs_of((*CLASSIFICATION, *REGRESSION)), _sizes, _ALL,
             ("fedga-7",)),
-    Chapter("fedga-generations", PAPER, "Figure 8", _curve_jobs("generations", GENERATIONS),
-            _curve("generations", GENERATIONS, "fedga-generations", "Figure 8: generations",
-                   "Mean delta against the number of generations"), _NEEDS_CURVES, ("fedga-8",)),
-    Chapter("fedga-participation", PAPER, "Figure 10", _curve_jobs("participation", SHARES),
-            _curve("participation", SHARES, "fedga-participation", "Figure 10: part of the agents per generation",
-                   "Mean delta against the share of agents that answer a generation"), _NEEDS_CURVES, ("fedga-10",)),
+    Chapter("fedga-generations", PAPER, "Figure 8: generations", _curve_jobs("generations", GENERATIONS),
+            _curve("generations", GENERATIONS, "Mean delta against the number of generations"), _NEEDS_CURVES,
+            ("fedga-8",)),
+    Chapter("fedga-participation", PAPER, "Figure 10: part of the agents per generation",
+            _curve_jobs("participation", SHARES),
+            _curve("participation", SHARES, "Mean delta against the share of agents that answer a generation"),
+            _NEEDS_CURVES, ("fedga-10",)),
 )  # fmt: skip

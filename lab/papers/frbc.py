@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lab.experiments.averages import SHORT, FoldResult
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, fold_job, fold_label
-from lab.papers.page import Cell, Picture, Section, Table, Text
+from lab.papers.page import Blocks, Cell, Picture, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
 PAPER = "Federated fuzzy rule-based classifiers (FRBC)"
@@ -113,7 +113,7 @@ def _summary(results: Results, jobs: Jobs, data: Path) -> Summary:
     return summarise(_folds(results, jobs, data))
 
 
-def _table_1(results: Results, data: Path) -> Section:
+def _table_1(results: Results, data: Path) -> Blocks:
     summary = _summary(results, _IID, data)
     rows: list[list[Cell | str]] = [
         [
@@ -132,21 +132,17 @@ def _table_1(results: Results, data: Path) -> Section:
             lines = [results[_opaque_label(reference, fold)][label] for fold in range(FOLDS)]
             line.append(Cell(f"{fmean(fmean(nodes) for nodes in lines):.3f}", f"{value:.3f}"))
         opaque.append(line)
-    return Section(
-        "frbc-1",
-        "Table I: F1 of each class, IID nodes",
-        [
-            Text("Ten nodes, five folds; mean over nodes (each averaged over its folds) ± standard deviation (n - 1)."),
-            Table("MAGIC, F1", ["setting", *(f"F1 {label}" for label in CLASSES)], rows),
-            Table(
-                "Opaque references, trained on the pooled rows. The paper's settings are not known: these are other "
-                "networks and forests, and other digits are to be expected",
-                ["reference", *(f"F1 {label}" for label in CLASSES)],
-                opaque,
-                counted=False,
-            ),
-        ],
-    )
+    return [
+        Text("Ten nodes, five folds; mean over nodes (each averaged over its folds) ± standard deviation (n - 1)."),
+        Table("MAGIC, F1", ["setting", *(f"F1 {label}" for label in CLASSES)], rows),
+        Table(
+            "Opaque references, trained on the pooled rows. The paper's settings are not known: these are other "
+            "networks and forests, and other digits are to be expected",
+            ["reference", *(f"F1 {label}" for label in CLASSES)],
+            opaque,
+            counted=False,
+        ),
+    ]
 
 
 def _opaque_label(reference: str, fold: int) -> str:
@@ -162,25 +158,21 @@ def _table_1_jobs(data: Path, full: bool) -> list[Job]:
     return [*_IID(data, full), *(job for jobs in _VARIANTS.values() for job in jobs(data, full)), *references]
 
 
-def _table_2(results: Results, data: Path) -> Section:
+def _table_2(results: Results, data: Path) -> Blocks:
     summary = _summary(results, _IID, data)
     rows: list[list[Cell | str]] = []
     for setting, printed in TABLE_2.items():
         rows.append([setting, Cell(summary.rules[setting].text(1), printed)])
-    return Section(
-        "frbc-2",
-        "Table II: number of rules",
-        [
-            Text(
-                "LL: every reproduction that is known gives 455.5; the printed 445.5, with the same deviation, looks "
-                "like a slip of the pen."
-            ),
-            Table("MAGIC, rules", ["setting", "rules"], rows),
-        ],
-    )
+    return [
+        Text(
+            "LL: every reproduction that is known gives 455.5; the printed 445.5, with the same deviation, looks "
+            "like a slip of the pen."
+        ),
+        Table("MAGIC, rules", ["setting", "rules"], rows),
+    ]
 
 
-def _ecdf(results: Results, data: Path) -> Section:
+def _ecdf(results: Results, data: Path) -> Blocks:
     folds = _folds(results, _IID, data)
     series: dict[str, dict[str, list[float]]] = {
         f"class {label}": {
@@ -194,17 +186,13 @@ def _ecdf(results: Results, data: Path) -> Section:
         for first, second in (("FL", "LL"), ("FL", "CL"))
     }
     words = "F1 of each node and fold on MAGIC as empirical distribution functions; further right is better"
-    return Section(
-        "frbc-ecdf",
-        "Distribution of F1 over nodes and folds",
-        [
-            Picture("frbc-ecdf", words, plots.ecdf(series, "F1")),
-            wilcoxon_table("Wilcoxon signed-rank tests over the 50 values (node × fold)", pairs, "larger"),
-        ],
-    )
+    return [
+        Picture("frbc-ecdf", words, plots.ecdf(series, "F1")),
+        wilcoxon_table("Wilcoxon signed-rank tests over the 50 values (node × fold)", pairs, "larger"),
+    ]
 
 
-def _skewed(results: Results, data: Path) -> Section:
+def _skewed(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     for skew, jobs in _SKEWS.items():
         summary = _summary(results, jobs, data)
@@ -212,40 +200,32 @@ def _skewed(results: Results, data: Path) -> Section:
             printed = SKEWED.get((skew, setting), (None, None))
             line: list[Cell | str] = [f"{skew}, {setting}"]
             for label, value in zip(CLASSES, printed, strict=True):
-                line.append(Cell(f"{summary.f1[setting][label].mean:.3f}", "" if value is None else f"{value:.3f}"))
+                line.append(number(summary.f1[setting][label].mean, value, 3))
             rows.append(line)
-    return Section(
-        "frbc-skew",
-        "Uneven nodes: quantity skew, and quantity and label skew",
-        [
-            Text(
-                "The paper shows its splits as a bar chart only. These are Dirichlet splits (alpha 0.5, seed 19), so "
-                "other digits are to be expected, and they are not counted. Where a node has hardly any row of a "
-                "class, its F1 of that class is low whatever the model: CL, on the same nodes, shows how much is due "
-                "to that."
-            ),
-            Table("MAGIC, F1", ["nodes", *(f"F1 {label}" for label in CLASSES)], rows, counted=False),
-        ],
-    )
+    return [
+        Text(
+            "The paper shows its splits as a bar chart only. These are Dirichlet splits (alpha 0.5, seed 19), so "
+            "other digits are to be expected, and they are not counted. Where a node has hardly any row of a "
+            "class, its F1 of that class is low whatever the model: CL, on the same nodes, shows how much is due "
+            "to that."
+        ),
+        Table("MAGIC, F1", ["nodes", *(f"F1 {label}" for label in CLASSES)], rows, counted=False),
+    ]
 
 
-def _reduction(results: Results, data: Path) -> Section:  # noqa: ARG001 - nothing to look up
+def _reduction(results: Results, data: Path) -> Blocks:  # noqa: ARG001 - nothing to look up
     points = results["FRBC magic, rule reduction"]
     series = {f"class {label}": ([n for n, _ in points], [f1[label] for _, f1 in points]) for label in CLASSES}
     rows = [[str(size), *(f"{f1[label]:.3f}" for label in CLASSES)] for size, f1 in points]
-    return Section(
-        "frbc-reduction",
-        "Fewer rules: the trade-off of size and F1",
-        [
-            Text("Not in the paper. The coordinator keeps the rules of largest support; first fold, central model."),
-            Picture(
-                "frbc-reduction",
-                "F1 of both classes against the number of rules that are kept (logarithmic)",
-                plots.curves(series, "rules", "F1", log=True),
-            ),
-            Table("MAGIC, F1 by number of rules", ["rules", *(f"F1 {label}" for label in CLASSES)], rows),
-        ],
-    )
+    return [
+        Text("Not in the paper. The coordinator keeps the rules of largest support; first fold, central model."),
+        Picture(
+            "frbc-reduction",
+            "F1 of both classes against the number of rules that are kept (logarithmic)",
+            plots.curves(series, "rules", "F1", log=True),
+        ),
+        Table("MAGIC, F1 by number of rules", ["rules", *(f"F1 {label}" for label in CLASSES)], rows),
+    ]
 
 
 def _reduction_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
@@ -258,9 +238,11 @@ def _skew_jobs(data: Path, full: bool) -> list[Job]:
 
 
 CHAPTERS = (
-    Chapter("frbc-1", PAPER, "Table I", _table_1_jobs, _table_1, (FILE,)),
-    Chapter("frbc-2", PAPER, "Table II", _IID, _table_2, (FILE,)),
-    Chapter("frbc-ecdf", PAPER, "ECDFs", _IID, _ecdf, (FILE,)),
-    Chapter("frbc-skew", PAPER, "skewed nodes", _skew_jobs, _skewed, (FILE,)),
-    Chapter("frbc-reduction", PAPER, "rule reduction", _reduction_jobs, _reduction, (FILE,)),
+    Chapter("frbc-1", PAPER, "Table I: F1 of each class, IID nodes", _table_1_jobs, _table_1, (FILE,)),
+    Chapter("frbc-2", PAPER, "Table II: number of rules", _IID, _table_2, (FILE,)),
+    Chapter("frbc-ecdf", PAPER, "Distribution of F1 over nodes and folds", _IID, _ecdf, (FILE,)),
+    Chapter(
+        "frbc-skew", PAPER, "Uneven nodes: quantity skew, and quantity and label skew", _skew_jobs, _skewed, (FILE,)
+    ),
+    Chapter("frbc-reduction", PAPER, "Fewer rules: the trade-off of size and F1", _reduction_jobs, _reduction, (FILE,)),
 )

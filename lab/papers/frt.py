@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.experiments.averages import SHORT, mean_of
 from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
-from lab.papers.page import Cell, Section, Table, Text, number
+from lab.papers.page import Blocks, Cell, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
 PAPER = "Federated fuzzy regression trees (FRT)"
@@ -64,7 +64,7 @@ def values(folds: Sequence[Any], setting: str, kind: str = "test") -> list[float
     return [value for fold in folds for value in fold[setting][kind]]
 
 
-def _accuracy(results: Results, data: Path) -> Section:
+def _accuracy(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     tests = {}
     for name in present(data, DATASETS):
@@ -84,22 +84,18 @@ def _accuracy(results: Results, data: Path) -> Section:
         for other in ("local", "central"):
             tests[f"{name}: FL against {SHORT[other]}"] = values(folds, "federated"), values(folds, other)
     header = ["dataset", *(f"FL client {client}" for client in range(1, 6)), "FL", "CL", "LL"]
-    return Section(
-        "frt-accuracy",
-        "Tables 3 and 4: test RMSE, federated, central and local",
-        [
-            Text(
-                "Five folds, five clients; averages over the folds per client, then over the clients. This program "
-                "knows the paper's FL per client and the averages of FL and CL, not its LL. Client 4 of weather_izmir "
-                "is 1.354 here and printed as 1.36, while its row's average agrees: rounded otherwise in print."
-            ),
-            Table("Test RMSE in the target's own unit, in the unit of print", header, rows),
-            wilcoxon_table("Wilcoxon signed-rank tests over the 25 test RMSEs (client × fold)", tests, "smaller"),
-        ],
-    )
+    return [
+        Text(
+            "Five folds, five clients; averages over the folds per client, then over the clients. This program "
+            "knows the paper's FL per client and the averages of FL and CL, not its LL. Client 4 of weather_izmir "
+            "is 1.354 here and printed as 1.36, while its row's average agrees: rounded otherwise in print."
+        ),
+        Table("Test RMSE in the target's own unit, in the unit of print", header, rows),
+        wilcoxon_table("Wilcoxon signed-rank tests over the 25 test RMSEs (client × fold)", tests, "smaller"),
+    ]
 
 
-def _size(results: Results, data: Path) -> Section:
+def _size(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     for name in present(data, DATASETS):
         average = mean_of(_folds(results, name))
@@ -116,17 +112,13 @@ def _size(results: Results, data: Path) -> Section:
             ]
         )
     header = ["dataset", "FL nodes", "FL leaves", "FL depth", "FL C_FRT", "CL C_FRT", "LL C_FRT", "kB sent per client"]
-    return Section(
-        "frt-size",
-        "Table 5: size of the trees",
-        [
-            Text("C_FRT = internal nodes + leaves · (F + 1); the root is not counted among the nodes."),
-            Table("Means over the folds", [*header, "statistics kept back"], rows),
-        ],
-    )
+    return [
+        Text("C_FRT = internal nodes + leaves · (F + 1); the root is not counted among the nodes."),
+        Table("Means over the folds", [*header, "statistics kept back"], rows),
+    ]
 
 
-def _variants(results: Results, data: Path) -> Section:
+def _variants(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     header = ["dataset", "as published", *(name.replace("`", "") for name in VARIANTS)]
     for name in present(data, DATASETS):
@@ -137,20 +129,24 @@ def _variants(results: Results, data: Path) -> Section:
             number(fmean(values(_folds(results, name, variant), "federated")) / unit) for variant in ("", *VARIANTS)
         ]
         rows.append([f"{name} {words}".strip(), *line])
-    return Section(
-        "frt-variants",
-        "Beside the paper's choices: FL test RMSE",
-        [
-            Text("One thing is changed at a time. `--full` runs all datasets, otherwise the two small ones."),
-            Table("Mean test RMSE of FL, in the unit of print", header, rows),
-        ],
-    )
+    return [
+        Text("One thing is changed at a time. `--full` runs all datasets, otherwise the two small ones."),
+        Table("Mean test RMSE of FL, in the unit of print", header, rows),
+    ]
 
 
 _NEEDS = tuple(map(file_of, DATASETS))
 
 CHAPTERS = (
-    Chapter("frt-accuracy", PAPER, "Tables 3, 4", _jobs, _accuracy, _NEEDS, ("frt-3", "frt-4")),
-    Chapter("frt-size", PAPER, "Table 5", _jobs, _size, _NEEDS, ("frt-5",)),
-    Chapter("frt-variants", PAPER, "variants", _variant_jobs, _variants, _NEEDS),
+    Chapter(
+        "frt-accuracy",
+        PAPER,
+        "Tables 3 and 4: test RMSE, federated, central and local",
+        _jobs,
+        _accuracy,
+        _NEEDS,
+        ("frt-3", "frt-4"),
+    ),
+    Chapter("frt-size", PAPER, "Table 5: size of the trees", _jobs, _size, _NEEDS, ("frt-5",)),
+    Chapter("frt-variants", PAPER, "Beside the paper's choices: FL test RMSE", _variant_jobs, _variants, _NEEDS),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.papers.jobs import Chapter, Job, Results
-from lab.papers.page import Cell, Section, Table, Text
+from lab.papers.page import Blocks, Cell, Table, Text
 from lab.papers.sizes import FOLDS, PAPER, QOE, rows_of, sets
 
 SCHEMES = ("fmt", "bmt", "frt")
@@ -54,40 +54,36 @@ def _line(name: str, scheme: str, results: list[Any]) -> list[Cell | str]:
     ]
 
 
-def _section(results: Results, data: Path) -> Section:
+def _section(results: Results, data: Path) -> Blocks:
     lines = [
         _line(name, scheme, [results[_label(name, scheme, left)] for left in _times(name)])
         for name in sets(data)
         for scheme in SCHEMES
     ]
-    return Section(
-        "intervals",
-        "How often the true value is within the interval",
-        [
-            Text(
-                "Each time one client is left out. The others learn from their training rows with the default "
-                "parameters, and count their errors on their test rows; then all rows of the client that was left out "
-                "are forecast. Nine of ten true values shall be within. Two standard errors count the rows on both "
-                "sides; vehicles on the road differ from each other by more than chance. Widths are medians, beside "
-                f"the root mean squared error there. Rules: those with at least {MUCH_USED:,} rows on both sides, and "
-                "how many they are."
-            ),
-            Table(
-                "Intervals on clients that were left out",
-                [
-                    "set, scheme",
-                    "rows counted",
-                    "rows tried",
-                    "within",
-                    "two standard errors",
-                    "width / RMSE",
-                    "by rule",
-                ],
-                [list(line) for line in lines],
-                counted=False,
-            ),
-        ],
-    )
+    return [
+        Text(
+            "Each time one client is left out. The others learn from their training rows with the default "
+            "parameters, and count their errors on their test rows; then all rows of the client that was left out "
+            "are forecast. Nine of ten true values shall be within. Two standard errors count the rows on both "
+            "sides; vehicles on the road differ from each other by more than chance. Widths are medians, beside "
+            f"the root mean squared error there. Rules: those with at least {MUCH_USED:,} rows on both sides, and "
+            "how many they are."
+        ),
+        Table(
+            "Intervals on clients that were left out",
+            [
+                "set, scheme",
+                "rows counted",
+                "rows tried",
+                "within",
+                "two standard errors",
+                "width / RMSE",
+                "by rule",
+            ],
+            [list(line) for line in lines],
+            counted=False,
+        ),
+    ]
 
 
-CHAPTERS = (Chapter("intervals", PAPER, "How often intervals hold", _jobs, _section),)
+CHAPTERS = (Chapter("intervals", PAPER, "How often the true value is within the interval", _jobs, _section),)

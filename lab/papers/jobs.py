@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import glassfleet
+from lab.papers.page import Blocks
 from schemas.documents import canonical_json
 
 Results = Mapping[str, Any]
@@ -64,8 +65,8 @@ class Chapter:
     title : str
     jobs : callable
         (folder, full or not) -> its jobs; none when the data are not there.
-    section : callable
-        (results by label, folder) -> its Section. Given the results of those jobs that were done.
+    blocks : callable
+        (results by label, folder) -> what stands in its section. Given the results of those jobs that were done.
     needs : tuple of str
         Files of the data folder; any one of them suffices.
     aliases : tuple of str
@@ -76,7 +77,7 @@ class Chapter:
     paper: str
     title: str
     jobs: Callable[[Path, bool], list[Job]]
-    section: Callable[[Results, Path], Any]
+    blocks: Callable[[Results, Path], Blocks]
     needs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 

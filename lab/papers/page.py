@@ -85,22 +85,16 @@ class Picture:
     png: bytes
 
 
+Blocks = Sequence[Text | Table | Picture]
+
+
 @dataclass(frozen=True)
 class Section:
-    """One table or figure of a paper.
-
-    Attributes
-    ----------
-    key : str
-        What the command line calls it.
-    title : str
-    blocks : sequence
-        Of Text, Table, Picture.
-    """
+    """One table or figure of a paper; `key` is what the command line calls it."""
 
     key: str
     title: str
-    blocks: Sequence[Text | Table | Picture]
+    blocks: Blocks
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from glassfleet import catalogue
 from lab.experiments.averages import SHORT
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results
-from lab.papers.page import Cell, Picture, Section, Table, Text
+from lab.papers.page import Blocks, Cell, Picture, Table, Text, number
 from lab.protocols.references import REFERENCES
 
 PAPER = "Quality of experience in vehicles (FRT, FRBC)"
@@ -88,7 +88,7 @@ def _accuracy_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the s
     return jobs
 
 
-def _accuracy(results: Results, data: Path) -> Section:
+def _accuracy(results: Results, data: Path) -> Blocks:
     sources = _sources(data)
     rows: list[list[Cell | str]] = []
 
@@ -115,26 +115,22 @@ def _accuracy(results: Results, data: Path) -> Section:
     for name, reference in REFERENCES.items():
         line(reference.title, name, "central")
     header = ["learner", *(SOURCES[source] for source in sources), "printed, fifteen real", f"rules, {sources[0]}"]
-    return Section(
-        "frt-qoe",
-        "Tables 6 to 8: forecasting the share of frames displayed in three seconds",
-        [
-            Text(
-                f"{FEW} LL's rules are means over the vehicles. CL is trained on the pooled rows of all vehicles. TSK "
-                "as published (three sets, 30 clusters) is far from the printed 0.251 on these rows: no rule covers a "
-                "fifth of them, and there the rule with the largest weight answers, which was fitted elsewhere. With "
-                "the rule OTHERWISE the gap closes."
-            ),
-            Table("Test RMSE, mean over the vehicles", header, rows, counted=False),
-        ],
-    )
+    return [
+        Text(
+            f"{FEW} LL's rules are means over the vehicles. CL is trained on the pooled rows of all vehicles. TSK "
+            "as published (three sets, 30 clusters) is far from the printed 0.251 on these rows: no rule covers a "
+            "fifth of them, and there the rule with the largest weight answers, which was fitted elsewhere. With "
+            "the rule OTHERWISE the gap closes."
+        ),
+        Table("Test RMSE, mean over the vehicles", header, rows, counted=False),
+    ]
 
 
 def _error_jobs(data: Path, full: bool) -> list[Job]:
     return [job for job in _accuracy_jobs(data, full) if job.arguments.get("scheme") == "frt"]
 
 
-def _errors(results: Results, data: Path) -> Section:
+def _errors(results: Results, data: Path) -> Blocks:
     panels = {
         SOURCES[source]: {SHORT[s]: results[_label(source, "frt", s)]["errors"] for s in SHORT}
         for source in _sources(data)
@@ -142,14 +138,10 @@ def _errors(results: Results, data: Path) -> Section:
     words = (
         "Absolute test errors of FRT (percentiles 0 to 100) as empirical distribution functions; further left is better"
     )
-    return Section(
-        "frt-errors",
-        "Figure 4: distribution of the errors",
-        [
-            Text("What the paper's Figure 4 shows is not known to this program; this is the distribution of errors."),
-            Picture("frt-errors", words, plots.ecdf(panels, "absolute error of the share")),
-        ],
-    )
+    return [
+        Text("What the paper's Figure 4 shows is not known to this program; this is the distribution of errors."),
+        Picture("frt-errors", words, plots.ecdf(panels, "absolute error of the share")),
+    ]
 
 
 def _drop_label(source: str, count: int) -> str:
@@ -171,7 +163,7 @@ def _dropping_jobs(data: Path, full: bool) -> list[Job]:
     return [*jobs, *_error_jobs(data, full)]
 
 
-def _dropping(results: Results, data: Path) -> Section:
+def _dropping(results: Results, data: Path) -> Blocks:
     sources = _sources(data)
     scores = {(source, count): results[_drop_label(source, count)] for source in sources for count in COUNTS[source]}
     panels = {
@@ -196,24 +188,20 @@ def _dropping(results: Results, data: Path) -> Section:
         ]
         for (source, count), result in scores.items()
     ]
-    return Section(
-        "frt-dropping",
-        "Figure 5: dropping vehicles",
-        [
-            Text(
-                f"Vehicles are drawn at random in each round, {REPEATS} repetitions. In the paper, with 3 to 15 of "
-                "fifteen vehicles, the RMSE stays near 0.240 from about half of them on. When very few answer, "
-                "a leaf is fitted on other rows than those that grew it, and some forecasts can lie far outside the "
-                "target's range: the last column limits them to it."
-            ),
-            Picture("frt-dropping", words, plots.bands(panels, "vehicles per round", "test RMSE", lines)),
-            Table(
-                "Test RMSE, mean over the vehicles",
-                ["vehicles per round", "mean", "median", "best", "worst", "mean, limited"],
-                rows,
-            ),
-        ],
-    )
+    return [
+        Text(
+            f"Vehicles are drawn at random in each round, {REPEATS} repetitions. In the paper, with 3 to 15 of "
+            "fifteen vehicles, the RMSE stays near 0.240 from about half of them on. When very few answer, "
+            "a leaf is fitted on other rows than those that grew it, and some forecasts can lie far outside the "
+            "target's range: the last column limits them to it."
+        ),
+        Picture("frt-dropping", words, plots.bands(panels, "vehicles per round", "test RMSE", lines)),
+        Table(
+            "Test RMSE, mean over the vehicles",
+            ["vehicles per round", "mean", "median", "best", "worst", "mean, limited"],
+            rows,
+        ),
+    ]
 
 
 def _class_label(source: str, setting: str) -> str:
@@ -239,7 +227,7 @@ def _class_jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same
     ]
 
 
-def _classes(results: Results, data: Path) -> Section:
+def _classes(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     for source in _sources(data):
         for setting, short in SHORT.items():
@@ -247,25 +235,28 @@ def _classes(results: Results, data: Path) -> Section:
             line: list[Cell | str] = [f"{SOURCES[source]}, {short}"]
             for label in ("Good", "Poor"):
                 printed = LABELS.get((setting, label)) if source == "real" else None
-                ours = fmean(result["test_classes"][label])
-                line.append(Cell(f"{ours:.3f}", "" if printed is None else f"{printed:.3f}"))
+                line.append(number(fmean(result["test_classes"][label]), printed, 3))
             rows.append([*line, f"{result['complexity']['rules']:.0f}"])
-    return Section(
-        "frbc-qoe",
-        "FRBC: will the next seconds be Good or Poor?",
-        [
-            Text(
-                f"Good: more than 0.8 of the frames are displayed three seconds ahead. {FEW} The paper also has 30 "
-                "inputs, these rows have 15."
-            ),
-            Table("F1, mean over the vehicles", ["vehicles", "F1 Good", "F1 Poor", "rules"], rows, counted=False),
-        ],
-    )
+    return [
+        Text(
+            f"Good: more than 0.8 of the frames are displayed three seconds ahead. {FEW} The paper also has 30 "
+            "inputs, these rows have 15."
+        ),
+        Table("F1, mean over the vehicles", ["vehicles", "F1 Good", "F1 Poor", "rules"], rows, counted=False),
+    ]
 
 
 CHAPTERS = (
-    Chapter("frt-qoe", PAPER, "Tables 6 to 8", _accuracy_jobs, _accuracy, (), ("frt-6", "frt-7", "frt-8")),
-    Chapter("frt-errors", PAPER, "Figure 4", _error_jobs, _errors, (), ("frt-fig4",)),
-    Chapter("frt-dropping", PAPER, "Figure 5", _dropping_jobs, _dropping, (), ("frt-fig5",)),
-    Chapter("frbc-qoe", PAPER, "Good or Poor", _class_jobs, _classes),
+    Chapter(
+        "frt-qoe",
+        PAPER,
+        "Tables 6 to 8: forecasting the share of frames displayed in three seconds",
+        _accuracy_jobs,
+        _accuracy,
+        (),
+        ("frt-6", "frt-7", "frt-8"),
+    ),
+    Chapter("frt-errors", PAPER, "Figure 4: distribution of the errors", _error_jobs, _errors, (), ("frt-fig4",)),
+    Chapter("frt-dropping", PAPER, "Figure 5: dropping vehicles", _dropping_jobs, _dropping, (), ("frt-fig5",)),
+    Chapter("frbc-qoe", PAPER, "FRBC: will the next seconds be Good or Poor?", _class_jobs, _classes),
 )

@@ -12,7 +12,7 @@ from console.progress import Work
 from lab.experiments.workers import Worker, ask_all
 from lab.papers.jobs import Job
 from lab.papers.work import run_job
-from schemas.errors import RunFailedError, StorageError
+from schemas.errors import RunFailedError, StorageError, os_faults_as
 from schemas.private_files import replace_private
 
 
@@ -90,15 +90,11 @@ def _read(path: Path) -> Any:
 
 
 def _make(folder: Path) -> None:
-    try:
+    with os_faults_as(StorageError, f"cannot make {folder}", ". Choose another --out"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise StorageError(f"cannot make {folder}: {fault.strerror}. Choose another --out") from fault
 
 
 def _write(path: Path, result: Any) -> None:
     """Write whole or not at all: a report that is interrupted goes on from here."""
-    try:
+    with os_faults_as(StorageError, f"cannot keep a result in {path.parent}", ". Make room there"):
         replace_private(path, json.dumps(result, allow_nan=False).encode(), 0o644)
-    except OSError as fault:
-        raise StorageError(f"cannot keep a result in {path.parent}: {fault.strerror}. Make room there") from fault

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, file_of, present
-from lab.papers.page import Cell, Picture, Section, Table, Text
+from lab.papers.page import Blocks, Cell, Picture, Table, Text
 from lab.protocols.anchors import ANCHORS, Anchor
 from lab.protocols.references import REFERENCES
 
@@ -118,7 +118,7 @@ def _coefficients(result: Any) -> float:
     return float(next((size[name] for name in ("parameters", "coefficients") if name in size), 0))
 
 
-def _sizes(results: Results, data: Path) -> Section:
+def _sizes(results: Results, data: Path) -> Blocks:
     names = sets(data)
     anchors = _anchors(results, names)
     sized = {system: system for system in _systems()} | {anchor.title: key for key, anchor in anchors.items()}
@@ -143,25 +143,21 @@ def _sizes(results: Results, data: Path) -> Section:
         "Test RMSE against the number of rules (logarithmic axis): curves of FMT and BMT, other rule models as single "
         "marks, black boxes as lines; further left and lower is better"
     )
-    return Section(
-        "sizes-rmse",
-        "RMSE, rules, numbers and bytes",
-        [
-            Text(
-                "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
-                "of its own tables. Federated models; references and other projects' learners learn from pooled rows: "
-                "these not scaled, those between the limits of our trees. `FMT, at most n rules` is the fuzzy model "
-                "tree with `max_rules=n`. Curves are from rows as they are (`min_rows=1`). The rules of an EBM are "
-                "its terms. Bytes: what one client sends in a run; domain discovery and receipts not counted; for a "
-                "central learner it would be the rows themselves."
-            ),
-            *([Text(f"Not computed here: {missing} (extra `anchors`; EBM with `--full` only).")] if missing else []),
-            Picture("sizes-rmse", words, plots.sizes(_panels(results, names), "rules", "test RMSE")),
-            Table("Test RMSE, mean over folds and clients", ["system", *names], errors),
-            *tables,
-            Text(_verdict(results, names)),
-        ],
-    )
+    return [
+        Text(
+            "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
+            "of its own tables. Federated models; references and other projects' learners learn from pooled rows: "
+            "these not scaled, those between the limits of our trees. `FMT, at most n rules` is the fuzzy model "
+            "tree with `max_rules=n`. Curves are from rows as they are (`min_rows=1`). The rules of an EBM are "
+            "its terms. Bytes: what one client sends in a run; domain discovery and receipts not counted; for a "
+            "central learner it would be the rows themselves."
+        ),
+        *([Text(f"Not computed here: {missing} (extra `anchors`; EBM with `--full` only).")] if missing else []),
+        Picture("sizes-rmse", words, plots.sizes(_panels(results, names), "rules", "test RMSE")),
+        Table("Test RMSE, mean over folds and clients", ["system", *names], errors),
+        *tables,
+        Text(_verdict(results, names)),
+    ]
 
 
 def _panels(results: Results, names: list[str]) -> dict[str, Any]:
@@ -210,7 +206,7 @@ CHAPTERS = (
     Chapter(
         "sizes-rmse",
         PAPER,
-        "RMSE against rules, numbers and bytes",
+        "RMSE, rules, numbers and bytes",
         _jobs,
         _sizes,
         (*map(file_of, DATASETS), "qoe/vehicle_0.csv.gz"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.experiments.averages import SHORT
 from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
-from lab.papers.page import Cell, Section, Table, Text, number
+from lab.papers.page import Blocks, Cell, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
 PAPER = "Federated TSK fuzzy rule-based systems (TSK)"
@@ -74,7 +74,7 @@ def _rules(results: Results, name: str, setting: str, variant: str = "") -> floa
     )
 
 
-def _errors(results: Results, data: Path) -> Section:
+def _errors(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     for name in present(data, DATASETS):
         unit, words, printed, _ = PUBLISHED.get(name, (1.0, "", ((None, None),) * 3, None))
@@ -85,27 +85,23 @@ def _errors(results: Results, data: Path) -> Section:
         ours = [fmean(_mse(results, name, "federated", "test", variant)) for variant in OURS]
         rows.append([*line, *(number(value / unit) for value in ours)])
     header = ["dataset", *(f"{short} {kind}" for short in SHORT.values() for kind in ("train", "test"))]
-    return Section(
-        "tsk-3",
-        "Table III: mean squared errors",
-        [
-            Text(
-                "Clients first, folds inside each client; means over clients and folds. The last columns are not "
-                "in the paper: consequents from pooled exact sums (`consequents=pooled`), of the antecedents that the "
-                "clients find alone, and of those that they find by clustering together (`antecedents=federated`, our "
-                "default: equal to the central model, bit for bit). Both have the rule OTHERWISE for rows that no "
-                "other rule covers."
-            ),
-            Table(
-                "MSE in the target's own unit squared, in the unit of print",
-                [*header, *(f"{title} test" for title in OURS.values())],
-                rows,
-            ),
-        ],
-    )
+    return [
+        Text(
+            "Clients first, folds inside each client; means over clients and folds. The last columns are not "
+            "in the paper: consequents from pooled exact sums (`consequents=pooled`), of the antecedents that the "
+            "clients find alone, and of those that they find by clustering together (`antecedents=federated`, our "
+            "default: equal to the central model, bit for bit). Both have the rule OTHERWISE for rows that no "
+            "other rule covers."
+        ),
+        Table(
+            "MSE in the target's own unit squared, in the unit of print",
+            [*header, *(f"{title} test" for title in OURS.values())],
+            rows,
+        ),
+    ]
 
 
-def _tests(results: Results, data: Path) -> Section:
+def _tests(results: Results, data: Path) -> Blocks:
     pairs = {}
     for name in present(data, DATASETS):
         federated = _mse(results, name, "federated", "test")
@@ -113,27 +109,19 @@ def _tests(results: Results, data: Path) -> Section:
         pairs[f"{name}: FL against CL"] = federated, _mse(results, name, "central", "test")
         for variant, title in OURS.items():
             pairs[f"{name}: {title} against FL averaged"] = _mse(results, name, "federated", "test", variant), federated
-    return Section(
-        "tsk-4",
-        "Table IV: Wilcoxon signed-rank tests",
-        [wilcoxon_table("Over the 25 test MSEs (client × fold) of a dataset", pairs, "smaller")],
-    )
+    return [wilcoxon_table("Over the 25 test MSEs (client × fold) of a dataset", pairs, "smaller")]
 
 
-def _sizes(results: Results, data: Path) -> Section:
+def _sizes(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     for name in present(data, DATASETS):
         printed = PUBLISHED[name][3] if name in PUBLISHED else (None,) * 3
         line = [number(_rules(results, name, s), value) for s, value in zip(SHORT, printed, strict=True)]
         rows.append([name, *line, *(number(_rules(results, name, "federated", variant)) for variant in OURS)])
-    return Section(
-        "tsk-5",
-        "Table V: number of rules",
-        [Table("Means over models", ["dataset", *SHORT.values(), *OURS.values()], rows)],
-    )
+    return [Table("Means over models", ["dataset", *SHORT.values(), *OURS.values()], rows)]
 
 
-def _single(results: Results, data: Path) -> Section:
+def _single(results: Results, data: Path) -> Blocks:
     rows: list[list[Cell | str]] = []
     pairs = {}
     for name in present(data, DATASETS):
@@ -145,22 +133,25 @@ def _single(results: Results, data: Path) -> Section:
             pairs[f"{name}, {short}: one rule against all"] = one, all_
         rows.append(line)
     header = ["dataset", *(f"{short} {what}" for short in SHORT.values() for what in ("one rule", "all rules"))]
-    return Section(
-        "tsk-6",
-        "Table VI: one rule against the average of all that fire",
-        [
-            Text("The paper's numbers of this table are not known to this program."),
-            Table("Test MSE in the unit of print", header, rows),
-            wilcoxon_table("Wilcoxon signed-rank tests over the 25 test MSEs", pairs, "smaller"),
-        ],
-    )
+    return [
+        Text("The paper's numbers of this table are not known to this program."),
+        Table("Test MSE in the unit of print", header, rows),
+        wilcoxon_table("Wilcoxon signed-rank tests over the 25 test MSEs", pairs, "smaller"),
+    ]
 
 
 _NEEDS = tuple(map(file_of, DATASETS))
 
 CHAPTERS = (
-    Chapter("tsk-3", PAPER, "Table III", _jobs_of("", *OURS), _errors, _NEEDS),
-    Chapter("tsk-4", PAPER, "Table IV", _jobs_of("", *OURS), _tests, _NEEDS),
-    Chapter("tsk-5", PAPER, "Table V", _jobs_of("", *OURS), _sizes, _NEEDS),
-    Chapter("tsk-6", PAPER, "Table VI", _jobs_of("", "averaged rules"), _single, _NEEDS),
+    Chapter("tsk-3", PAPER, "Table III: mean squared errors", _jobs_of("", *OURS), _errors, _NEEDS),
+    Chapter("tsk-4", PAPER, "Table IV: Wilcoxon signed-rank tests", _jobs_of("", *OURS), _tests, _NEEDS),
+    Chapter("tsk-5", PAPER, "Table V: number of rules", _jobs_of("", *OURS), _sizes, _NEEDS),
+    Chapter(
+        "tsk-6",
+        PAPER,
+        "Table VI: one rule against the average of all that fire",
+        _jobs_of("", "averaged rules"),
+        _single,
+        _NEEDS,
+    ),
 )

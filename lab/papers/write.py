@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from lab.papers.page import Picture, Report, Table, Text
-from schemas.errors import StorageError
+from schemas.errors import StorageError, os_faults_as
 
 TITLE = "The papers' tables and figures, and ours"
 
@@ -32,14 +32,12 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
         They cannot be written.
     """
     pages = folder / "report.md", folder / "report.html"
-    try:
+    with os_faults_as(StorageError, f"cannot write the report into {folder}", ". Choose another --out"):
         (folder / "pictures").mkdir(parents=True, exist_ok=True)
         for picture in _pictures(report):
             (folder / "pictures" / f"{picture.name}.png").write_bytes(picture.png)
         pages[0].write_text(as_markdown(report), encoding="utf-8")
         pages[1].write_text(as_html(report), encoding="utf-8")
-    except OSError as fault:
-        raise StorageError(f"cannot write the report into {folder}: {fault.strerror}. Choose another --out") from fault
     return pages
 
 

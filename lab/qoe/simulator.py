@@ -108,7 +108,7 @@ def simulate_vehicle(number: int, seed: int = 0) -> Vehicle:
     # A handover costs half of the second in which it happens.
     moved = np.diff(serving, axis=1, prepend=serving[:, :1]) != 0
     throughput = np.where(moved, 0.5 * throughput, throughput)
-    playback = video.play(rng, throughput, video.Stream())
+    playback = video.play(rng, throughput)
 
     metrics = {
         "sinr_db": sinr,

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from broker.servers.acl import certificate_acl
-from broker.servers.mosquitto import MosquittoConfig, find_mosquitto, mutual, write_mutual
+from broker.servers.mosquitto import MosquittoConfig, find_mosquitto, mutual
 from broker.servers.process import prepare_state_dir
 from broker.tls import Tls, wait_for_server
 from lab.chaos.audit import Evidence, examine
@@ -72,8 +72,8 @@ class Fleet:
     def _start_broker(self, ca: FleetCa) -> None:
         state = prepare_state_dir(self.folder / "broker")
         identity = ca.identity("broker", "broker", hosts=(self.host,))
-        config = mutual(MosquittoConfig(8883, state, host=self.host), identity)
-        write_mutual(config, state / "mosquitto.conf", certificate_acl(TOPICS, coordinators=[CLOUD]))
+        acl = certificate_acl(TOPICS, coordinators=[CLOUD])
+        mutual(MosquittoConfig(8883, state, host=self.host), identity, acl).write(state / "mosquitto.conf")
         program = find_mosquitto()
         assert program is not None
         machine = self.network.machines[BROKER]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.servers.child import ChildBroker, Program
+from broker.servers.config import USER
 from broker.servers.passwords import new_password, write_private
 from broker.servers.process import free_port, kept_password, prepare_state_dir
-from broker.servers.rabbitmq import USER, RabbitmqConfig, write_rabbitmq
+from broker.servers.rabbitmq import RabbitmqConfig
 from broker.url import BrokerAddress
 
 CONFIG = """
@@ -173,7 +174,7 @@ class RabbitmqProcess(ChildBroker):
             write_private(state_dir / "secret", cluster.password)
             write_private(state_dir / ".erlang.cookie", cluster.cookie)
             (state_dir / ".erlang.cookie").chmod(0o400)
-        password = write_rabbitmq(self.config, state_dir / "rabbitmq.conf")
+        password = self.config.write(state_dir / "rabbitmq.conf")
         if cluster is not None:
             with (state_dir / "rabbitmq.conf").open("a") as file:
                 file.write(cluster.lines())

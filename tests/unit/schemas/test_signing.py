@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import limits
-from schemas.documents import document_digest
 from schemas.envelope import Envelope
 from schemas.errors import UsageError, WireError
 from schemas.messages import ContributionBody, Receipt
@@ -23,6 +22,7 @@ from schemas.trust.owner import Owner
 from schemas.trust.revocation import lists_in
 from schemas.trust.signing import Signer, Verifier, split
 from tests.support.authorities import DAY, NOW, TestCa, pem
+from tests.support.coordinator_http import record_of
 
 TOPICS = Topics("fleet")
 CA = TestCa()
@@ -152,15 +152,9 @@ def test_signer_refuses_a_key_that_is_not_the_certificates():
         Verifier(b"nonsense", lambda: NOW)
 
 
-DOCUMENT = {"scheme": "frt", "format": 1, "parameters": {}, "domain": {}, "model": {"leaves": [0.5]}}
-RECORD = ModelRecord(
-    name="qoe",
-    version=1,
-    digest=document_digest(DOCUMENT),
-    document=DOCUMENT,
-    fleet="fleet",
-    run="run-1",
-    scheme="frt",
+RECORD = record_of(
+    {"scheme": "frt", "format": 1, "parameters": {}, "domain": {}, "model": {"leaves": [0.5]}},
+    "qoe",
     cohort=["v1"],
     created="2027-01-15T08:00:00+00:00",
 )

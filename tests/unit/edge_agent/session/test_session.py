@@ -1,7 +1,6 @@
 """The session: what an agent does about what it sees; its outbox: durable, bounded, the same bytes every time."""
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,8 +138,10 @@ def test_session_ignores_receipts_and_results_of_tasks_that_it_does_not_know():
         assert step(state, event) == (state, ())
 
 
-def test_session_memory_is_bounded_when_runs_and_tasks_are_endless():
-    state = replace(fresh(online=True), memory=session.Memory(runs=8, tasks=16))
+def test_session_memory_is_bounded_when_runs_and_tasks_are_endless(monkeypatch):
+    monkeypatch.setattr(session, "REMEMBERED_RUNS", 8)
+    monkeypatch.setattr(session, "REMEMBERED_TASKS", 16)
+    state = fresh(online=True)
     for index in range(28):
         state, _ = step(state, seen(run=f"run-{index}"))
     assert len(state.runs) == 8

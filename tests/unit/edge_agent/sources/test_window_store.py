@@ -198,3 +198,11 @@ def test_collector_ends_with_the_datas_code_and_keeps_what_came_when_its_source_
     assert "--source /proc/self/mem: reading failed (Input/output error)" in done.stderr
     assert "Traceback" not in done.stderr
     assert json.loads(done.stdout)["taken"] == 0
+
+
+def test_collector_says_that_nothing_came_when_its_source_has_no_sample(tmp_path: Path) -> None:
+    source = tmp_path / "list.json"
+    source.write_text('[\n{"n": 1},\n{"n": 2},\n]\n')
+    done = collect(source, tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["rows"]) == (3, 0), done.stderr
+    assert f"--source {source}: it had no sample to take (4 refused)." in done.stderr

@@ -1,0 +1,29 @@
+"""A folder with the rows of a fleet: a file for each vehicle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edge_agent.sources.plan import behind
+from edge_agent.sources.readers import file_endings
+from schemas.errors import DataError, os_faults_as
+
+
+def vehicle_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of option ``--data`` with their names without the ending, sorted; none that a plan reads.
+
+    Raises
+    ------
+    DataError
+        There is no such folder, it cannot be read, or it has none.
+    """
+    if not folder.is_dir():
+        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
+    with os_faults_as(DataError, f"--data {folder} cannot be read"):
+        paths = sorted(folder.iterdir())
+        read = behind(paths)
+        endings = {path: next(filter(path.name.endswith, file_endings()), "") for path in paths if path.is_file()}
+    files = [(path.name.removesuffix(end), path) for path, end in endings.items() if end and path not in read]
+    if not files:
+        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
+    return files
