@@ -8,7 +8,7 @@ again at the start, and a receipt that was not sent is asked for by the agent's 
 
 The four words are four places: `transaction.decide` with `preflight.Preflight`, the journal, `directory.Runs` (which
 also answers questions about runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
-The class owns no thread, no clock and no socket: `service` gives it those, and a simulator may give it others.
+The class owns no thread, no clock and no socket: `process` gives it those, and a simulator may give it others.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, SignedTransport, signed
-from coordinator.config import CoordinatorConfig
+from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
@@ -27,22 +27,20 @@ from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
-from coordinator.limits import FleetLimits
 from coordinator.messages.decoder import Decoder
 from coordinator.messages.publisher import Publisher, birth
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
-from coordinator.runs.defaults import default_engine
+from coordinator.process.service import Service, link_of
+from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
 from coordinator.runs.observer import Observer, Observers
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
-from coordinator.service import Service, link_of
-from coordinator.standby import Standby, StoppedError
 from coordinator.telemetry import logs
-from coordinator.telemetry.metrics import Metrics
+from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
 from coordinator.telemetry.tracing import observers
 from glassfleet import catalogue
@@ -108,7 +106,7 @@ def assemble(
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now
     outages = Outages(now)
-    directory = Fleet(wall, clock, fleet_limits)
+    directory = Fleet(wall, clock, max_agents=fleet_limits.max_agents, fleet_bytes=fleet_limits.fleet_bytes)
     rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
     registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
@@ -209,7 +207,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             config.fleet,
             transport,
             journal,
-            default_engine(),
+            Engine(),
             max_message_bytes=config.connection.max_message_bytes,
             retained_versions=config.retained_versions,
             keep_records=config.keep_records,
@@ -219,7 +217,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
             verifier=None if credentials is None else credentials.verifier,
-            observer=Observers(observers(config, metrics), refusals),
+            observer=Observers(observers(config.fleet, config.traces, metrics), refusals),
         )
     except BaseException:
         journal.close()
@@ -273,7 +271,7 @@ def run_coordinator(config: CoordinatorConfig) -> None:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
             _make_state_folder(config)
-            server = ApiServer(config)
+            server = ApiServer(config.state_dir, config.http.api_host, config.http.api_port)
             stack.callback(server.stop)
         try:
             service = build(config, standby=_standby(config, server, program) if config.standby else None)
@@ -313,7 +311,8 @@ def _standby(config: CoordinatorConfig, server: ApiServer | None, program: _Prog
             from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
 
             loopback_only = not config.http.api_expose
-            server.stand_by(waiting_app(config.fleet, software(), lambda: standby.host, loopback_only=loopback_only))
+            about, leader = (config.fleet, software()), lambda: standby.host
+            server.stand_by(waiting_app(*about, leader, standby_page(), loopback_only=loopback_only))
 
     standby = Standby(config, software(), lambda: program.is_stopped, begin)
     return standby

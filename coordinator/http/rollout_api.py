@@ -15,7 +15,7 @@ from coordinator.specification.rollout import RolloutPlan
 from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
-    from coordinator.service import Service
+    from coordinator.process.service import Service
 
 
 class Body(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -11,7 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.access import FOREIGN_NAME, HTTP_LIMITS, PROGRAMS
 from coordinator.http.guard import Guard, Rules, is_loopback_name
-from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST, standby_page
 
 STATUS = "stand-by"
 
@@ -28,7 +28,9 @@ class _Waiting(Rules):
             raise HTTPException(421, FOREIGN_NAME)
 
 
-def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopback_only: bool) -> ASGIApp:
+def waiting_app(
+    fleet: str, software: str, leader: Callable[[], str], metrics: bytes, *, loopback_only: bool
+) -> ASGIApp:
     """Return the application of a stand-by.
 
     Parameters
@@ -37,6 +39,8 @@ def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopbac
         For ``/api/health``.
     leader : callable
         Returns the host on which the coordinator is that leads; empty: it is not known.
+    metrics : bytes
+        What is scraped.
     loopback_only : bool
         Answer to loopback names only.
     """
@@ -51,7 +55,7 @@ def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopbac
                 health = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
                 return JSONResponse(health)
             case "/metrics":
-                return Response(standby_page(), media_type=CONTENT_TYPE_LATEST)
+                return Response(metrics, media_type=CONTENT_TYPE_LATEST)
         where = f" on {leader()}" if leader() else ""
         return _refuse(
             request, 503, f"this coordinator is on stand-by: ask the one{where} that leads; nothing was done here"

@@ -229,6 +229,11 @@ class Runs:
         live: Counter[str] = Counter(state.phase for state in known.live.values() if not state.is_ended)
         return {**live, "suspended": len(known.suspended)}
 
+    def deadline(self, run: str) -> float | None:
+        """Return when time moves a run, on the coordinator's time line; None: it does not. From any thread."""
+        state = self.live.get(run)
+        return None if state is None else wakes_at(state)
+
     def nullified(self) -> int:
         """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
         return sum(state.nullified for state in self.live.values())

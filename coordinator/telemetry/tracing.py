@@ -22,23 +22,19 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from coordinator.config import CoordinatorConfig
-
 _GROUP = "opentelemetry_traces_exporter"
 """Where exporters register, as OpenTelemetry's specification has it; ``console`` comes with the SDK."""
 
 
-def observers(config: CoordinatorConfig, metrics: Metrics) -> Observer:
-    """Return who watches a coordinator with this configuration.
+def observers(fleet: str, traces: str, metrics: Metrics) -> Observer:
+    """Return who watches the coordinator of a fleet; `traces` as in `coordinator.config.CoordinatorConfig`.
 
     Raises
     ------
     UsageError
         Traces are wanted, and the SDK or the named exporter is not installed.
     """
-    if config.traces == "off":
-        return metrics
-    return Observers(metrics, Traces(config.fleet, find_exporter(config.traces)))
+    return metrics if traces == "off" else Observers(metrics, Traces(fleet, find_exporter(traces)))
 
 
 def find_exporter(name: str) -> SpanExporter:

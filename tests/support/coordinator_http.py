@@ -20,7 +20,7 @@ from coordinator.http.api import ApiServer
 from coordinator.http.server import HttpLimits
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
-from coordinator.service import Service
+from coordinator.process.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from schemas.documents import document_digest
@@ -48,7 +48,7 @@ def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) 
 def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
     """A coordinator's HTTP side, whose own thread does nothing."""
     service = build(CoordinatorConfig.load(state_dir=folder, **settings), journal=MemoryJournal())
-    server = ApiServer(service.config)
+    server = ApiServer(service.config.state_dir, service.config.http.api_host, service.config.http.api_port)
     with httpx.Client(base_url=server.start(service), trust_env=False, timeout=20) as client:
         try:
             yield service, client

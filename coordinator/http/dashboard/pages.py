@@ -12,7 +12,6 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.engine import wakes_at
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
@@ -23,8 +22,9 @@ from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
-from coordinator.http.dashboard.vehicles import Look, Recent, parts, scored
+from coordinator.http.dashboard.vehicles import Look, parts, scored
 from coordinator.http.text import ShownJson
+from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
 from glassfleet.export.svg.errors import error_bars
@@ -34,7 +34,7 @@ from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
-    from coordinator.service import Service
+    from coordinator.process.service import Service
     from glassfleet.nature import Nature
 
 ROUNDS_PER_PAGE = 60
@@ -251,8 +251,8 @@ class Dashboard:
             return None, f"{place_of(run)} cannot be shown: {fault}"[:400]
 
     def _look_at_run(self, run: str) -> Hashable:
-        state = self.coordinator.runs.live.get(run)
-        return Same(state), self.coordinator.outages.since  # as the reason of a run that waits has it
+        runs, outages = self.coordinator.runs, self.coordinator.outages
+        return Same(runs.live.get(run)), outages.since  # as the reason of a run that waits has it
 
     def _paint_run(self, run: str) -> Picture:
         document = self._document(run)
@@ -277,8 +277,7 @@ class Dashboard:
 
     def _clock(self, document: dict[str, Any]) -> dict[str, Any]:
         """Return the seconds to a run's deadline (None: it has none), those that it runs already, and who is up."""
-        state = self.coordinator.runs.live.get(document["run"])
-        wake = None if state is None else wakes_at(state)
+        wake = self.coordinator.runs.deadline(document["run"])
         return {
             "left": None if wake is None else max(0.0, wake - self.coordinator.timeline.now()),
             "elapsed": max(0.0, time.time() - datetime.fromisoformat(document["started"]).timestamp()),

@@ -7,25 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.engine import RunState
-from coordinator.engine.asking import REFUSED
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.comparison import VERSIONS, in_words
 from coordinator.http.dashboard.show import Page, named, reason_words
 from coordinator.models.central import reference_of
+from coordinator.runs.attendance import Attendance, Recent
 from coordinator.runs.earlier import quarantined
-from coordinator.runs.view import Stands, stands
 from coordinator.specification.rollout import GATE
 from glassfleet.scores import relative
 from schemas.errors import NotFoundError
 from schemas.rounds import missed
 
-RECENT_RUNS = 5
-"""So many of the last runs are asked what they tell of each vehicle."""
 RUNS_PER_PAGE = 10
 
 (QUARANTINED, REFUSES, FAR_OUT, DOWN, MISSED, OLD, WORSE) = range(7)
@@ -82,64 +78,6 @@ class Vehicle:
 
 
 @dataclass(frozen=True)
-class Attendance:
-    """Which vehicles took part in a run, and how those stand that do not count.
-
-    Attributes
-    ----------
-    missed : Mapping of str to (str, str)
-        How those stand that were lost, dropped or late, and why.
-    about : Mapping
-        ``spec`` and ``false_answers`` of its document.
-    """
-
-    run: str
-    asked: frozenset[str]
-    missed: Mapping[str, Stands]
-    rows: Mapping[str, int]
-    about: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Self:
-        """Return it from how each vehicle stands in the run."""
-        asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
-        missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
-        return cls(run, asked, missed, rows, about)
-
-
-class Recent:
-    """What the last runs tell; those that have ended are read once."""
-
-    def __init__(self) -> None:
-        self._ended: Mapping[str, Attendance] = {}  # replaced, never changed: several threads read it
-
-    def of(self, coordinator: Coordinator) -> list[Attendance]:
-        """Return the last runs, the newest first; from any thread."""
-        past, live, runs = coordinator.runs.past, coordinator.runs.live, []
-        for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
-            with suppress(NotFoundError):  # forgotten between the two looks
-                if run in live:
-                    runs.append(_of_state(live[run]))
-                else:
-                    runs.append(self._ended.get(run) or _of_document(coordinator.runs.document(run)))
-        self._ended = {each.run: each for each in runs if each.run in past}
-        return runs
-
-
-def _of_state(state: RunState) -> Attendance:
-    """Return what a run that goes on tells: its document would hold each vehicle in each round."""
-    rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
-    about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
-    return Attendance.of(state.run, stands(state), rows, about)
-
-
-def _of_document(document: Mapping[str, Any]) -> Attendance:
-    agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
-    about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
-    return Attendance.of(document["run"], agents, document.get("rows", {}), about)
-
-
-@dataclass(frozen=True)
 class Look:
     """All vehicles at one moment. What is said of each is put together for those only that are shown.
 
@@ -159,7 +97,7 @@ class Look:
     @classmethod
     def at(cls, coordinator: Coordinator, recent: Recent) -> Look:
         """Look at the fleet; from any thread."""
-        known, runs = coordinator.fleet.known(), recent.of(coordinator)
+        known, runs = coordinator.fleet.known(), recent.of(coordinator.runs)
         held, of_models = _of_models(coordinator, known)
         down = ((agent, Need(DOWN, "down")) for agent, each in known.items() if each.status != "up")
         needs: defaultdict[str, list[Need]] = defaultdict(list)
@@ -257,9 +195,9 @@ def _of_runs(known: Mapping[str, Any], runs: Sequence[Attendance]) -> Iterator[t
     for run in runs:
         for agent in (run.missed.keys() & known.keys()) - asked:
             status, reason = run.missed[agent]
-            is_refusal = reason.startswith(REFUSED)
-            words = reason_words(reason) if is_refusal else f"{status}: {reason_words(reason)}"
-            yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{run.run}")
+            has_refused = run.has_refused(agent)
+            words = reason_words(reason) if has_refused else f"{status}: {reason_words(reason)}"
+            yield agent, Need(REFUSES if has_refused else MISSED, words[:160], f"/runs/{run.run}")
         asked |= run.asked
 
 

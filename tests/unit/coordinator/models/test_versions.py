@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.engine import Engine
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import read_reference
 from coordinator.models.registry import Registry
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from schemas.envelope import Envelope
@@ -31,7 +31,7 @@ class World(Fleet):
 
     def __init__(self, opener: Callable[[], Journal]) -> None:
         settings = {"retained_versions": KEPT, "kept_runs": 1}
-        super().__init__(default_engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
+        super().__init__(Engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
 
     def store(self) -> None:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
@@ -190,7 +190,7 @@ class ReferenceWorld(Fleet):
     def __init__(self, journal: Journal) -> None:
         for name in ("one", "two"):
             learned(journal, name)
-        super().__init__(default_engine(), journal=journal, settings={"retained_versions": KEPT})
+        super().__init__(Engine(), journal=journal, settings={"retained_versions": KEPT})
 
     def register(self, name: str, slope: float, about: str = "") -> int:
         version = self.core.models.central(read_reference(small_document(slope), fleet_model(name)), about).version

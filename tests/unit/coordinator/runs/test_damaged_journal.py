@@ -20,8 +20,8 @@ from coordinator.http.api import make_app
 from coordinator.journal.port import Decision, Entry
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import build
+from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
-from coordinator.service import Service
 from coordinator.specification.run import RunSpec
 from schemas.documents import document_digest
 from schemas.errors import DamagedError, StorageError

@@ -56,8 +56,15 @@ class Watched:
     def begin(self) -> None:
         fleet = self.fleet
         self.metrics = Metrics(lambda: fleet.hub.now)
+        core = fleet.core
         self.metrics.watch(
-            fleet.core, queue=lambda: (3, 300, 1), connected=lambda: True, journal_bytes=self.journal_bytes
+            (core.topics.fleet, core.software),
+            core.metrics,
+            core.runs,
+            agents=core.fleet.counts,
+            queue=lambda: (3, 300, 1),
+            connected=lambda: True,
+            journal_bytes=self.journal_bytes,
         )
         watchers: list[Any] = [self.metrics]
         if self.exporter is not None:
