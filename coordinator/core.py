@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import Cancel, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
+from coordinator.engine import Cancel, ClearRequest, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
@@ -39,9 +39,11 @@ from coordinator.messages.decoder import (
     RetainedRequest,
     Scores,
 )
+from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.earlier import former, quarantined
 from coordinator.runs.effects import EffectHandler
@@ -104,7 +106,7 @@ class Coordinator:
         Told of every performed effect and journal transaction: metrics, traces.
     decoder, arrivals, fleet, rebroadcast, presence
         What comes from vehicles and other coordinators.
-    registry, models, runs, outages
+    registry, aliases, models, rollouts, runs, outages
         What is known; the HTTP API reads them.
     preflight, effects
         What is done.
@@ -123,7 +125,9 @@ class Coordinator:
     arrivals: Arrivals
     presence: Presence
     registry: Registry
+    aliases: Aliases
     models: Models
+    rollouts: Rollouts
     outages: Outages
     runs: Runs
     preflight: Preflight
@@ -215,7 +219,7 @@ class Coordinator:
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()
-        self.models.rollouts.tick(at)
+        self.rollouts.tick(at)
         if self.rebroadcast.is_due(self.timeline.clock()):
             self.effects.repeat(self.rebroadcast.pop_agents())
 
@@ -224,7 +228,7 @@ class Coordinator:
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
         dues = [*self.arrivals.due_times(), self.rebroadcast.due, self.presence.due]
         clocks = [self.timeline.at(due) for due in dues if due is not None]
-        return min([*wakes, *self.models.rollouts.wakes(), *clocks], default=None)
+        return min([*wakes, *self.rollouts.wakes(), *clocks], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
         """Begin a run; returns its id.
@@ -297,7 +301,7 @@ class Coordinator:
             self._apply([(run, Cancel(self.timeline.now(), reason))])
         elif run in self.runs.suspended:
             self.runs.cancel_suspended(run, reason, self.timeline.now())
-            self.effects.publisher.clear(run)
+            self._perform([ClearRequest(run)], {})
         elif run not in self.runs.past:
             raise NotFoundError(f"no run {run!r}")
 
@@ -322,7 +326,7 @@ class Coordinator:
                 self.fleet.heard(agent)
                 if not scores.cannot:
                     self.fleet.evaluated(agent, scores)
-                self.models.rollouts.report(agent, scores)
+                self.rollouts.report(agent, scores)
             case RetainedRequest(run, blobs):
                 self.effects.check_request(run, blobs)
             case ClearedRequest(run) if run in self.runs.live:

@@ -29,9 +29,11 @@ from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
 from coordinator.messages.decoder import Decoder
 from coordinator.messages.publisher import Publisher, birth
+from coordinator.models.aliases import Aliases
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import Rollouts
 from coordinator.process.service import Service, link_of
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
@@ -109,9 +111,11 @@ def assemble(
     directory = Fleet(wall, clock, max_agents=fleet_limits.max_agents, fleet_bytes=fleet_limits.fleet_bytes)
     rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
-    registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
-    published = ModelPublisher(topics, publisher, registry, retained_versions)
-    models = Models(registry, published, directory.offers, metrics, now, engine.lookup)
+    aliases = Aliases(now, wall)
+    registry = Registry(journal, aliases, fleet, software, wall, signer, verifier)
+    published = ModelPublisher(topics, publisher, registry, aliases, metrics, retained_versions)
+    rollouts = Rollouts(registry, aliases, published.moved, directory.offers, metrics, now)
+    models = Models(registry, aliases, published, rollouts, metrics, now, engine.lookup)
     runs = Runs(
         engine,
         journal,
@@ -146,11 +150,13 @@ def assemble(
             journal.check,
         ),
         registry=registry,
+        aliases=aliases,
         models=models,
+        rollouts=rollouts,
         outages=outages,
         runs=runs,
         preflight=preflight,
-        effects=EffectHandler(runs, publisher, models, preflight, metrics, now),
+        effects=EffectHandler(runs, publisher, models, rollouts, preflight, metrics, now),
     )
     coordinator.resume()
     return coordinator

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import structlog
@@ -41,8 +42,6 @@ class Registry:
         Written into records.
     wall : callable
         Wall clock, seconds since the epoch.
-    now : callable or None
-        The coordinator's own time, seconds; None: `wall`.
     signer : callable or None
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
     verifier : Verifier or None
@@ -50,19 +49,17 @@ class Registry:
     """
 
     journal: Journal
+    aliases: Aliases
     fleet: str
     software: str
     wall: Callable[[], float]
-    now: Callable[[], float] | None = None
     signer: Callable[[], Signer] | None = None
     verifier: Verifier | None = None
-    aliases: Aliases = field(init=False)
     _re_signer: ReSigner | None = field(init=False)
 
     def __post_init__(self) -> None:
         signer, verifier = self.signer, self.verifier
         self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
-        self.aliases = Aliases(self.now or self.wall, self.wall)
         self.aliases.apply(self.journal.decisions())
 
     def adopt(self) -> None:
@@ -235,7 +232,12 @@ class Registry:
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return sorted({each.name for each in self.journal.heads()})
+        return list(self.by_name())
+
+    def by_name(self) -> dict[str, list[StoredModel]]:
+        """All versions of all models by name, oldest first; no record is read."""
+        heads = self.journal.heads()
+        return {name: list(group) for name, group in groupby(heads, key=lambda head: head.name)}
 
     def versions(self, name: str) -> list[StoredModel]:
         """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""

@@ -55,7 +55,7 @@ class Dashboard:
         self.service = service
         self.coordinator = service.coordinator
         self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
-        self.library = Library(service.coordinator.registry)
+        self.library = Library(self.coordinator.registry, self.coordinator.aliases)
         self.recent = Recent()
         self.hub = hub or Hub()
         self._assets = read_assets()
@@ -173,7 +173,7 @@ class Dashboard:
             shown = parts(self.coordinator, agent, page)
             if known is None and not any(part.is_known for part in shown.items):
                 raise HTTPException(404, f"no vehicle {agent[:64]!r} is known, and the last runs do not name it")
-            pointers = self.coordinator.registry.aliases.current
+            pointers = self.coordinator.aliases.current
             return self.page(
                 request,
                 "vehicle.html",
@@ -266,7 +266,7 @@ class Dashboard:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         model = document["model"]
-        rollout = model and self.coordinator.models.rollouts.document(model["name"], model["version"])
+        rollout = model and self.coordinator.rollouts.document(model["name"], model["version"])
         clock = self._clock(document)
         parts = {
             name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout, **clock)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
@@ -102,15 +101,13 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
 def models(coordinator: Coordinator, library: Library) -> list[Line]:
     """Return a line for each name of a model: of the version that is in use, else of the newest."""
     runs = {each["run"]: each for each in coordinator.runs.overviews()}
-    scores, current = means(coordinator), coordinator.registry.aliases.current
+    scores, current = means(coordinator), coordinator.aliases.current
     lines = []
-    for name, group in groupby(coordinator.registry.journal.heads(), key=lambda head: head.name):
-        heads = list(group)
+    for name, heads in coordinator.registry.by_name().items():
         pointer = current.get(name)
         shown = next((each for each in heads if pointer and each.version == pointer.version), heads[-1])
         line = _line(runs[shown.run], scores) if shown.run in runs else _loaded(shown, scores, library)
-        about = {"name": name, "version": shown.version, "versions": len(heads), "is_damaged": shown.is_damaged}
-        lines.append(replace(line, **about))
+        lines.append(replace(line, name=name, version=shown.version, versions=len(heads), is_damaged=shown.is_damaged))
     return lines
 
 

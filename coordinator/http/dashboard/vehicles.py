@@ -205,7 +205,7 @@ def _of_models(
     coordinator: Coordinator, known: Mapping[str, KnownAgent]
 ) -> tuple[dict[str, list[Held]], list[tuple[str, Need]]]:
     """Return which models vehicles scored last, and who is behind or forecasts badly with the one in use."""
-    pointers = coordinator.registry.aliases.current
+    pointers = coordinator.aliases.current
     names = {name: each for name, each in pointers.items() if not name.endswith(reference_of(""))}
     last: dict[str, dict[str, dict[str, Any]]] = {}  # by model and agent: the version in use, else the highest
     for agent, each in known.items():
