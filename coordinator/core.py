@@ -102,7 +102,7 @@ class Coordinator:
         Started and stopped by the caller; only ``publish`` and ``subscribe`` are used.
     metrics : Counter
         Counts what happens, by name; other threads may copy it.
-    observer : Observer
+    observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics, traces.
     decoder, arrivals, fleet, rebroadcast, presence
         What comes from vehicles and other coordinators.
@@ -118,7 +118,7 @@ class Coordinator:
     engine: Engine
     timeline: Timeline
     metrics: Counter[str]
-    observer: Observer
+    observers: Sequence[Observer]
     decoder: Decoder
     fleet: Fleet
     rebroadcast: Rebroadcast
@@ -164,7 +164,8 @@ class Coordinator:
             self._restore(state)
         for state in self.runs.live.values():
             self.effects.adopt(state)
-        self.observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
+        for observer in self.observers:
+            observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
         # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
         patterns = ("agent/+/state", "agent/+/run/+/contribution", "agent/+/evaluation", "run/+/request")
         for pattern in patterns:
@@ -373,13 +374,15 @@ class Coordinator:
             raise
         self.metrics["journal.records"] += len(entries)
         self.metrics["journal.transactions"] += 1
-        self.observer.appended(self.timeline.clock() - begun, len(entries))
+        for observer in self.observers:
+            observer.appended(self.timeline.clock() - begun, len(entries))
 
     def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
             state = self.runs.live.get(effect.run)
             self.effects.perform(effect, state, ready)
-            self.observer.performed(effect, state, self.timeline.now())
+            for observer in self.observers:
+                observer.performed(effect, state, self.timeline.now())
 
     def _restore(self, state: RunState) -> None:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""

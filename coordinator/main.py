@@ -8,7 +8,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -38,13 +38,13 @@ from coordinator.process.service import Service, link_of
 from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import Observer, Observers
+from coordinator.runs.observer import Observer
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
-from coordinator.telemetry.tracing import observers
+from coordinator.telemetry.tracing import tracing
 from glassfleet import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_MESSAGE_BYTES
@@ -75,7 +75,7 @@ def assemble(
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
     incarnation: str = "",
-    observer: Observer | None = None,
+    observers: Sequence[Observer] = (),
     signer: Callable[[], Signer] | None = None,
     verifier: Verifier | None = None,
 ) -> Coordinator:
@@ -91,7 +91,7 @@ def assemble(
         See `Timeline`.
     software, incarnation : str
         For births and records; an empty incarnation is made up.
-    observer : Observer or None
+    observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics, traces.
     signer : callable or None
         Returns who signs model records now; None: they are not signed.
@@ -135,7 +135,7 @@ def assemble(
         engine=engine,
         timeline=timeline,
         metrics=metrics,
-        observer=observer or Observer(),
+        observers=observers,
         decoder=Decoder(topics),
         fleet=directory,
         rebroadcast=rebroadcast,
@@ -223,7 +223,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
             verifier=None if credentials is None else credentials.verifier,
-            observer=Observers(observers(config.fleet, config.traces, metrics), refusals),
+            observers=[metrics, *tracing(config.fleet, config.traces), refusals],
         )
     except BaseException:
         journal.close()

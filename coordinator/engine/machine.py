@@ -64,7 +64,7 @@ from coordinator.engine import answers, asking, checkpoint, events, learning, op
 from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
-from coordinator.engine.learning import Discover, Learner, Lookup
+from coordinator.engine.learning import Discover, Lookup
 from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
@@ -73,16 +73,14 @@ from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Server, input_quantiles_of, is_label_scheme, private_parameters
+from glassfleet.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
 from glassfleet.scores import SCORES
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
-_SCHEMES = cast("Lookup", catalogue.load)
-
 
 def discovery_of(
-    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Learner
+    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Scheme
 ) -> tuple[Server, Any]:
     """Return discovery's server half, and its parameters for these columns; a classifier's classes are found too.
 
@@ -119,7 +117,7 @@ class Engine:
         Stands in the terms of private runs.
     """
 
-    lookup: Lookup = _SCHEMES
+    lookup: Lookup = catalogue.load
     discover: Discover = discovery_of
     fleet: str = DEFAULT_FLEET
 

@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.http.access import FOREIGN_NAME, HTTP_LIMITS, PROGRAMS
-from coordinator.http.guard import Guard, Rules, is_loopback_name
+from coordinator.http.access import HTTP_LIMITS, PROGRAMS, NameRules
+from coordinator.http.guard import Guard
 
 STATUS = "stand-by"
-
-
-class _Waiting(Rules):
-    """Nothing is done here, so nobody has to show a token."""
-
-    def __init__(self, *, loopback_only: bool) -> None:
-        self._loopback_only = loopback_only
-
-    def check(self, request: Request) -> None:
-        """Raise HTTPException when it may not be answered, see `coordinator.http.access`."""
-        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
-            raise HTTPException(421, FOREIGN_NAME)
 
 
 def waiting_app(
@@ -61,7 +48,7 @@ def waiting_app(
             request, 503, f"this coordinator is on stand-by: ask the one{where} that leads; nothing was done here"
         )
 
-    rules = _Waiting(loopback_only=loopback_only)
+    rules = NameRules(loopback_only=loopback_only)  # nothing is done here, so nobody has to show a token
     return Guard(app, limits=HTTP_LIMITS, rules=rules, error_response=_refuse)
 
 

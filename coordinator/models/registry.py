@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -126,22 +126,18 @@ class Registry:
         """
 
         def record(version: int) -> ModelRecord:
-            made = ModelRecord(
+            return self._written(
                 name=reference.name,
                 version=version,
                 digest=reference.digest,
                 document=reference.document,
-                fleet=self.fleet,
                 run=reference.run,
                 scheme=reference.scheme,
                 cohort=[],
                 domain_contributors=[],
                 parameters={"source": CENTRAL, "about": about[:500]},
                 training=Training(),
-                created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
-                software=self.software,
             )
-            return made if self.signer is None else made.signed_by(self.signer())
 
         check(record(LONGEST))
         stored = self.journal.add_model(
@@ -201,12 +197,11 @@ class Registry:
 
     def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
         document = effect.model.to_document()
-        record = ModelRecord(
+        return self._written(
             name=effect.name,
             version=version,
             digest=document_digest(document),
             document=document,
-            fleet=self.fleet,
             run=effect.run,
             scheme=state.spec.scheme,
             cohort=list(effect.cohort),
@@ -225,14 +220,17 @@ class Registry:
                 **recorded(state.summary, state.errors),
             },
             training=_training(state),
-            created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
-            software=self.software,
         )
+
+    def _written(self, **fields: Any) -> ModelRecord:
+        """Return a record that is written down now, signed where there is a signer."""
+        created = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
+        record = ModelRecord(fleet=self.fleet, created=created, software=self.software, **fields)
         return record if self.signer is None else record.signed_by(self.signer())
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return list(self.by_name())
+        return sorted(self.by_name())
 
     def by_name(self) -> dict[str, list[StoredModel]]:
         """All versions of all models by name, oldest first; no record is read."""

@@ -13,8 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from coordinator.engine import Effect, Ended, RoundClosed, RunState
-from coordinator.runs.observer import Observer, Observers, canonical
-from coordinator.telemetry.metrics import Metrics
+from coordinator.runs.observer import Observer, canonical
 from schemas.errors import UsageError
 from schemas.trace import trace_ids
 
@@ -26,15 +25,15 @@ _GROUP = "opentelemetry_traces_exporter"
 """Where exporters register, as OpenTelemetry's specification has it; ``console`` comes with the SDK."""
 
 
-def observers(fleet: str, traces: str, metrics: Metrics) -> Observer:
-    """Return who watches the coordinator of a fleet; `traces` as in `coordinator.config.CoordinatorConfig`.
+def tracing(fleet: str, traces: str) -> list[Traces]:
+    """Return who makes spans of a fleet's runs, if anybody shall; `traces` as in the coordinator's configuration.
 
     Raises
     ------
     UsageError
         Traces are wanted, and the SDK or the named exporter is not installed.
     """
-    return metrics if traces == "off" else Observers(metrics, Traces(fleet, find_exporter(traces)))
+    return [] if traces == "off" else [Traces(fleet, find_exporter(traces))]
 
 
 def find_exporter(name: str) -> SpanExporter:

@@ -22,7 +22,6 @@ from broker.port import Link, Message
 from coordinator.engine import Engine
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
-from coordinator.runs.observer import Observers
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics
@@ -70,7 +69,7 @@ class Bench:
             self.journal,
             Engine(),
             clock=lambda: self.hub.now,
-            observer=Observers(Metrics(time.monotonic), Refusals()),
+            observers=[Metrics(time.monotonic), Refusals()],
         )
 
     def timed(self, what: str, events: int, work: Callable[[], Any]) -> None:

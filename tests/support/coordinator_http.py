@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from coordinator.authority.web import AuthorityServer
+from coordinator.authority.web import authority_server
 from coordinator.config import CoordinatorConfig
 from coordinator.http.api import ApiServer
 from coordinator.http.server import HttpLimits
@@ -59,12 +59,12 @@ def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Clien
 @contextmanager
 def enrolling(authority: Any, identity: Path, limits: HttpLimits = HttpLimits()) -> Iterator[str]:  # noqa: B008 - frozen
     """An authority's server; gives its address."""
-    server = AuthorityServer(authority, identity, limits=limits)
-    server.start()
+    server = authority_server(authority, identity, limits=limits)
+    server.begin("authority")
     try:
         yield f"https://localhost:{server.port}"
     finally:
-        server.stop()
+        server.end()
 
 
 def is_closed(peer: socket.socket) -> bool:
