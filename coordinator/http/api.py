@@ -27,6 +27,7 @@ from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.actions import add_actions
+from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.error_handler import ErrorHandler
@@ -95,7 +96,7 @@ def make_app(  # noqa: C901  one short function per address
     coordinator = service.coordinator
     registry = coordinator.registry
     dashboard = Dashboard(service, token, hub)
-    dashboard.add_api(app)
+    app.include_router(make_router(dashboard.library))  # before the addresses of versions, which look alike
 
     @app.exception_handler(GlassfleetError)
     async def _known(request: Request, fault: GlassfleetError) -> Response:

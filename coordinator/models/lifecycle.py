@@ -215,7 +215,7 @@ class Models:
         if current is not None and current.version == stored.version:
             return current
         # One that was stored and whose decision could not be written was never on the broker: it is published.
-        if current is not None and self._was_current(name, stored.version):
+        if current is not None and self._was(name, stored.version, CURRENT):
             cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
             return self._move(stored, cause, about or "the same document was registered again")
         self.publisher.model(stored, self.become_current(stored, "published", about))
@@ -242,7 +242,7 @@ class Models:
         """
         name, version = model.name, model.version
         current = self.aliases.current.get(name)
-        if self.rollouts.knows(name, version) or self._was_decided(name, version):
+        if self.rollouts.knows(name, version) or self._was(name, version, CURRENT, CANDIDATE):
             return set()
         if state.spec.private is not None:
             return self._decide_from_sums(model, state, current)
@@ -278,12 +278,8 @@ class Models:
         except (NotFoundError, DamagedError, DocumentError, VerificationError):
             return None
 
-    def _was_decided(self, name: str, version: int) -> bool:
-        kinds = (CURRENT, CANDIDATE)
+    def _was(self, name: str, version: int, *kinds: str) -> bool:
         return any(each.kind in kinds and each.body["version"] == version for each in self.registry.decisions(name))
-
-    def _was_current(self, name: str, version: int) -> bool:
-        return any(each.kind == "current" and each.body["version"] == version for each in self.registry.history(name))
 
     def become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
         """Write down that a version is current; returns the versions that the name stood for before."""

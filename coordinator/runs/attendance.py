@@ -70,7 +70,7 @@ class Recent:
     def of(self, runs: Runs) -> list[Attendance]:
         """Return the last runs, the newest first; from any thread."""
         past, live, last = runs.past, runs.live, []
-        for run in runs.ids()[: -RECENT_RUNS - 1 : -1]:
+        for run in runs.newest(RECENT_RUNS):
             with suppress(NotFoundError):  # forgotten between the two looks
                 if run in live:
                     last.append(Attendance.of_state(live[run]))

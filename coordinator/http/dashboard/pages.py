@@ -17,7 +17,6 @@ from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
 from coordinator.http.dashboard.comparison import in_words
-from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
@@ -94,10 +93,6 @@ class Dashboard:
                 "static": addresses(self._assets),
             },
         )
-
-    def add_api(self, app: FastAPI) -> None:
-        """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
-        app.include_router(make_router(self.library))
 
     def add_pages(self, app: FastAPI) -> None:
         """Give an application the pages and streams of fleet and runs, and what all pages load."""
@@ -233,7 +228,7 @@ class Dashboard:
 
         @app.get("/events/runs/{run}", include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
-            if run not in self.coordinator.runs.ids():
+            if run not in self.coordinator.runs:
                 raise HTTPException(404, "no such run")
             period = RUN_PERIOD
             return await self.live(

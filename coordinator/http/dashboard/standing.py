@@ -96,14 +96,9 @@ class Standing:
         """One sentence for those who listen."""
         if self.live is None:
             return f"Version {self.current} is in use." if self.current else "No version is in use."
-        rollout = self.live
-        return f"Version {rollout['version']} is tried, {rollout['phase']}, stage {rollout['stage']}; " + _reports(
-            rollout
-        )
-
-
-def _reports(rollout: dict[str, Any]) -> str:
-    return f"{rollout['reports']} {'report' if rollout['reports'] == 1 else 'reports'}."
+        rollout, count = self.live, self.live["reports"]
+        stands = f"{rollout['phase']}, stage {rollout['stage']}; {count} {'report' if count == 1 else 'reports'}"
+        return f"Version {rollout['version']} is tried, {stands}."
 
 
 def standing(coordinator: Coordinator, name: str) -> Standing:

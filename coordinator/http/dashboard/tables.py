@@ -33,8 +33,7 @@ class Score(NamedTuple):
     @property
     def worse(self) -> float | None:
         """How much worse together is than alone, relative to it; negative: better."""
-        is_f1 = self.metric == "f1"
-        return None if self.alone is None else relative(self.together, self.alone, higher_is_better=is_f1)
+        return None if self.alone is None else relative(self.metric, self.together, self.alone)
 
     @property
     def loss(self) -> float:
@@ -91,7 +90,7 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
     """Return a page of the runs that are asked for, see `chosen`; of the newest first no others are looked at."""
     scores = means(coordinator)
     if {**asked, "sort": asked.get("sort", "started")} == {"text": "", "state": "", "sort": "started"}:
-        page = Page.of(coordinator.runs.ids()[::-1], number)
+        page = Page.of(coordinator.runs.newest(), number)
         lines = [_line(run, scores) for run in coordinator.runs.overviews(page.items)]
         return Page(lines, page.number, page.last, page.total)
     lines = [_line(run, scores) for run in reversed(coordinator.runs.overviews())]

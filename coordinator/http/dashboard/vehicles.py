@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,6 @@ from coordinator.runs.attendance import Attendance, Recent
 from coordinator.runs.earlier import quarantined
 from coordinator.specification.rollout import GATE
 from glassfleet.scores import relative
-from schemas.errors import NotFoundError
 from schemas.rounds import missed
 
 RUNS_PER_PAGE = 10
@@ -54,8 +52,6 @@ class Vehicle:
 
     Attributes
     ----------
-    since, seen : float
-        When its status became so, and when it was heard last, seconds since the epoch.
     rows : int or None
         Training rows that it told of in the newest of the last runs that it took part in.
     held : sequence of Held
@@ -67,10 +63,7 @@ class Vehicle:
     """
 
     agent: str
-    status: str
-    software: str
-    since: float
-    seen: float
+    known: KnownAgent
     rows: int | None
     held: Sequence[Held]
     needs: Sequence[Need]
@@ -116,11 +109,8 @@ class Look:
         if known is None:
             return None
         return Vehicle(
-            agent=agent,
-            status=known.status,
-            software=known.software,
-            since=known.since,
-            seen=known.seen,
+            agent,
+            known,
             rows=self.rows.get(agent),
             held=self.held.get(agent, ()),
             needs=self.needs.get(agent, ()),
@@ -224,7 +214,7 @@ def _of_models(
         own = {agent: scores for agent, scores in of_name.items() if scores["digest"] == pointer.digest}
         address = f"/models/{name}/{pointer.version}"
         for agent, scores in of_name.items():
-            worse = relative(scores["federated"], scores["local"], higher_is_better=scores["metric"] == "f1")
+            worse = relative(scores["metric"], scores["federated"], scores["local"])
             held.setdefault(agent, []).append(Held(name, scores["version"], agent in own, worse))
             # Where nobody has scored the version in use (it is of a private run, say), nobody is behind.
             if own and agent not in own:
@@ -257,12 +247,12 @@ def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
     """Return what a vehicle measured, by model and metric: its newest versions, oldest first."""
     by_model: dict[tuple[str, str], list[Scored]] = {}
     for (name, version), each in sorted(known.evaluations.items()):
-        lines = by_model.setdefault((name, each["metric"]), [])
-        is_f1, together = each["metric"] == "f1", each["federated"]
+        metric, together = each["metric"], each["federated"]
+        lines = by_model.setdefault((name, metric), [])
         than_before = None
         if lines and lines[-1].rows == each["rows"]:
-            than_before = relative(together, lines[-1].together, higher_is_better=is_f1)
-        worse = relative(together, each["local"], higher_is_better=is_f1)
+            than_before = relative(metric, together, lines[-1].together)
+        worse = relative(metric, together, each["local"])
         lines.append(Scored(version, each["local"], together, each["rows"], worse, than_before))
     return {model: lines[-VERSIONS:] for model, lines in by_model.items()}
 
@@ -283,11 +273,8 @@ class Part(NamedTuple):
 
 def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
     """Return a page of runs, the newest first, with a vehicle's part in each."""
-    page = Page.of(coordinator.runs.ids()[::-1], number, RUNS_PER_PAGE)
-    shown = []
-    for run in page.items:
-        with suppress(NotFoundError):  # forgotten between the two looks
-            shown.append(_part(coordinator.runs.document(run), agent))
+    page = Page.of(coordinator.runs.newest(), number, RUNS_PER_PAGE)
+    shown = [_part(document, agent) for document in coordinator.runs.documents(page.items)]
     return Page(shown, page.number, page.last, page.total)
 
 
