@@ -8,7 +8,7 @@ again at the start, and a receipt that was not sent is asked for by the agent's 
 
 The four words are four places: `transaction.decide` with `preflight.Preflight`, the journal, `directory.Runs` (which
 also answers questions about runs) and `effects.EffectHandler`; here they are put in order, and messages become events.
-The class owns no thread, no clock and no socket: `service` gives it those, and a simulator may give it others.
+The class owns no thread, no clock and no socket: `process` gives it those, and a simulator may give it others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from broker.port import Message, Transport
-from coordinator.engine import Cancel, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
+from coordinator.engine import Cancel, ClearRequest, Effect, Engine, Event, RunState, Start, Tick, standing, wakes_at
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
@@ -39,9 +39,11 @@ from coordinator.messages.decoder import (
     RetainedRequest,
     Scores,
 )
+from coordinator.models.aliases import Aliases
 from coordinator.models.central import check_not_reserved
 from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
+from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.earlier import former, quarantined
 from coordinator.runs.effects import EffectHandler
@@ -100,11 +102,11 @@ class Coordinator:
         Started and stopped by the caller; only ``publish`` and ``subscribe`` are used.
     metrics : Counter
         Counts what happens, by name; other threads may copy it.
-    observer : Observer
+    observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics, traces.
     decoder, arrivals, fleet, rebroadcast, presence
         What comes from vehicles and other coordinators.
-    registry, models, runs, outages
+    registry, aliases, models, rollouts, runs, outages
         What is known; the HTTP API reads them.
     preflight, effects
         What is done.
@@ -116,14 +118,16 @@ class Coordinator:
     engine: Engine
     timeline: Timeline
     metrics: Counter[str]
-    observer: Observer
+    observers: Sequence[Observer]
     decoder: Decoder
     fleet: Fleet
     rebroadcast: Rebroadcast
     arrivals: Arrivals
     presence: Presence
     registry: Registry
+    aliases: Aliases
     models: Models
+    rollouts: Rollouts
     outages: Outages
     runs: Runs
     preflight: Preflight
@@ -160,7 +164,8 @@ class Coordinator:
             self._restore(state)
         for state in self.runs.live.values():
             self.effects.adopt(state)
-        self.observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
+        for observer in self.observers:
+            observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
         # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
         patterns = ("agent/+/state", "agent/+/run/+/contribution", "agent/+/evaluation", "run/+/request")
         for pattern in patterns:
@@ -215,7 +220,7 @@ class Coordinator:
         for event in self.arrivals.released(at):
             self._apply([(run, event) for run in self.runs.live])
         self.models.sign_again()
-        self.models.rollouts.tick(at)
+        self.rollouts.tick(at)
         if self.rebroadcast.is_due(self.timeline.clock()):
             self.effects.repeat(self.rebroadcast.pop_agents())
 
@@ -224,7 +229,7 @@ class Coordinator:
         wakes = [wake for state in self.runs.live.values() if (wake := wakes_at(state)) is not None]
         dues = [*self.arrivals.due_times(), self.rebroadcast.due, self.presence.due]
         clocks = [self.timeline.at(due) for due in dues if due is not None]
-        return min([*wakes, *self.models.rollouts.wakes(), *clocks], default=None)
+        return min([*wakes, *self.rollouts.wakes(), *clocks], default=None)
 
     def start_run(self, spec: RunSpec) -> str:
         """Begin a run; returns its id.
@@ -297,7 +302,7 @@ class Coordinator:
             self._apply([(run, Cancel(self.timeline.now(), reason))])
         elif run in self.runs.suspended:
             self.runs.cancel_suspended(run, reason, self.timeline.now())
-            self.effects.publisher.clear(run)
+            self._perform([ClearRequest(run)], {})
         elif run not in self.runs.past:
             raise NotFoundError(f"no run {run!r}")
 
@@ -322,7 +327,7 @@ class Coordinator:
                 self.fleet.heard(agent)
                 if not scores.cannot:
                     self.fleet.evaluated(agent, scores)
-                self.models.rollouts.report(agent, scores)
+                self.rollouts.report(agent, scores)
             case RetainedRequest(run, blobs):
                 self.effects.check_request(run, blobs)
             case ClearedRequest(run) if run in self.runs.live:
@@ -369,13 +374,15 @@ class Coordinator:
             raise
         self.metrics["journal.records"] += len(entries)
         self.metrics["journal.transactions"] += 1
-        self.observer.appended(self.timeline.clock() - begun, len(entries))
+        for observer in self.observers:
+            observer.appended(self.timeline.clock() - begun, len(entries))
 
     def _perform(self, effects: Iterable[Effect], ready: Mapping[str, Retained]) -> None:
         for effect in effects:
             state = self.runs.live.get(effect.run)
             self.effects.perform(effect, state, ready)
-            self.observer.performed(effect, state, self.timeline.now())
+            for observer in self.observers:
+                observer.performed(effect, state, self.timeline.now())
 
     def _restore(self, state: RunState) -> None:
         """Perform what shall hold now, again; a run whose request or model this broker cannot carry ends by name."""

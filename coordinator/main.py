@@ -8,7 +8,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, SignedTransport, signed
-from coordinator.config import CoordinatorConfig
+from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
@@ -27,24 +27,24 @@ from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
-from coordinator.limits import FleetLimits
 from coordinator.messages.decoder import Decoder
 from coordinator.messages.publisher import Publisher, birth
+from coordinator.models.aliases import Aliases
 from coordinator.models.lifecycle import Models
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
-from coordinator.runs.defaults import default_engine
+from coordinator.models.rollout.shell import Rollouts
+from coordinator.process.service import Service, link_of
+from coordinator.process.standby import Standby, StoppedError
 from coordinator.runs.directory import Runs
 from coordinator.runs.effects import EffectHandler
-from coordinator.runs.observer import Observer, Observers
+from coordinator.runs.observer import Observer
 from coordinator.runs.outages import Outages
 from coordinator.runs.preflight import Preflight
-from coordinator.service import Service, link_of
-from coordinator.standby import Standby, StoppedError
 from coordinator.telemetry import logs
-from coordinator.telemetry.metrics import Metrics
+from coordinator.telemetry.metrics import Metrics, standby_page
 from coordinator.telemetry.refusals import Refusals
-from coordinator.telemetry.tracing import observers
+from coordinator.telemetry.tracing import tracing
 from glassfleet import catalogue
 from schemas.errors import StorageError
 from schemas.limits import MAX_MESSAGE_BYTES
@@ -75,7 +75,7 @@ def assemble(
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
     incarnation: str = "",
-    observer: Observer | None = None,
+    observers: Sequence[Observer] = (),
     signer: Callable[[], Signer] | None = None,
     verifier: Verifier | None = None,
 ) -> Coordinator:
@@ -91,7 +91,7 @@ def assemble(
         See `Timeline`.
     software, incarnation : str
         For births and records; an empty incarnation is made up.
-    observer : Observer or None
+    observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics, traces.
     signer : callable or None
         Returns who signs model records now; None: they are not signed.
@@ -108,12 +108,14 @@ def assemble(
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now
     outages = Outages(now)
-    directory = Fleet(wall, clock, fleet_limits)
+    directory = Fleet(wall, clock, max_agents=fleet_limits.max_agents, fleet_bytes=fleet_limits.fleet_bytes)
     rebroadcast = Rebroadcast()
     publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
-    registry = Registry(journal, fleet, software, wall, now=now, signer=signer, verifier=verifier)
-    published = ModelPublisher(topics, publisher, registry, retained_versions)
-    models = Models(registry, published, directory.offers, metrics, now, engine.lookup)
+    aliases = Aliases(now, wall)
+    registry = Registry(journal, aliases, fleet, software, wall, signer, verifier)
+    published = ModelPublisher(topics, publisher, registry, aliases, metrics, retained_versions)
+    rollouts = Rollouts(registry, aliases, published.moved, directory.offers, metrics, now)
+    models = Models(registry, aliases, published, rollouts, metrics, now, engine.lookup)
     runs = Runs(
         engine,
         journal,
@@ -133,7 +135,7 @@ def assemble(
         engine=engine,
         timeline=timeline,
         metrics=metrics,
-        observer=observer or Observer(),
+        observers=observers,
         decoder=Decoder(topics),
         fleet=directory,
         rebroadcast=rebroadcast,
@@ -148,11 +150,13 @@ def assemble(
             journal.check,
         ),
         registry=registry,
+        aliases=aliases,
         models=models,
+        rollouts=rollouts,
         outages=outages,
         runs=runs,
         preflight=preflight,
-        effects=EffectHandler(runs, publisher, models, preflight, metrics, now),
+        effects=EffectHandler(runs, publisher, models, rollouts, preflight, metrics, now),
     )
     coordinator.resume()
     return coordinator
@@ -209,7 +213,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             config.fleet,
             transport,
             journal,
-            default_engine(),
+            Engine(),
             max_message_bytes=config.connection.max_message_bytes,
             retained_versions=config.retained_versions,
             keep_records=config.keep_records,
@@ -219,7 +223,7 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),
             verifier=None if credentials is None else credentials.verifier,
-            observer=Observers(observers(config, metrics), refusals),
+            observers=[metrics, *tracing(config.fleet, config.traces), refusals],
         )
     except BaseException:
         journal.close()
@@ -273,7 +277,7 @@ def run_coordinator(config: CoordinatorConfig) -> None:
             from coordinator.http.api import ApiServer  # noqa: PLC0415  the web framework is slow to import, and optional
 
             _make_state_folder(config)
-            server = ApiServer(config)
+            server = ApiServer(config.state_dir, config.http.api_host, config.http.api_port)
             stack.callback(server.stop)
         try:
             service = build(config, standby=_standby(config, server, program) if config.standby else None)
@@ -313,7 +317,8 @@ def _standby(config: CoordinatorConfig, server: ApiServer | None, program: _Prog
             from coordinator.http.waiting import waiting_app  # noqa: PLC0415  as above
 
             loopback_only = not config.http.api_expose
-            server.stand_by(waiting_app(config.fleet, software(), lambda: standby.host, loopback_only=loopback_only))
+            about, leader = (config.fleet, software()), lambda: standby.host
+            server.stand_by(waiting_app(*about, leader, standby_page(), loopback_only=loopback_only))
 
     standby = Standby(config, software(), lambda: program.is_stopped, begin)
     return standby

@@ -230,7 +230,7 @@ def scored(
             limit = float(worse_by[name])  # type: ignore[index]  # of a peer: whatever it is
         except (TypeError, ValueError, LookupError) as fault:
             raise TaskError("worse_by is malformed") from fault
-        change = relative(figures["candidate"], figures[name], higher_is_better=domain.target is None)
+        change = relative("f1" if domain.target is None else "rmse", figures["candidate"], figures[name])
         sums[f"worse/{name}"][:] = 1, change > limit
     return Contribution(KIND, int(y.size), sums)
 
@@ -240,9 +240,9 @@ def without_few(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(counts.sum(axis=1, keepdims=True) < FEWEST_ROWS, 0, counts)
 
 
-def relative(figure: float, other: float, *, higher_is_better: bool) -> float:
-    """Return how much worse a figure is than another, relative to the other; in [-1, 1]."""
-    loss = other - figure if higher_is_better else figure - other
+def relative(metric: str, figure: float, other: float) -> float:
+    """Return how much worse a figure is than another, relative to the other; in [-1, 1]. Of ``f1`` more is better."""
+    loss = other - figure if metric == "f1" else figure - other
     if not loss:
         return 0.0
     return max(-1.0, min(1.0, loss / abs(other))) if other else math.copysign(1.0, loss)

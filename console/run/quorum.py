@@ -48,14 +48,14 @@ def could_be_private(spec: dict[str, Any], vehicles: int) -> bool:
     # What is needed to know is loaded when it is asked.
     from pydantic import ValidationError
 
-    from coordinator.runs.defaults import default_engine
+    from coordinator.engine import Engine
     from coordinator.specification.run import RunSpec
     from glassfleet.private.groups import LEAST_FLOOR
 
     if "private" in spec or vehicles < LEAST_FLOOR:
         return False
     try:
-        default_engine().check_start(RunSpec.from_document({**spec, "private": {}}))
+        Engine().check_start(RunSpec.from_document({**spec, "private": {}}))
     except (ValidationError, UsageError, NotFoundError):
         return False  # if it cannot be meant as written, the coordinator says why
     return True

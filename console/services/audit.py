@@ -203,14 +203,14 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
 
 
 def _told(options: LeakageOptions) -> tuple[str, Transcript]:
+    from coordinator.engine import Engine
     from coordinator.journal.inspect import entries, runs  # extra coordinator
-    from coordinator.runs.defaults import default_engine
     from coordinator.runs.transcript import transcript_of
 
     url = options.journal or f"sqlite:///{options.state_dir / 'journal.sqlite'}"
     known = runs(url)
     run = known[-1] if options.run_id == LAST and known and LAST not in known else str(options.run_id)
-    transcript = transcript_of(replace(default_engine(), fleet=options.fleet), entries(url, run))
+    transcript = transcript_of(Engine(fleet=options.fleet), entries(url, run))
     if transcript is None:
         named = f"it has events of {', '.join(known[:-6:-1])}" if known else "it has events of no run"
         raise NotFoundError(f"the journal has no events of run {run!r}; {named}. Ended runs need keep_records")
@@ -256,7 +256,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 
 def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
     from console.run.runspec import checked_parameters
-    from coordinator.runs.defaults import discover as search
+    from coordinator.engine.machine import discovery_of
     from glassfleet import catalogue
     from glassfleet.audit.model import model_alone
     from glassfleet.audit.private import conduct, may_lose
@@ -272,7 +272,7 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     fleet = _fleet(options, scheme)
     rows = {agent: each.train for agent, each in fleet.items()}
     one = next(iter(rows.values()))
-    domain = discover(search(one.features, one.target, {}, scheme)[1], list(rows.values()))
+    domain = discover(discovery_of(one.features, one.target, {}, scheme)[1], list(rows.values()))
     true = {agent: truth(domain, data) for agent, data in rows.items()}
     others = pool([vehicle.test for vehicle in fleet.values()])
     lines: list[Line] = []

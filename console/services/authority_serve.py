@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -41,17 +42,18 @@ def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_j
       glassfleet ca serve --identity coordinator-identity --host 0.0.0.0
     """
     from coordinator.authority.store import Authority
-    from coordinator.authority.web import AuthorityServer  # the web framework is slow to import
+    from coordinator.authority.web import authority_server  # the web framework is slow to import
 
-    stop = StopFlag()
-    server = AuthorityServer(Authority(ca_dir), identity, host=host, port=port, days=days)
-    server.start()
+    stop, authority = StopFlag(), Authority(ca_dir)
+    server = authority_server(authority, identity, host=host, port=port, days=days)
+    server.begin("glassfleet-authority")
     place = f"[{host}]" if ":" in host else host
     text = f"vehicles enrol at https://{place}:{server.port}; Ctrl-C ends it"
     tell(text, as_json=as_json, host=host, port=server.port)
     try:
-        server.keep_fresh()
-        while not stop.wait(3600):
-            server.keep_fresh()
+        is_over = False
+        while not is_over:
+            authority.refresh_crl(unless_newer_than=timedelta(days=1))  # lists expire
+            is_over = stop.wait(3600)
     finally:
-        server.stop()
+        server.end()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime as dt
 from pathlib import Path
 from typing import Annotated
 
@@ -122,8 +121,16 @@ def make_app(
     return app
 
 
-class AuthorityServer:
-    """The application over TLS, in a thread.
+def authority_server(
+    authority: Authority,
+    identity: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    days: int = DAYS,
+    limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
+) -> HttpServer:
+    """Return a server of the application over TLS, which has yet to begin.
 
     Parameters
     ----------
@@ -141,37 +148,6 @@ class AuthorityServer:
     UsageError
         The folder is not a coordinator's, or the port is taken.
     """
-
-    def __init__(
-        self,
-        authority: Authority,
-        identity: Path,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        days: int = DAYS,
-        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
-    ) -> None:
-        check_owner(identity, "coordinator")
-        self._authority = authority
-        self._server = HttpServer(
-            make_app(authority, days=days, limits=limits),
-            limits,
-            host,
-            port,
-            certificate=identity / CERT,
-            key=identity / KEY,
-        )
-        self.port: int = self._server.port
-
-    def start(self) -> None:
-        """Serve."""
-        self._server.begin("glassfleet-authority")
-
-    def keep_fresh(self) -> None:
-        """Make a new revocation list when the current one is older than a day: lists expire."""
-        self._authority.refresh_crl(unless_newer_than=dt.timedelta(days=1))
-
-    def stop(self) -> None:
-        """End the server. Idempotent."""
-        self._server.end()
+    check_owner(identity, "coordinator")
+    app = make_app(authority, days=days, limits=limits)
+    return HttpServer(app, limits, host, port, certificate=identity / CERT, key=identity / KEY)

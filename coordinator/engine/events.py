@@ -19,7 +19,23 @@ from schemas.messages import Outcome
 
 
 @dataclass(frozen=True)
-class Start:
+class TimedEvent:
+    """What happened at a time; `kind` is its name in the journal."""
+
+    kind: ClassVar[str]
+    at: float
+
+
+@dataclass(frozen=True)
+class TaskEvent(TimedEvent):
+    """What an agent says about a task; the agent is the topic's. The digest may be empty: the task is not known."""
+
+    agent: str
+    task_digest: str
+
+
+@dataclass(frozen=True)
+class Start(TimedEvent):
     """A run is wanted.
 
     Attributes
@@ -34,8 +50,7 @@ class Start:
         Private runs: vehicles that are left out as they gave false answers in an earlier one.
     """
 
-    kind: ClassVar[str] = "start"
-    at: float
+    kind = "start"
     spec: RunSpec
     agents: Mapping[str, Offer] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
@@ -44,7 +59,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(TimedEvent):
     """All that has happened to a run so far, in one: the journal may begin with it. See `checkpoint`.
 
     Attributes
@@ -53,40 +68,35 @@ class Checkpoint:
         All that `state` speaks of, in the order of id.
     """
 
-    kind: ClassVar[str] = "checkpoint"
-    at: float
+    kind = "checkpoint"
     spec: RunSpec
     agents: Sequence[str]
     state: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
-class AgentUp:
+class AgentUp(TimedEvent):
     """An agent's birth certificate."""
 
-    kind: ClassVar[str] = "agent-up"
-    at: float
+    kind = "agent-up"
     agent: str
     offer: Offer
 
 
 @dataclass(frozen=True)
-class AgentDown:
+class AgentDown(TimedEvent):
     """An agent's last will. It may come back within the deadline: nobody is dropped for it."""
 
-    kind: ClassVar[str] = "agent-down"
-    at: float
+    kind = "agent-down"
     agent: str
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(TaskEvent):
     """A contribution, decoded but not believed.
 
     Attributes
     ----------
-    agent : str
-        From the topic.
     data_digest : str
         Keyed digest of the agent's snapshot of its rows.
     contribution : Mapping
@@ -101,10 +111,7 @@ class Answer:
         `contribution` as the agent encoded it; empty in an event that was read back.
     """
 
-    kind: ClassVar[str] = "answer"
-    at: float
-    agent: str
-    task_digest: str
+    kind = "answer"
     rows: int
     data_digest: str
     contribution: Mapping[str, Value]
@@ -135,41 +142,32 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(TaskEvent):
     """An agent says that it cannot answer a task."""
 
-    kind: ClassVar[str] = "refused"
-    at: float
-    agent: str
-    task_digest: str
+    kind = "refused"
     reason: str
 
 
 @dataclass(frozen=True)
-class Malformed:
-    """A message on a contribution topic that is not a contribution. `task_digest` may be empty: unknown."""
+class Malformed(TaskEvent):
+    """A message on a contribution topic that is not a contribution."""
 
-    kind: ClassVar[str] = "malformed"
-    at: float
-    agent: str
-    task_digest: str
+    kind = "malformed"
     reason: str
 
 
 @dataclass(frozen=True)
-class TurnedAway:
+class TurnedAway(TaskEvent):
     """The journal's short form of an `Answer` that was not accepted: the same change, without the payload."""
 
-    kind: ClassVar[str] = "turned-away"
-    at: float
-    agent: str
-    task_digest: str
+    kind = "turned-away"
     outcome: Outcome
     reason: str
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(TimedEvent):
     """The journal's form of answers that were turned away and changed nothing but counters, many in one.
 
     Attributes
@@ -180,21 +178,19 @@ class Counted:
         How many, by task digest (empty: of no round of this run) and outcome.
     """
 
-    kind: ClassVar[str] = "counted"
-    at: float
+    kind = "counted"
     counts: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Tick:
+class Tick(TimedEvent):
     """Time has passed."""
 
-    kind: ClassVar[str] = "tick"
-    at: float
+    kind = "tick"
 
 
 @dataclass(frozen=True)
-class NoBroker:
+class NoBroker(TimedEvent):
     """The coordinator was without a broker: nobody could answer it, whatever they did.
 
     Moves nothing by itself, the time neither: what came before may still wait to be taken.
@@ -207,22 +203,20 @@ class NoBroker:
         No two of these overlap.
     """
 
-    kind: ClassVar[str] = "no-broker"
-    at: float
+    kind = "no-broker"
     since: float
 
 
 @dataclass(frozen=True)
-class Cancel:
+class Cancel(TimedEvent):
     """An operator ends the run."""
 
-    kind: ClassVar[str] = "cancel"
-    at: float
+    kind = "cancel"
     reason: str = "cancelled by an operator"
 
 
 @dataclass(frozen=True)
-class Unable:
+class Unable(TimedEvent):
     """The shell cannot do what the run needs.
 
     Attributes
@@ -231,8 +225,7 @@ class Unable:
         The named end that follows.
     """
 
-    kind: ClassVar[str] = "unable"
-    at: float
+    kind = "unable"
     cause: str
     reason: str
 

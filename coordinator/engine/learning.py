@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
@@ -22,7 +22,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
 from glassfleet.private.groups import round_digest
-from glassfleet.scheme import Contribution, Done, Next, Server, State, Task
+from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target
 from schemas.documents import canonical_json
 from schemas.errors import RunFailedError
@@ -45,26 +45,10 @@ class SchemeFaultError(Exception):
         self.group = group
 
 
-class Learner(Protocol):
-    """What the engine needs of a scheme (a `glassfleet.scheme.Scheme` is one)."""
-
-    @property
-    def participation(self) -> frozenset[Any]:
-        """Modes that it can run in."""
-
-    @property
-    def Parameters(self) -> Any:  # noqa: N802  (the scheme contract's name)
-        """Pydantic model of its parameters."""
-
-    @property
-    def server(self) -> Server:
-        """The server half."""
-
-
-Lookup = Callable[[str], Learner]
+Lookup = Callable[[str], Scheme]
 """Finds a scheme by name; raises NotFoundError."""
 
-Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float] | Bounds], Learner], tuple[Server, Any]]
+Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float] | Bounds], Scheme], tuple[Server, Any]]
 """Gives discovery's server half and its parameters for (features, target, bounds, scheme)."""
 
 

@@ -53,7 +53,7 @@ waits).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -67,20 +67,45 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.learning import Discover, Lookup
 from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
-from coordinator.specification.run import RunSpec
+from coordinator.specification.run import Bounds, RunSpec, limits_of
+from glassfleet import catalogue
 from glassfleet.data.parameters import parameter_fault
-from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY
+from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Server, is_label_scheme, private_parameters
+from glassfleet.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
 from glassfleet.scores import SCORES
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
 
+def discovery_of(
+    features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Scheme
+) -> tuple[Server, Any]:
+    """Return discovery's server half, and its parameters for these columns; a classifier's classes are found too.
+
+    Raises ValueError (pydantic's) when `bounds` name a column that the run does not have.
+    """
+    words = {column: known for column, known in bounds.items() if isinstance(known, Bounds)}
+    parameters = DiscoveryParameters(
+        features=tuple(features),
+        target=target,
+        bounds=limits_of(bounds),
+        input_quantiles=input_quantiles_of(scheme),
+        units={column: known.unit for column, known in words.items() if known.unit},
+        terms={column: known.terms for column, known in words.items() if known.terms},
+        labels=is_label_scheme(scheme),
+        either=getattr(scheme, "purpose", None) == {"classification", "regression"},
+        categories=getattr(scheme, "categorical", False) is True,
+        missing=getattr(scheme, "missing_cells", False) is True,
+        guarded=False,  # the engine says whether: runs that a former version began go on as they were
+    )
+    return cast("Server", DISCOVERY.server), parameters
+
+
 @dataclass(frozen=True)
 class Engine:
-    """The machine. Holds no state: only where to find schemes and how to search a domain.
+    """The machine. Holds no state: only where to find schemes and how to search a domain; by default as deployed.
 
     Parameters
     ----------
@@ -92,8 +117,8 @@ class Engine:
         Stands in the terms of private runs.
     """
 
-    lookup: Lookup
-    discover: Discover
+    lookup: Lookup = catalogue.load
+    discover: Discover = discovery_of
     fleet: str = DEFAULT_FLEET
 
     def step(self, state: RunState | None, event: events.Event) -> tuple[RunState, tuple[Effect, ...]]:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.engine import Offer
-from coordinator.limits import FleetLimits
 from schemas.messages import AgentState, Evaluation
 
 KEPT_EVALUATIONS = 64
@@ -119,6 +118,8 @@ class Fleet:
         Wall clock, for displays.
     clock : callable
         Seconds that only go forward; None: `wall`.
+    max_agents, fleet_bytes : int
+        See `coordinator.config.FleetLimits`.
 
     Attributes
     ----------
@@ -134,12 +135,15 @@ class Fleet:
         self,
         wall: Callable[[], float],
         clock: Callable[[], float] | None = None,
-        limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
+        *,
+        max_agents: int,
+        fleet_bytes: int,
     ) -> None:
         self._wall = wall
         self.began = wall()
         self._clock = clock or wall
-        self._limits = limits
+        self._max_agents = max_agents
+        self._fleet_bytes = fleet_bytes
         self._agents: dict[str, KnownAgent] = {}
         self._offers = SharedOffers()
         self._records = 0
@@ -150,12 +154,12 @@ class Fleet:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that all agents take, at most `FleetLimits.fleet_bytes`."""
+        """Bytes of memory that all agents take, at most `fleet_bytes`."""
         return self._records + self._offers.size + self.held
 
     def fits(self, size: int) -> bool:
         """Whether there is memory for so many bytes more."""
-        return self.size + size <= self._limits.fleet_bytes
+        return self.size + size <= self._fleet_bytes
 
     def wait(self, agent: str, body: AgentState | None, incarnation: str | None = None) -> float:
         """Return the seconds until a change of this agent may be taken; 0: now, or nothing would change.
@@ -201,7 +205,7 @@ class Fleet:
         before, shared = self.size, self._offers.acquire(offer)
         self._offers.release(known.offer)
         size = known.size + _words(body.incarnation, body.software) - _words(known.incarnation, known.software)
-        if self.size + size - known.size > max(before, self._limits.fleet_bytes):
+        if self.size + size - known.size > max(before, self._fleet_bytes):
             self._offers.acquire(known.offer)
             self._offers.release(shared)
             self._put(agent, self._counted(known, seen=now))
@@ -262,7 +266,7 @@ class Fleet:
         return replace(known, turns=turns, counted=now, **changes)
 
     def _has_room(self, size: int) -> bool:
-        return len(self._agents) < self._limits.max_agents and self.fits(size)
+        return len(self._agents) < self._max_agents and self.fits(size)
 
     def _make_room(self, size: int) -> bool:
         """Forget agents that are down, the longest first, until one more fits."""
@@ -272,7 +276,7 @@ class Fleet:
             return False
         down = sorted((known.since, agent) for agent, known in self._agents.items() if known.status == "down")
         # A tenth at once: a full table is not sorted for every newcomer.
-        agents = self._limits.max_agents
+        agents = self._max_agents
         keep = max(0, min(agents - 1, len(self._agents) - max(1, agents // 10)))
         for _, agent in down:
             if len(self._agents) <= keep and self._has_room(size):
@@ -296,7 +300,7 @@ class Fleet:
         if known is None:
             return
         scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
-        size, most = _bytes_of(known.evaluations), self._limits.fleet_bytes // 2
+        size, most = _bytes_of(known.evaluations), self._fleet_bytes // 2
         share = max(most // len(self._agents), _SCORES_BYTES)
         if self._scores + _bytes_of(scores) - size > most:
             share = min(share, size)

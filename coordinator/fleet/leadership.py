@@ -1,6 +1,6 @@
 """Two coordinators with different journals on one fleet: which of them gives way. Pure.
 
-One journal has a lock (`coordinator.standby`); nothing but the broker knows of two journals. The retained
+One journal has a lock (`coordinator.process.standby`); nothing but the broker knows of two journals. The retained
 ``coordinator/state`` carries the *incarnation* of a coordinator's life, and in the envelope's time its *term*: the wall
 clock at its start, but always above every term that was read before it started (as in Raft). So the order of two terms
 is the order of two starts, also when a clock was wrong.

@@ -101,4 +101,4 @@ class Presence:
 
     def _say(self, status: str) -> None:
         state = birth(self.topics, self.incarnation, self.software, status, term=self.election.term)
-        self.publisher.publish_state(state)
+        self.publisher.publish(state.topic, state.payload, retain=True)

@@ -50,7 +50,27 @@ TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
 """Has the API's description say that an address needs the token; `OperatorRules` sees to it, whatever is described."""
 
 
-class OperatorRules(Rules):
+class NameRules(Rules):
+    """Whoever asks under one of our names is answered.
+
+    Parameters
+    ----------
+    loopback_only : bool
+        Answer to loopback names only. A page of another site can have its own name resolve to 127.0.0.1 and then read
+        what is served here (DNS rebinding); the browser still sends that name. Who exposes the API on purpose has names
+        that we cannot know.
+    """
+
+    def __init__(self, *, loopback_only: bool) -> None:
+        self._loopback_only = loopback_only
+
+    def check(self, request: Request) -> None:
+        """Raise HTTPException when it may not be answered."""
+        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
+            raise HTTPException(421, FOREIGN_NAME)
+
+
+class OperatorRules(NameRules):
     """Reading is open; what changes something needs the token, or a session.
 
     Parameters
@@ -58,23 +78,20 @@ class OperatorRules(Rules):
     is_signed_in : callable
         Whether a request comes from an operator who has signed in.
     loopback_only : bool
-        Answer to loopback names only. A page of another site can have its own name resolve to 127.0.0.1 and then read
-        what is served here (DNS rebinding); the browser still sends that name. Who exposes the API on purpose has names
-        that we cannot know.
+        See `NameRules`.
     """
 
     def __init__(self, token: str, is_signed_in: Callable[[Request], bool], *, loopback_only: bool) -> None:
+        super().__init__(loopback_only=loopback_only)
         self._token = token
         self._is_signed_in = is_signed_in
-        self._loopback_only = loopback_only
         self._questions = Line(EXPLAIN_AT_ONCE, EXPLAIN_WAIT)
         self._reads = Line(READS_AT_ONCE, EXPLAIN_WAIT)
 
     def check(self, request: Request) -> None:
         """Raise HTTPException when it may not be answered."""
+        super().check(request)
         path, reads = request.url.path, request.method in READING
-        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
-            raise HTTPException(421, FOREIGN_NAME)
         if is_foreign(request) and (not reads or path.startswith(PROGRAMS)):
             raise HTTPException(403, "what a page of another site sends is refused")
         if reads or path == "/sign-in" or _asks(path):

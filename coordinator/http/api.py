@@ -19,6 +19,7 @@ import structlog
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -26,6 +27,7 @@ from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.actions import add_actions
+from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
 from coordinator.http.error_handler import ErrorHandler
@@ -35,7 +37,6 @@ from coordinator.http.rollout_api import add_rollouts
 from coordinator.http.server import HttpServer
 from coordinator.http.text import ShownJson, check_characters
 from coordinator.specification.run import RunSpec, with_participation
-from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST
 from glassfleet.export.svg.text import cut
 from schemas.errors import (
     BrokerError,
@@ -51,8 +52,7 @@ from schemas.private_files import kept_secret, replace_private
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
-    from coordinator.config import CoordinatorConfig
-    from coordinator.service import Service
+    from coordinator.process.service import Service
 
 _log = structlog.get_logger("coordinator")
 
@@ -96,7 +96,7 @@ def make_app(  # noqa: C901  one short function per address
     coordinator = service.coordinator
     registry = coordinator.registry
     dashboard = Dashboard(service, token, hub)
-    dashboard.add_api(app)
+    app.include_router(make_router(dashboard.library))  # before the addresses of versions, which look alike
 
     @app.exception_handler(GlassfleetError)
     async def _known(request: Request, fault: GlassfleetError) -> Response:
@@ -247,13 +247,16 @@ class ApiServer:
 
     Parameters
     ----------
-    config : CoordinatorConfig
-        Its state directory exists.
+    state_dir : Path
+        Exists.
+    host, port
+        Where to listen; port 0: any free one.
     """
 
-    def __init__(self, config: CoordinatorConfig) -> None:
-        self._config = config
-        self._token = read_or_make_token(config.state_dir)
+    def __init__(self, state_dir: Path, host: str, port: int) -> None:
+        self._state_dir = state_dir
+        self._host, self._port = host, port
+        self._token = read_or_make_token(state_dir)
         self._hub = Hub()
         self._door = _Door()
         self._server: HttpServer | None = None
@@ -273,7 +276,7 @@ class ApiServer:
         """
         self._door.app = app
         self._bound().begin("glassfleet-api")
-        if not _is_served(self._config.state_dir / URL_FILE):
+        if not _is_served(self._state_dir / URL_FILE):
             self._note()
 
     def start(self, service: Service) -> str:
@@ -317,7 +320,7 @@ class ApiServer:
             self._opening.join()
         if self._server is not None:
             self._server.end()
-            note = self._config.state_dir / URL_FILE
+            note = self._state_dir / URL_FILE
             if _read(note) == self._url():
                 note.unlink(missing_ok=True)
         if self._fault is not None:
@@ -325,22 +328,20 @@ class ApiServer:
 
     def _bound(self) -> HttpServer:
         if self._server is None:
-            http = self._config.http
             self._server = HttpServer(
-                self._door, HTTP_LIMITS, http.api_host, http.api_port,
-                former=_read_port(self._config.state_dir / PORT_FILE), stop_wait=STOP_WAIT,
+                self._door, HTTP_LIMITS, self._host, self._port,
+                former=_read_port(self._state_dir / PORT_FILE), stop_wait=STOP_WAIT,
             )  # fmt: skip
         return self._server
 
     def _url(self) -> str:
-        http = self._config.http
-        host = f"[{http.api_host}]" if ":" in http.api_host else http.api_host
+        host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._bound().port}"
 
     def _note(self) -> None:
-        replace_private(self._config.state_dir / URL_FILE, f"{self._url()}\n".encode("ascii"))
-        if not self._config.http.api_port:
-            replace_private(self._config.state_dir / PORT_FILE, f"{self._bound().port}\n".encode("ascii"))
+        replace_private(self._state_dir / URL_FILE, f"{self._url()}\n".encode("ascii"))
+        if not self._port:
+            replace_private(self._state_dir / PORT_FILE, f"{self._bound().port}\n".encode("ascii"))
 
 
 def _read(note: Path) -> str:

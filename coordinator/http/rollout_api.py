@@ -15,7 +15,7 @@ from coordinator.specification.rollout import RolloutPlan
 from schemas.record import ModelRecord
 
 if TYPE_CHECKING:
-    from coordinator.service import Service
+    from coordinator.process.service import Service
 
 
 class Body(BaseModel):
@@ -69,12 +69,11 @@ class Why(Body):
 def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one short function per address
     """Add the addresses."""
     coordinator = service.coordinator
-    registry, models = coordinator.registry, coordinator.models
+    registry, aliases, rollouts = coordinator.registry, coordinator.aliases, coordinator.rollouts
     guarded = [TOKEN]
 
     @app.get("/api/models/{name}/history")
     def _history(name: str) -> dict[str, Any]:
-        aliases = registry.aliases
         pointers = {"current": _pointer(aliases.current.get(name)), "candidate": _pointer(aliases.candidate.get(name))}
         return {
             "name": name,
@@ -108,30 +107,30 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
 
     @app.get("/api/rollouts")
     def _rollouts() -> list[dict[str, Any]]:
-        return models.rollouts.documents()
+        return rollouts.documents()
 
     @app.get("/api/rollouts/{name}")
     def _of_model(name: str) -> list[dict[str, Any]]:
         registry.heads(name)
-        return models.rollouts.documents(name)
+        return rollouts.documents(name)
 
     @app.post("/api/rollouts", dependencies=guarded, status_code=201)
     def _start(wanted: Wanted) -> dict[str, str]:
         refuse_booleans(wanted.plan, "plan")
         plan = RolloutPlan.from_document(wanted.plan)
-        return {"rollout": service.call(lambda core: core.models.rollouts.start(wanted.name, wanted.version, plan))}
+        return {"rollout": service.call(lambda core: core.rollouts.start(wanted.name, wanted.version, plan))}
 
     @app.post("/api/rollouts/{name}/pause", dependencies=guarded)
     def _pause(name: str, why: Why) -> dict[str, str]:
-        return {"phase": service.call(lambda core: core.models.rollouts.pause(name, why.reason).phase)}
+        return {"phase": service.call(lambda core: core.rollouts.pause(name, why.reason).phase)}
 
     @app.post("/api/rollouts/{name}/resume", dependencies=guarded)
     def _resume(name: str) -> dict[str, str]:
-        return {"phase": service.call(lambda core: core.models.rollouts.resumed(name).phase)}
+        return {"phase": service.call(lambda core: core.rollouts.resumed(name).phase)}
 
     @app.post("/api/rollouts/{name}/stop", dependencies=guarded)
     def _stop(name: str, why: Why) -> dict[str, str]:
-        return {"phase": service.call(lambda core: core.models.rollouts.stop(name, why.reason).phase)}
+        return {"phase": service.call(lambda core: core.rollouts.stop(name, why.reason).phase)}
 
 
 def _pointer(pointer: Any) -> dict[str, Any] | None:

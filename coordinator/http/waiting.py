@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from starlette.exceptions import HTTPException
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.http.access import FOREIGN_NAME, HTTP_LIMITS, PROGRAMS
-from coordinator.http.guard import Guard, Rules, is_loopback_name
-from coordinator.telemetry.metrics import CONTENT_TYPE_LATEST, standby_page
+from coordinator.http.access import HTTP_LIMITS, PROGRAMS, NameRules
+from coordinator.http.guard import Guard
 
 STATUS = "stand-by"
 
 
-class _Waiting(Rules):
-    """Nothing is done here, so nobody has to show a token."""
-
-    def __init__(self, *, loopback_only: bool) -> None:
-        self._loopback_only = loopback_only
-
-    def check(self, request: Request) -> None:
-        """Raise HTTPException when it may not be answered, see `coordinator.http.access`."""
-        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
-            raise HTTPException(421, FOREIGN_NAME)
-
-
-def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopback_only: bool) -> ASGIApp:
+def waiting_app(
+    fleet: str, software: str, leader: Callable[[], str], metrics: bytes, *, loopback_only: bool
+) -> ASGIApp:
     """Return the application of a stand-by.
 
     Parameters
@@ -37,6 +26,8 @@ def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopbac
         For ``/api/health``.
     leader : callable
         Returns the host on which the coordinator is that leads; empty: it is not known.
+    metrics : bytes
+        What is scraped.
     loopback_only : bool
         Answer to loopback names only.
     """
@@ -51,13 +42,13 @@ def waiting_app(fleet: str, software: str, leader: Callable[[], str], *, loopbac
                 health = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
                 return JSONResponse(health)
             case "/metrics":
-                return Response(standby_page(), media_type=CONTENT_TYPE_LATEST)
+                return Response(metrics, media_type=CONTENT_TYPE_LATEST)
         where = f" on {leader()}" if leader() else ""
         return _refuse(
             request, 503, f"this coordinator is on stand-by: ask the one{where} that leads; nothing was done here"
         )
 
-    rules = _Waiting(loopback_only=loopback_only)
+    rules = NameRules(loopback_only=loopback_only)  # nothing is done here, so nobody has to show a token
     return Guard(app, limits=HTTP_LIMITS, rules=rules, error_response=_refuse)
 
 

@@ -117,7 +117,10 @@ class MemoryJournal:
             del self.content.documents[run]
         if gone:
             self.content.entries[:] = [entry for entry in self.content.entries if entry.run not in gone]
-            newest = {name: max(self.models(name), key=lambda model: model.version).version for name in self._names()}
+            newest = {
+                name: max(self.models(name), key=lambda model: model.version).version
+                for name in {model.name for model in self.content.models}
+            }
             known = {*self.content.documents, *(entry.run for entry in self.content.entries)}
             self.content.models[:] = [
                 model
@@ -141,9 +144,6 @@ class MemoryJournal:
         self.content.decisions[:first] = [
             row for row in self.content.decisions[:first] if row[0].name != name or not row[0].kind.startswith(ROLLOUTS)
         ]
-
-    def _names(self) -> set[str]:
-        return {model.name for model in self.content.models}
 
     def ended(self) -> list[str]:
         """Ids of closed runs, in the order of closing."""

@@ -172,7 +172,7 @@ class Leader:
     incarnation : str
         Tells this life of a coordinator from others.
     about : dict
-        JSON values: what others should know of it, see `coordinator.standby`.
+        JSON values: what others should know of it, see `coordinator.process.standby`.
     """
 
     incarnation: str

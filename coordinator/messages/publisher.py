@@ -63,10 +63,6 @@ class Publisher:
         self.metrics["published.bytes"] += len(payload)
         self.transport.publish(topic, payload, retain=retain)
 
-    def publish_state(self, message: Message) -> None:
-        """Publish a birth certificate or a goodbye."""
-        self.publish(message.topic, message.payload, retain=True)
-
     # -- requests -------------------------------------------------------------------------------------------------
 
     def prepare(self, effect: OpenRound) -> Retained:

@@ -92,6 +92,10 @@ class Aliases:
         """Return the versions that a name stands for: they must stay, however old they are."""
         return {(each.name, each.version) for each in (*self.current.values(), *self.candidate.values())}
 
+    def pinned_of(self, name: str) -> set[int]:
+        """Return the versions that one name stands for."""
+        return {each.version for each in (self.current.get(name), self.candidate.get(name)) if each is not None}
+
     def _next(self, name: str) -> int:
         return max(self._sequence.get(name, 0) + 1, int(self.wall() * 1000))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ import structlog
 
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import Decision, StoredModel
-from coordinator.models.aliases import CANDIDATE, CURRENT, Cause
+from coordinator.models.aliases import CANDIDATE, CURRENT, Aliases, Cause
 from coordinator.models.central import CentralModel, check_learned
 from coordinator.models.publication import ModelPublisher
 from coordinator.models.registry import Registry
@@ -21,7 +21,7 @@ from coordinator.models.sums import judged
 from coordinator.specification.rollout import GATE
 from glassfleet.scheme import is_personal
 from schemas.documents import document_digest
-from schemas.errors import BrokerError, DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
+from schemas.errors import DamagedError, DocumentError, NotFoundError, UsageError, VerificationError
 from schemas.messages import ModelPointer, Trial
 from schemas.record import ModelRecord
 
@@ -37,8 +37,6 @@ class Models:
 
     Parameters
     ----------
-    agents : callable
-        Who is up.
     now : callable
         The coordinator's own time, seconds.
     lookup : callable
@@ -46,17 +44,14 @@ class Models:
     """
 
     registry: Registry
+    aliases: Aliases
     publisher: ModelPublisher
-    agents: Callable[[], Collection[str]]
+    rollouts: Rollouts
     metrics: Counter[str]
     now: Callable[[], float]
     lookup: Callable[[str], object]
-    rollouts: Rollouts = field(init=False)
     _signing: Iterator[tuple[StoredModel, StoredModel] | None] | None = field(default=None, init=False)
     """What is left to look at after a change of authority; None: nothing, or all."""
-
-    def __post_init__(self) -> None:
-        self.rollouts = Rollouts(self.registry, self._show, self.agents, self.metrics, self.now)
 
     def resume(self, decisions: list[Decision]) -> None:
         """Go on where the journal ends."""
@@ -120,17 +115,14 @@ class Models:
         # An operator's word comes first, though: no vehicle shall have a signature that nobody has written down.
         if about is not None:
             self.registry.keep_signed(model, about)
-        try:
-            self.publisher.signature(former, model)
-        except (BrokerError, UsageError) as fault:
-            self._log_unpublishable(model.name, fault)
+        self.publisher.signature(former, model)
         if about is None:
             self.registry.keep_signed(model)
 
     def connected(self) -> None:
         """Publish all that is retained again."""
         self.sign_again()
-        self.publisher.models(self._log_unpublishable)
+        self.publisher.models()
         self.rollouts.connected()
 
     def repeat_pointers(self) -> None:
@@ -142,8 +134,8 @@ class Models:
 
         What the names stand for, what rollouts compare, and what a rollback would go to.
         """
-        kept = self.registry.aliases.pinned() | self.rollouts.compared()
-        for name in self.registry.aliases.current:
+        kept = self.aliases.pinned() | self.rollouts.compared()
+        for name in self.aliases.current:
             with suppress(NotFoundError):
                 kept.add((name, self.registry.before(name)))
         return kept
@@ -157,12 +149,7 @@ class Models:
             Its name, version and digest.
         """
         model = self.registry.add(effect, state)
-        stood = self._decide_about(model, state)
-        try:
-            self.publisher.model(model, stood)
-        except (BrokerError, UsageError) as fault:
-            # It was registered when the broker still took it: the run is finished, and the HTTP API has the model.
-            self._log_unpublishable(effect.name, fault)
+        self.publisher.model(model, self._decide_about(model, state))
         about = {"name": model.name, "version": model.version, "digest": model.digest}
         self.metrics["models.published"] += 1
         log.info("model-published", **about)
@@ -196,7 +183,7 @@ class Models:
             raise UsageError("say why: every vehicle and every auditor will read the reason of a rollback")
         model = self.registry.get(name, self.registry.before(name) if to is None else to)
         check_learned(model)
-        current = self.registry.aliases.of(name).version
+        current = self.aliases.of(name).version
         if model.version >= current:
             raise UsageError(
                 f"version {model.version} is not below the current one, {current}: to go forward, promote it"
@@ -221,35 +208,29 @@ class Models:
             It is too large for this broker, or the fleet has a model of the reference's name.
         """
         name = reference.name
-        current = self.registry.aliases.current.get(name)
+        current = self.aliases.current.get(name)
         if current is not None and not ModelRecord.load(self.registry.get(name, current.version).record).is_reference:
             raise UsageError(f"{name!r} is the name of a model that the fleet has learned")
         stored = self.registry.add_reference(reference, about, self.publisher.check_record)
         if current is not None and current.version == stored.version:
             return current
         # One that was stored and whose decision could not be written was never on the broker: it is published.
-        if current is not None and self._was_current(name, stored.version):
+        if current is not None and self._was(name, stored.version, CURRENT):
             cause: Cause = "promoted" if stored.version > current.version else "rolled-back"
             return self._move(stored, cause, about or "the same document was registered again")
-        stood = self.become_current(stored, "published", about)
-        try:
-            self.publisher.model(stored, stood)
-        except (BrokerError, UsageError) as fault:
-            self._log_unpublishable(name, fault)
+        self.publisher.model(stored, self.become_current(stored, "published", about))
         self.metrics["models.references"] += 1
         _log.info("reference-registered", name=name, version=stored.version, digest=stored.digest)
-        return self.registry.aliases.current[name]
+        return self.aliases.current[name]
 
     def _move(self, model: StoredModel, cause: Cause, reason: str) -> ModelPointer:
-        aliases = self.registry.aliases
-        current = aliases.current.get(model.name)
+        current = self.aliases.current.get(model.name)
         if current is not None and current.version == model.version:
             raise UsageError(f"model {model.name!r} version {model.version} is current already")
-        stood = self.become_current(model, cause, reason)
-        self._show(model.name, stood)
+        self.publisher.moved(model.name, self.become_current(model, cause, reason))
         self.metrics[f"models.{cause}"] += 1
         _log.info("model-" + cause, name=model.name, version=model.version, reason=reason)
-        return aliases.current[model.name]
+        return self.aliases.current[model.name]
 
     def _decide_about(self, model: StoredModel, state: RunState) -> set[int]:
         """Decide what becomes of a new version, once: the same run may come here again after a crash.
@@ -260,8 +241,8 @@ class Models:
             The versions that its name stood for before, if it stands for others now.
         """
         name, version = model.name, model.version
-        current = self.registry.aliases.current.get(name)
-        if self.rollouts.knows(name, version) or self._was_decided(name, version):
+        current = self.aliases.current.get(name)
+        if self.rollouts.knows(name, version) or self._was(name, version, CURRENT, CANDIDATE):
             return set()
         if state.spec.private is not None:
             return self._decide_from_sums(model, state, current)
@@ -274,7 +255,6 @@ class Models:
 
     def _decide_from_sums(self, model: StoredModel, state: RunState, current: ModelPointer | None) -> set[int]:
         """Decide about the model of a private run: no vehicle tries it by itself."""
-        aliases = self.registry.aliases
         asked = None if state.champion is None else document_digest(state.champion)
         now = None if current is None else current.digest
         verdict = judged(state.scores, asked=asked, current=now, cohort=len(state.cohort))
@@ -282,15 +262,15 @@ class Models:
             return self.become_current(model, "published", verdict.reason)
         if self.rollouts.live(model.name) is not None:
             self.rollouts.stop(model.name, f"run {model.run} brings version {model.version}")
-        stood = {each.version for each in (current, aliases.candidate.get(model.name)) if each is not None}
+        stood = self.aliases.pinned_of(model.name)
         trial = Trial(salt=model.run, below=0, champion=now or "")
-        reason = verdict.reason
-        self.registry.decide([aliases.to_candidate(model.name, model.version, model.digest, trial, reason)])
+        candidate = self.aliases.to_candidate(model.name, model.version, model.digest, trial, verdict.reason)
+        self.registry.decide([candidate])
         return stood
 
     def champion(self, name: str) -> ModelRecord | None:
         """Return the record of the version that a name stands for; None: it stands for none that can be read."""
-        current = self.registry.aliases.current.get(name)
+        current = self.aliases.current.get(name)
         if current is None:
             return None
         try:
@@ -298,30 +278,16 @@ class Models:
         except (NotFoundError, DamagedError, DocumentError, VerificationError):
             return None
 
-    def _was_decided(self, name: str, version: int) -> bool:
-        kinds = (CURRENT, CANDIDATE)
+    def _was(self, name: str, version: int, *kinds: str) -> bool:
         return any(each.kind in kinds and each.body["version"] == version for each in self.registry.decisions(name))
-
-    def _was_current(self, name: str, version: int) -> bool:
-        return any(each.kind == "current" and each.body["version"] == version for each in self.registry.history(name))
 
     def become_current(self, model: StoredModel, cause: Cause, reason: str) -> set[int]:
         """Write down that a version is current; returns the versions that the name stood for before."""
-        name, aliases = model.name, self.registry.aliases
-        stood = {number for known, number in aliases.pinned() if known == name}
+        name, aliases = model.name, self.aliases
+        stood = aliases.pinned_of(name)
         ended = self.rollouts.superseding(name, model.version)
         withdrawn = [aliases.to_none(name, "superseded")] if name in aliases.candidate else []
         current = aliases.to_current(name, model.version, model.digest, cause, reason)
         self.registry.decide([*ended, current, *withdrawn])
         self.rollouts.apply(ended)
         return stood
-
-    def _show(self, name: str, before: Collection[int]) -> None:
-        try:
-            self.publisher.moved(name, before)
-        except (BrokerError, UsageError) as fault:
-            self._log_unpublishable(name, fault)
-
-    def _log_unpublishable(self, name: str, fault: Exception) -> None:
-        self.metrics["models.unpublishable"] += 1
-        _log.error("model-unpublishable", name=name, detail=str(fault))

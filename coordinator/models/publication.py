@@ -1,11 +1,14 @@
 """Models on the broker: versions, their blobs, and the pointers to them.
 
-Whatever cannot be sent is found out by `check_model` and `check_record` *before* it is written to the journal.
+Whatever cannot be sent is found out by `check_model` and `check_record` *before* it is written to the journal. What was
+written when the broker still took it is counted and logged: the run is finished, and the HTTP API has the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,7 +16,7 @@ import structlog
 from coordinator.engine import Publish, RunState
 from coordinator.journal.port import StoredModel
 from coordinator.messages.publisher import Publisher
-from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE
+from coordinator.models.aliases import CANDIDATE, CURRENT, NO_CANDIDATE, Aliases
 from coordinator.models.registry import Registry
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError
@@ -38,6 +41,8 @@ class ModelPublisher:
     topics: Topics
     publisher: Publisher
     registry: Registry
+    aliases: Aliases
+    metrics: Counter[str]
     retained_versions: int
     _missing: set[tuple[str, int]] = field(default_factory=set, init=False)
 
@@ -62,11 +67,6 @@ class ModelPublisher:
         ----------
         before : collection of int
             Versions that its name stood for before: they are cleared if they are not among the newest.
-
-        Raises
-        ------
-        BrokerError, UsageError
-            This broker cannot carry it; then nothing is published.
         """
         models = self.registry.versions(model.name)
         kept = self._kept(models)
@@ -74,40 +74,36 @@ class ModelPublisher:
         gone = [each for each in models if each.version in before and each not in kept and each not in fell]
         # Not the last one: a version that could not be decided about at first may come after a later one.
         new = [each for each in kept if each.version == model.version]
-        frames = [*self._clearing(fell), *self._writing(new)]
-        self._publish([*frames, *self._pointers(model.name), *self._clearing(gone)])
+        with self._unless_unpublishable(model.name):
+            frames = [*self._clearing(fell), *self._writing(new)]
+            self._publish([*frames, *self._pointers(model.name), *self._clearing(gone)])
 
     def moved(self, name: str, before: Collection[int]) -> None:
-        """Publish what a name stands for, after it stood for other versions; parameters and errors as in `model`."""
+        """Publish what a name stands for, after it stood for other versions; `before` as in `model`."""
         models = self.registry.versions(name)
         kept = self._kept(models)
-        stands_for = {number for known, number in self.registry.aliases.pinned() if known == name}
+        stands_for = self.aliases.pinned_of(name)
         # What is among the newest stands on the broker already.
         newest = models[-self.retained_versions :]
         older = [each for each in kept if each.version in stands_for and each not in newest]
         gone = [each for each in models if each.version in before and each not in kept]
-        self._publish([*self._writing(older), *self._pointers(name), *self._clearing(gone)])
+        with self._unless_unpublishable(name):
+            self._publish([*self._writing(older), *self._pointers(name), *self._clearing(gone)])
 
     def signature(self, former: StoredModel, model: StoredModel) -> None:
-        """Clear the parts that only the former record had, and publish the one that was signed again.
-
-        Raises as `model`.
-        """
+        """Clear the parts that only the former record had, and publish the one that was signed again."""
         # Without the other records: when the authority changes, this is asked for each version.
         if self.registry.is_retained(model, self.retained_versions):
-            frames = self._writing([model])
-            needed = {frame.topic for frame in frames}
-            self._publish([*(each for each in self._clearing([former]) if each.topic not in needed), *frames])
+            with self._unless_unpublishable(model.name):
+                frames = self._writing([model])
+                needed = {frame.topic for frame in frames}
+                self._publish([*(each for each in self._clearing([former]) if each.topic not in needed), *frames])
 
-    def models(self, tell: Callable[[str, Exception], None]) -> None:
-        """Publish all retained versions again; `tell` hears of a model that this broker cannot carry."""
+    def models(self) -> None:
+        """Publish all retained versions again."""
         for name in self.registry.names():
-            try:
-                frames = self.frames(name)
-            except (BrokerError, UsageError) as fault:
-                tell(name, fault)
-            else:
-                self._publish(frames)
+            with self._unless_unpublishable(name):
+                self._publish(self.frames(name))
 
     def pointers(self) -> None:
         """Publish all pointers again; versions and blobs can be had by their names."""
@@ -138,13 +134,22 @@ class ModelPublisher:
         cleared = self._clearing([each for each in left if each not in kept])
         return [*cleared, *self._writing(kept), *self._pointers(name)]
 
+    @contextmanager
+    def _unless_unpublishable(self, name: str) -> Iterator[None]:
+        """Count and log a model that this broker cannot carry; nothing of it is published then."""
+        try:
+            yield
+        except (BrokerError, UsageError) as fault:
+            self.metrics["models.unpublishable"] += 1
+            _log.error("model-unpublishable", name=name, detail=str(fault))
+
     def _publish(self, frames: Iterable[Frame]) -> None:
         for frame in frames:
             self.publisher.publish(*frame, retain=True)
 
     def _pointers(self, name: str) -> list[Frame]:
         """Return the messages that say what a name stands for; a version that is missing is logged and left out."""
-        aliases, frames = self.registry.aliases, []
+        aliases, frames = self.aliases, []
         candidate = self._existing(aliases.candidate.get(name))
         if candidate is not None:
             frames.append(Frame(self.topics.model_candidate(name), self._envelope(candidate)))
@@ -165,8 +170,8 @@ class ModelPublisher:
         return None
 
     def _envelope(self, pointer: ModelPointer) -> bytes:
-        run, wall = self.registry.get(pointer.name, pointer.version).run, self.registry.aliases.wall
-        return Envelope(fleet=self.topics.fleet, body=pointer, run=run, time=wall()).to_bytes()
+        run = self.registry.get(pointer.name, pointer.version).run
+        return Envelope(fleet=self.topics.fleet, body=pointer, run=run, time=self.aliases.wall()).to_bytes()
 
     def _outlived(self, name: str) -> set[int]:
         """Return the versions that the name stood for at a time when they were not among the newest.
@@ -185,7 +190,7 @@ class ModelPublisher:
         return outlived
 
     def _kept(self, models: list[StoredModel]) -> list[StoredModel]:
-        newest, pinned = models[-self.retained_versions :], self.registry.aliases.pinned()
+        newest, pinned = models[-self.retained_versions :], self.aliases.pinned()
         return [each for each in models if each in newest or (each.name, each.version) in pinned]
 
     def _writing(self, models: Iterable[StoredModel]) -> list[Frame]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -41,8 +42,6 @@ class Registry:
         Written into records.
     wall : callable
         Wall clock, seconds since the epoch.
-    now : callable or None
-        The coordinator's own time, seconds; None: `wall`.
     signer : callable or None
         Returns who signs records now (a renewed certificate counts from its renewal); None: they are not signed.
     verifier : Verifier or None
@@ -50,19 +49,17 @@ class Registry:
     """
 
     journal: Journal
+    aliases: Aliases
     fleet: str
     software: str
     wall: Callable[[], float]
-    now: Callable[[], float] | None = None
     signer: Callable[[], Signer] | None = None
     verifier: Verifier | None = None
-    aliases: Aliases = field(init=False)
     _re_signer: ReSigner | None = field(init=False)
 
     def __post_init__(self) -> None:
         signer, verifier = self.signer, self.verifier
         self._re_signer = None if signer is None or verifier is None else ReSigner(signer, verifier)
-        self.aliases = Aliases(self.now or self.wall, self.wall)
         self.aliases.apply(self.journal.decisions())
 
     def adopt(self) -> None:
@@ -129,22 +126,18 @@ class Registry:
         """
 
         def record(version: int) -> ModelRecord:
-            made = ModelRecord(
+            return self._written(
                 name=reference.name,
                 version=version,
                 digest=reference.digest,
                 document=reference.document,
-                fleet=self.fleet,
                 run=reference.run,
                 scheme=reference.scheme,
                 cohort=[],
                 domain_contributors=[],
                 parameters={"source": CENTRAL, "about": about[:500]},
                 training=Training(),
-                created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
-                software=self.software,
             )
-            return made if self.signer is None else made.signed_by(self.signer())
 
         check(record(LONGEST))
         stored = self.journal.add_model(
@@ -204,12 +197,11 @@ class Registry:
 
     def _record(self, effect: Publish, state: RunState, version: int, parents: list[str]) -> ModelRecord:
         document = effect.model.to_document()
-        record = ModelRecord(
+        return self._written(
             name=effect.name,
             version=version,
             digest=document_digest(document),
             document=document,
-            fleet=self.fleet,
             run=effect.run,
             scheme=state.spec.scheme,
             cohort=list(effect.cohort),
@@ -228,14 +220,22 @@ class Registry:
                 **recorded(state.summary, state.errors),
             },
             training=_training(state),
-            created=datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds"),
-            software=self.software,
         )
+
+    def _written(self, **fields: Any) -> ModelRecord:
+        """Return a record that is written down now, signed where there is a signer."""
+        created = datetime.fromtimestamp(self.wall(), tz=UTC).isoformat(timespec="seconds")
+        record = ModelRecord(fleet=self.fleet, created=created, software=self.software, **fields)
         return record if self.signer is None else record.signed_by(self.signer())
 
     def names(self) -> list[str]:
         """Names of all models, sorted."""
-        return sorted({each.name for each in self.journal.heads()})
+        return sorted(self.by_name())
+
+    def by_name(self) -> dict[str, list[StoredModel]]:
+        """All versions of all models by name, oldest first; no record is read."""
+        heads = self.journal.heads()
+        return {name: list(group) for name, group in groupby(heads, key=lambda head: head.name)}
 
     def versions(self, name: str) -> list[StoredModel]:
         """All versions of a model, oldest first, damaged ones too; raises NotFoundError when there is none."""

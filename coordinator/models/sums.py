@@ -53,9 +53,10 @@ def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None,
         return Verdict(False, "not-compared: the current version has another target, or no vehicle can use it")
     if compared < max(1, GATE.min_reports * cohort):
         return Verdict(False, f"too-few-reports: {compared} of {cohort} vehicles compared the two")
-    limit, is_f1 = float(scores["worse_by"][other]), scores["metric"] == "f1"
+    limit, metric = float(scores["worse_by"][other]), scores["metric"]
+    is_f1 = metric == "f1"
     what = "F1" if is_f1 else "error"
-    change = relative(scores["candidate"], scores[other], higher_is_better=is_f1)
+    change = relative(metric, scores["candidate"], scores[other])
     beside = "the current version" if current is not None else "a constant"
     more = f"by more than {limit:.0%}" if limit >= 0 else f"or better by less than {-limit:.0%}"
     text = (
@@ -64,6 +65,6 @@ def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None,
     )
     if 2 * worse > compared:
         return Verdict(False, f"too-bad: {text}; at most half may be")
-    if "local" in scores and relative(scores["candidate"], scores["local"], higher_is_better=is_f1) >= 0:
+    if "local" in scores and relative(metric, scores["candidate"], scores["local"]) >= 0:
         text += "; warning: no better than what each vehicle learns alone"
     return Verdict(True, text)

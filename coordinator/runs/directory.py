@@ -11,7 +11,8 @@ replaced, so that no look falls between two steps of a change.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -223,11 +224,26 @@ class Runs:
         known = self._known
         return [*known.past, *known.suspended, *known.live]
 
+    def newest(self, most: int | None = None) -> list[str]:
+        """Ids of so many runs, or all, the newest first; from any thread."""
+        return self.ids()[::-1][:most]
+
+    def documents(self, runs: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield runs as JSON values, without those that are forgotten meanwhile; from any thread."""
+        for run in runs:
+            with suppress(NotFoundError):
+                yield self.document(run)
+
     def phases(self) -> dict[str, int]:
         """Return how many runs are in which phase, or suspended; from any thread."""
         known = self._known
         live: Counter[str] = Counter(state.phase for state in known.live.values() if not state.is_ended)
         return {**live, "suspended": len(known.suspended)}
+
+    def deadline(self, run: str) -> float | None:
+        """Return when time moves a run, on the coordinator's time line; None: it does not. From any thread."""
+        state = self.live.get(run)
+        return None if state is None else wakes_at(state)
 
     def nullified(self) -> int:
         """Return how many statistics were nulled at the vehicles in the live runs; from any thread."""
@@ -279,7 +295,7 @@ class Runs:
 
     def private_past(self) -> list[dict[str, Any]]:
         """Return the documents of private runs among the last `LOOKED_BACK` that have ended, the newest first."""
-        documents = [self.document(run) for run in islice(reversed(self.past), LOOKED_BACK)]
+        documents = self.documents(islice(reversed(self.past), LOOKED_BACK))
         return [document for document in documents if document["spec"].get("private") is not None]
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:

@@ -27,6 +27,7 @@ from coordinator.engine import (
 )
 from coordinator.messages.publisher import Publisher
 from coordinator.models.lifecycle import Models
+from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
 from coordinator.runs.observer import canonical, place
 from coordinator.runs.preflight import Preflight
@@ -55,6 +56,7 @@ class EffectHandler:
     runs: Runs
     publisher: Publisher
     models: Models
+    rollouts: Rollouts
     preflight: Preflight
     metrics: Counter[str]
     now: Callable[[], float]
@@ -93,7 +95,7 @@ class EffectHandler:
                 assert state is not None  # its `Ended` comes after it
                 self.runs.registered(effect.run, self.models.register(effect, state, log))
             case Ended():
-                self.runs.close(effect.run, self.models.pinned, self.models.rollouts.remembered_from)
+                self.runs.close(effect.run, self.models.pinned, self.rollouts.remembered_from)
                 self.metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
 

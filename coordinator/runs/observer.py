@@ -33,28 +33,6 @@ class Observer:
         """Hear how long reading the journal took at the start, and how many runs go on."""
 
 
-class Observers(Observer):
-    """An `Observer` that passes on to several, in order."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def performed(self, effect: Effect, state: RunState | None, now: float) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.performed(effect, state, now)
-
-    def appended(self, seconds: float, records: int) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.appended(seconds, records)
-
-    def resumed(self, seconds: float, runs: int) -> None:
-        """Tell all."""
-        for observer in self._observers:
-            observer.resumed(seconds, runs)
-
-
 def end_of(summary: RoundSummary, state: RunState | None) -> str:
     """Return how a round ended: ``complete``, ``partial`` (somebody was dropped) or ``missed`` (too few answers)."""
     if state is not None and state.reason.startswith("quorum-not-met") and state.rounds[-1:] == (summary,):

@@ -10,21 +10,16 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from coordinator.engine import Effect, Ended, OpenRound, Restarted, RoundClosed, RunState
+from coordinator.runs.directory import Runs
 from coordinator.runs.observer import Observer, end_of
 from schemas.errors import StorageError
-
-if TYPE_CHECKING:
-    from coordinator.core import Coordinator
-
-__all__ = ["CONTENT_TYPE_LATEST", "TABLE", "Described", "Metrics", "as_markdown", "standby_page"]
 
 
 @dataclass(frozen=True)
@@ -186,22 +181,34 @@ class Metrics(Observer, Collector):
 
     def watch(
         self,
-        coordinator: Coordinator,
+        about: tuple[str, str],
+        tallies: Mapping[str, int],
+        runs: Runs,
         *,
+        agents: Callable[[], Mapping[str, int]],
         queue: Callable[[], tuple[int, int, int]],
         connected: Callable[[], bool],
         journal_bytes: Callable[[], int | None],
     ) -> None:
-        """Read this coordinator at every scrape.
+        """Read a coordinator at every scrape.
 
         Parameters
         ----------
+        about : tuple of (str, str)
+            Name of the fleet; name and version of the software.
+        tallies : Mapping of str to int
+            What the coordinator counts.
+        agents : callable
+            How many agents are up, and how many down.
         queue : callable
             Messages and bytes that wait, messages that were dropped.
         journal_bytes : callable
             Room that the journal takes; may raise StorageError.
         """
-        self._coordinator = coordinator
+        self._about = about
+        self._tallies = tallies
+        self._runs = runs
+        self._agents = agents
         self._queue = queue
         self._connected = connected
         self._journal_bytes = journal_bytes
@@ -213,16 +220,15 @@ class Metrics(Observer, Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric that is not a histogram, in any order; at a scrape, from the API's threads."""
-        core = self._coordinator
         # Copied in one step, see `coordinator.fleet.directory`: the coordinator's thread goes on counting.
-        tallies = dict(core.metrics)
+        tallies = dict(self._tallies)
         messages, size, dropped = self._queue()
         runs = {
             **dict.fromkeys(("gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring"), 0),
-            **core.runs.phases(),
+            **self._runs.phases(),
         }
-        agents = {"up": 0, "down": 0, **core.fleet.counts()}
-        yield _family("glassfleet_info", {(core.topics.fleet, core.software): 1})
+        agents = {"up": 0, "down": 0, **self._agents()}
+        yield _family("glassfleet_info", {self._about: 1})
         yield _family("glassfleet_leading", {(): 1})
         yield _family("glassfleet_up_seconds", {(): self._clock() - self._begun})
         yield _family("glassfleet_broker_connected", {(): int(self._connected())})
@@ -238,7 +244,7 @@ class Metrics(Observer, Collector):
         yield _family("glassfleet_queue_bytes", {(): size})
         yield _family("glassfleet_queue_dropped_total", {(): dropped})
         yield _family("glassfleet_nullified_cells_total", {(): self._nullified})
-        yield _family("glassfleet_live_nullified_cells", {(): core.runs.nullified()})
+        yield _family("glassfleet_live_nullified_cells", {(): self._runs.nullified()})
         try:
             room = self._journal_bytes()
         except StorageError:

@@ -13,8 +13,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from coordinator.engine import Effect, Ended, RoundClosed, RunState
-from coordinator.runs.observer import Observer, Observers, canonical
-from coordinator.telemetry.metrics import Metrics
+from coordinator.runs.observer import Observer, canonical
 from schemas.errors import UsageError
 from schemas.trace import trace_ids
 
@@ -22,23 +21,19 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from coordinator.config import CoordinatorConfig
-
 _GROUP = "opentelemetry_traces_exporter"
 """Where exporters register, as OpenTelemetry's specification has it; ``console`` comes with the SDK."""
 
 
-def observers(config: CoordinatorConfig, metrics: Metrics) -> Observer:
-    """Return who watches a coordinator with this configuration.
+def tracing(fleet: str, traces: str) -> list[Traces]:
+    """Return who makes spans of a fleet's runs, if anybody shall; `traces` as in the coordinator's configuration.
 
     Raises
     ------
     UsageError
         Traces are wanted, and the SDK or the named exporter is not installed.
     """
-    if config.traces == "off":
-        return metrics
-    return Observers(metrics, Traces(config.fleet, find_exporter(config.traces)))
+    return [] if traces == "off" else [Traces(fleet, find_exporter(traces))]
 
 
 def find_exporter(name: str) -> SpanExporter:

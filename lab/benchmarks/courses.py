@@ -14,10 +14,10 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel
 
-from coordinator.engine import AgentDown, Answer, Event, Offer, OpenRound, Refused, RunState, Start, Tick, wakes_at
+from coordinator.engine import AgentDown, Answer, Event, Offer, OpenRound, Refused, RunState, Start, Tick
 from coordinator.engine.draft import standing
+from coordinator.engine.machine import Engine, wakes_at
 from coordinator.engine.pairing import with_message
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
@@ -110,7 +110,7 @@ class Play:
     def __init__(
         self, agents: Sequence[str], spec: RunSpec, give: Callable[[str, Task], Contribution], scheme: Any
     ) -> None:
-        real = default_engine()
+        real = Engine()
         course = cast("Any", _COURSE)
         self._engine = replace(real, lookup=lambda name: course if name == _COURSE.name else real.lookup(name))
         self._give, self._scheme = give, scheme

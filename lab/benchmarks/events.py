@@ -19,10 +19,9 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
+from coordinator.engine import Engine
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
-from coordinator.runs.defaults import default_engine
-from coordinator.runs.observer import Observers
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import Metrics
@@ -68,9 +67,9 @@ class Bench:
             "bench",
             self.transport,
             self.journal,
-            default_engine(),
+            Engine(),
             clock=lambda: self.hub.now,
-            observer=Observers(Metrics(time.monotonic), Refusals()),
+            observers=[Metrics(time.monotonic), Refusals()],
         )
 
     def timed(self, what: str, events: int, work: Callable[[], Any]) -> None:

@@ -8,9 +8,9 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
 from coordinator.core import Coordinator
+from coordinator.engine import Engine
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from coordinator.telemetry import logs
 from lab.benchmarks.measure import ms, print_table, timed
@@ -43,7 +43,7 @@ def _waiting() -> Coordinator:
     """Return a coordinator around an in-memory broker, with vehicles up and runs that none of them can join."""
     hub, topics = MemoryHub(), Topics("bench")
     transport = MemoryTransport(hub, Link("mqtt://memory", "coordinator"))
-    core = assemble("bench", transport, MemoryJournal(), default_engine(), clock=lambda: hub.now)
+    core = assemble("bench", transport, MemoryJournal(), Engine(), clock=lambda: hub.now)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     vehicles = MemoryTransport(hub, Link("mqtt://memory", "vehicles"))
     vehicles.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))

@@ -77,6 +77,10 @@ class Peer:
             while self.unsent:
                 del self.unsent[: self.socket.send(self.unsent)]
 
+    def close(self) -> None:
+        """End the connection."""
+        self.socket.close()
+
     def messages(self) -> Iterator[tuple[str, bytes]]:
         """Yield topic and payload of each message that has arrived; raises OSError when the connection has ended."""
         with contextlib.suppress(*LATER):

@@ -179,7 +179,7 @@ class Vehicles:
         """End a connection without a word, if there is one, and come back later."""
         if vehicle.peer is not None:
             self.selector.unregister(vehicle.peer.socket)
-            vehicle.peer.socket.close()
+            vehicle.peer.close()
             vehicle.peer = None
         self.back.append((time.monotonic() + back_after, vehicle))
 

@@ -165,7 +165,7 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
             asker.flush()
             answers += sum(1 for _ in asker.messages())
         seconds.append(time.perf_counter() - begun)
-    asker.socket.close()
+    asker.close()
     return median(seconds)
 
 

@@ -18,11 +18,10 @@ from typing import Any
 from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.tls import Tls
-from coordinator.engine import Answer
+from coordinator.engine import Answer, Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
 from coordinator.models.aliases import Aliases
-from coordinator.runs.defaults import default_engine
 from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import pool
@@ -337,7 +336,7 @@ def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Find
 
 
 def _check_sums(journal: SqlJournal, runs: Sequence[str], findings: Findings) -> None:
-    engine = replace(default_engine(), fleet=FLEET)
+    engine = Engine(fleet=FLEET)
     opened = {run: sums.summed_over(engine, list(journal.records(run))) for run in runs}
     findings.exposed += sums.exposed(opened)
     findings.again = sums.again(opened)

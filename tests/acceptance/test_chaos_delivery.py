@@ -17,7 +17,7 @@ from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
-from coordinator.service import Service
+from coordinator.process.service import Service
 from coordinator.specification.run import RunSpec
 from edge_agent.fleet import Fleet
 from glassfleet import catalogue
@@ -149,7 +149,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
     broker = MosquittoProcess(tmp_path / "broker")
     broker.start()
     tap = Tap(broker.url)
-    monkeypatch.setattr("coordinator.service.QUEUE_MESSAGES", 100)
+    monkeypatch.setattr("coordinator.process.service.QUEUE_MESSAGES", 100)
     cloud = Cloud(broker.url, tmp_path / "coordinator", keepalive=2)
     try:
         with Fleet(SOURCES, broker=broker.url, state_dir=tmp_path / "agents", resend_first=0.3, keepalive=2) as fleet:

@@ -89,10 +89,15 @@ def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
     modules = [path.relative_to(ROOT) for room in HOUSE for path in sorted((ROOT / room).rglob("*.py"))]
     folders = Counter(str(path.parent) for path in modules)
     lines: Counter[str] = Counter()
+    arrows = set[tuple[str, str]]()
     for path in modules:
-        lines[HOUSE[path.parts[0]]] += (ROOT / path).read_text(encoding="utf-8").count("\n")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        lines[HOUSE[path.parts[0]]] += text.count("\n")
+        rooms = re.findall(r"from coordinator\.(\w+)", text) if path.parts[0] == "coordinator" else []
+        arrows |= {(path.parts[1].removesuffix(".py"), room) for room in rooms}
     assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
     assert {part: count for part, count in lines.items() if count > MOST_LINES[part]} == {}
+    assert sum(room != other for room, other in arrows) <= 45  # among the rooms of coordinator/
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 
 from coordinator.journal.sql import SqlJournal
-from coordinator.service import Service
+from coordinator.process.service import Service
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain

@@ -20,13 +20,12 @@ from broker.identity import save_identity
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
-from coordinator.config import CoordinatorConfig
+from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal, migrations
 from coordinator.journal.port import StoredModel
-from coordinator.limits import FleetLimits
 from coordinator.main import assemble
-from coordinator.service import Service
+from coordinator.process.service import Service
 from glassfleet.scheme import Task
 from schemas.documents import document_digest
 from schemas.envelope import Envelope

@@ -14,13 +14,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from coordinator.authority.web import AuthorityServer
+from coordinator.authority.web import authority_server
 from coordinator.config import CoordinatorConfig
 from coordinator.http.api import ApiServer
 from coordinator.http.server import HttpLimits
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
-from coordinator.service import Service
+from coordinator.process.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from schemas.documents import document_digest
@@ -48,7 +48,7 @@ def ask(app: Any, method: str, path: str, *, token: str = "token", **rest: Any) 
 def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Client]]:
     """A coordinator's HTTP side, whose own thread does nothing."""
     service = build(CoordinatorConfig.load(state_dir=folder, **settings), journal=MemoryJournal())
-    server = ApiServer(service.config)
+    server = ApiServer(service.config.state_dir, service.config.http.api_host, service.config.http.api_port)
     with httpx.Client(base_url=server.start(service), trust_env=False, timeout=20) as client:
         try:
             yield service, client
@@ -59,12 +59,12 @@ def served(folder: Path, **settings: Any) -> Iterator[tuple[Service, httpx.Clien
 @contextmanager
 def enrolling(authority: Any, identity: Path, limits: HttpLimits = HttpLimits()) -> Iterator[str]:  # noqa: B008 - frozen
     """An authority's server; gives its address."""
-    server = AuthorityServer(authority, identity, limits=limits)
-    server.start()
+    server = authority_server(authority, identity, limits=limits)
+    server.begin("authority")
     try:
         yield f"https://localhost:{server.port}"
     finally:
-        server.stop()
+        server.end()
 
 
 def is_closed(peer: socket.socket) -> bool:

@@ -27,7 +27,6 @@ from coordinator.engine import (
     wakes_at,
 )
 from coordinator.engine.events import from_value, to_value
-from coordinator.runs.defaults import default_engine
 from coordinator.runs.records import shortened
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
@@ -194,7 +193,7 @@ class PrivateStage:
         tests: Callable[[str], Dataset] | None = None,
         **spec: Any,
     ) -> None:
-        self.engine = engine or default_engine()
+        self.engine = engine or Engine()
         self.vehicles = {
             agent: Vehicle(agent, former, remembers=agent not in forgetful, tests=tests(agent) if tests else None)
             for agent in agents

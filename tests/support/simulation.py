@@ -23,10 +23,10 @@ from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
 from coordinator.core import Coordinator
+from coordinator.engine import Engine
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
 from coordinator.messages.publisher import birth
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
@@ -170,7 +170,7 @@ class Simulation:
                 FLEET,
                 transport,
                 self.journal,
-                default_engine(),
+                Engine(),
                 max_message_bytes=self._limit,
                 clock=clock,
                 wall=clock,

@@ -53,8 +53,7 @@ class Comparison:
     @classmethod
     def of(cls, metric: str, scores: Iterable[tuple[str, float, float]]) -> Comparison | None:
         """Compare vehicles' scores: agent, before, after; None when there are none."""
-        is_f1 = metric == "f1"
-        lines = [Pair(*each, relative(each[2], each[1], higher_is_better=is_f1)) for each in scores]
+        lines = [Pair(agent, before, after, relative(metric, after, before)) for agent, before, after in scores]
         if not lines:
             return None
         lines.sort(key=lambda line: (-line.worse, line.agent))
@@ -64,7 +63,7 @@ class Comparison:
     @property
     def worse_by(self) -> float:
         """How much worse the second is over all, relative to the first; negative: better."""
-        return relative(self.after, self.before, higher_is_better=self.metric == "f1")
+        return relative(self.metric, self.after, self.before)
 
     @property
     def worse(self) -> list[Pair]:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 
+from coordinator.models.aliases import Aliases
 from coordinator.models.registry import Registry
 from glassfleet import catalogue
 from glassfleet.explain import (
@@ -121,8 +122,9 @@ class LoadedModel:
 class Library:
     """Models by name and version; for several threads."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, aliases: Aliases) -> None:
         self._registry = registry
+        self._aliases = aliases
         self._models: OrderedDict[tuple[str, int, str], LoadedModel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -138,7 +140,7 @@ class Library:
         DocumentError
             The scheme is not installed here, or has changed.
         """
-        champion = self._registry.aliases.current.get(name)
+        champion = self._aliases.current.get(name)
         if version is None and champion is not None:
             version = champion.version
         version = self._registry.heads(name)[-1].version if version is None else version

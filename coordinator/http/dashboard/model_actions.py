@@ -23,6 +23,7 @@ from schemas.errors import GlassfleetError, UsageError
 if TYPE_CHECKING:
     from coordinator.core import Coordinator
     from coordinator.http.dashboard.pages import Dashboard
+    from coordinator.models.registry import Registry
 
 Fields = dict[str, str]
 LONGEST_REASON = 500
@@ -60,30 +61,32 @@ VERSION_ACTIONS = {
     "try": Action(
         "Try version {version} on a part of the fleet",
         "Start the rollout",
-        lambda core, name, version, form: core.models.rollouts.start(name, version, plan_of(form)),
+        lambda core, name, version, form: core.rollouts.start(name, version, plan_of(form)),
     ),
 }
 ROLLOUT_ACTIONS = {
     "pause": Action(
         "Pause the rollout of version {version}",
         "Pause the rollout",
-        lambda core, name, _version, form: core.models.rollouts.pause(name, form["reason"]),
+        lambda core, name, _version, form: core.rollouts.pause(name, form["reason"]),
     ),
     "resume": Action(
         "Resume the rollout of version {version}",
         "Resume the rollout",
-        lambda core, name, _version, _form: core.models.rollouts.resumed(name),
+        lambda core, name, _version, _form: core.rollouts.resumed(name),
     ),
     "stop": Action(
         "Stop the rollout of version {version}",
         "Stop the rollout",
-        lambda core, name, _version, form: core.models.rollouts.stop(name, form["reason"]),
+        lambda core, name, _version, form: core.rollouts.stop(name, form["reason"]),
     ),
 }
 
 
 def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one short function per address
     """Give an application the pages that ask first, and what they do."""
+    coordinator = dashboard.coordinator
+    registry = coordinator.registry
 
     def ask(request: Request, name: str, what: str, version: int, **values: Any) -> Response:
         if dashboard.sessions.of(request) is None:
@@ -110,24 +113,24 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
     def _ask(request: Request, name: str, version: int, what: str) -> Response:
         if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
-        dashboard.coordinator.registry.get(name, version)
-        _check_usable(dashboard, name)
+        registry.get(name, version)
+        _check_usable(registry, name)
         return ask(request, name, what, version)
 
     @app.post("/models/{name}/{version:int}/{what}", include_in_schema=False)
     async def _act(request: Request, name: str, version: int, what: str) -> Response:
         if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
-        await run_in_threadpool(_check_usable, dashboard, name)
+        await run_in_threadpool(_check_usable, registry, name)
         return await act(request, name, what, version)
 
     @app.get("/models/{name}/rollout/{what}", include_in_schema=False)
     def _ask_rollout(request: Request, name: str, what: str) -> Response:
-        return ask(request, name, what, _tried(dashboard, name, what))
+        return ask(request, name, what, _tried(coordinator, name, what))
 
     @app.post("/models/{name}/rollout/{what}", include_in_schema=False)
     async def _act_rollout(request: Request, name: str, what: str) -> Response:
-        version = await run_in_threadpool(_tried, dashboard, name, what)
+        version = await run_in_threadpool(_tried, coordinator, name, what)
         return await act(request, name, what, version)
 
 
@@ -141,9 +144,9 @@ def plan_of(form: Fields) -> RolloutPlan:
     )
 
 
-def _check_usable(dashboard: Dashboard, name: str) -> None:
+def _check_usable(registry: Registry, name: str) -> None:
     """Raise HTTPException (404) where there is nothing to decide: no vehicle forecasts with a reference."""
-    compared = compared_with(dashboard.coordinator.registry, name)
+    compared = compared_with(registry, name)
     if compared:
         raise HTTPException(
             404,
@@ -152,13 +155,13 @@ def _check_usable(dashboard: Dashboard, name: str) -> None:
         )
 
 
-def _tried(dashboard: Dashboard, name: str, what: str) -> int:
+def _tried(coordinator: Coordinator, name: str, what: str) -> int:
     """Return the version that is tried; HTTPException (404) when nothing is, or the page does not exist."""
     if what not in ROLLOUT_ACTIONS:
         raise HTTPException(404, "no such page")
-    live = dashboard.coordinator.models.rollouts.live(name)
+    live = coordinator.rollouts.live(name)
     if live is None:
-        dashboard.coordinator.registry.heads(name)
+        coordinator.registry.heads(name)
         raise HTTPException(404, f"no rollout of model {name} is under way: it has ended, or none was started")
     return live.start.version
 

@@ -33,6 +33,7 @@ from glassfleet.rules import Condition, Rule
 from schemas.errors import DataError, GlassfleetError, UsageError
 
 if TYPE_CHECKING:
+    from coordinator.core import Coordinator
     from coordinator.http.dashboard.pages import Dashboard
 
 ROW_CHARS = 20_000
@@ -48,13 +49,14 @@ MOST_SHARES = 14
 
 def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     """Give an application the pages about models."""
-    registry = dashboard.coordinator.registry
+    coordinator = dashboard.coordinator
+    registry = coordinator.registry
 
     @app.get("/models", include_in_schema=False)
     def _models(request: Request, q: str = "", sort: str = "model", page: int = 1) -> Response:
-        lines = tables.models(dashboard.coordinator, dashboard.library)
+        lines = tables.models(coordinator, dashboard.library)
         models = show.Page.of(tables.chosen(lines, text=q[:200], sort=sort), page)
-        standings = {each.name: standing(dashboard.coordinator, each.name) for each in models.items}
+        standings = {each.name: standing(coordinator, each.name) for each in models.items}
         return dashboard.page(
             request, "models.html", models=models, standings=standings, total=len(lines), q=q[:200], sort=sort[:20]
         )
@@ -62,7 +64,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/events/models/{name}", include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.heads(name)
-        look, paint = partial(_look, dashboard, name), partial(_paint, dashboard, name)
+        look, paint = partial(_look, coordinator, name), partial(_paint, coordinator, name)
         return await dashboard.live(request, f"model/{name}", look, paint, RUN_PERIOD)
 
     @app.get("/models/{name}", include_in_schema=False)
@@ -79,8 +81,8 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     ) -> Response:
         loaded = dashboard.library.get(name, version)
         address = f"/models/{name}/{loaded.version}"
-        known = scores.scores(dashboard.coordinator, loaded)
-        stands = standing(dashboard.coordinator, name)
+        known = scores.scores(coordinator, loaded)
+        stands = standing(coordinator, name)
         versions = registry.heads(name)
         return dashboard.page(
             request,
@@ -92,7 +94,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             address=address,
             tree=_tree(loaded, branch, address),
             **_population(loaded, branch, address, page, structure),
-            not_in=show.not_in(dashboard.coordinator, loaded.record),
+            not_in=show.not_in(coordinator, loaded.record),
             stands=stands,
             standing=dashboard.standing(request, stands, loaded.version, loaded.nature),
             rules=show.Page.of(_matching(loaded.rules, q), page, RULES_PER_PAGE),
@@ -106,7 +108,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
                 for line in scored.items
             ],
-            began=dashboard.coordinator.fleet.began,
+            began=coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
             inputs=_inputs(loaded),
@@ -123,7 +125,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
     def _compare(request: Request, name: str, version: int, other: int, s: int = 1) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
-        compared = comparison.versions(dashboard.coordinator, before, after)
+        compared = comparison.versions(coordinator, before, after)
         lines = show.Page.of(compared.lines if compared else [], s, SCORED_PER_PAGE)
         change = difference((before.record, before.model), (after.record, after.model))
         return dashboard.page(
@@ -138,7 +140,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
             numbers=_numbers(registry.heads(name)),
-            began=dashboard.coordinator.fleet.began,
+            began=coordinator.fleet.began,
         )
 
     @app.get("/models/{name}/{version:int}/download", include_in_schema=False)
@@ -204,15 +206,14 @@ def _numbers(versions: list[StoredModel]) -> list[int]:
     return [each.version for each in versions[::-1] if not each.is_damaged][:CHOICES]
 
 
-def _look(dashboard: Dashboard, name: str) -> Hashable:
-    coordinator = dashboard.coordinator
-    aliases = coordinator.registry.aliases
+def _look(coordinator: Coordinator, name: str) -> Hashable:
+    aliases = coordinator.aliases
     pointers = (aliases.current.get(name), aliases.candidate.get(name))
-    return Same(coordinator.models.rollouts.live(name)), *(each and each.sequence for each in pointers)
+    return Same(coordinator.rollouts.live(name)), *(each and each.sequence for each in pointers)
 
 
-def _paint(dashboard: Dashboard, name: str) -> Picture:
-    stands = standing(dashboard.coordinator, name)
+def _paint(coordinator: Coordinator, name: str) -> Picture:
+    stands = standing(coordinator, name)
     return Picture({"standing": None}, stands.said, is_last=stands.live is None)
 
 

@@ -271,12 +271,8 @@ def words_of(coordinator: Coordinator, run: str, features: str = "") -> dict[str
 
 def _with_words(coordinator: Coordinator) -> Iterator[str]:
     """Yield the last runs that have limits, units or words, the newest first."""
-    for run in coordinator.runs.ids()[: -RECENT - 1 : -1]:
-        try:
-            if has_words(coordinator.runs.document(run)):
-                yield run
-        except NotFoundError:
-            continue  # forgotten between the two looks
+    runs = coordinator.runs
+    yield from (each["run"] for each in runs.documents(runs.newest(RECENT)) if has_words(each))
 
 
 @dataclass(frozen=True)
@@ -325,7 +321,7 @@ def shown(coordinator: Coordinator, texts: Mapping[str, str], wrong: GlassfleetE
     """Return what the page shows of a form."""
     scheme = texts["scheme"]
     fields = fields_of(scheme)
-    runs, with_words = coordinator.runs.ids()[: -LIKE - 1 : -1], [*_with_words(coordinator)]
+    runs, with_words = coordinator.runs.newest(LIKE), [*_with_words(coordinator)]
     if texts["words"] and texts["words"] not in with_words:
         with_words.append(texts["words"])
     return {

@@ -12,19 +12,18 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.engine import wakes_at
 from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
 from coordinator.http.dashboard.comparison import in_words
-from coordinator.http.dashboard.explain_api import make_router
 from coordinator.http.dashboard.library import Library
 from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Picture, Same, TooManyWatchersError
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
-from coordinator.http.dashboard.vehicles import Look, Recent, parts, scored
+from coordinator.http.dashboard.vehicles import Look, parts, scored
 from coordinator.http.text import ShownJson
+from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
 from glassfleet.export.svg.errors import error_bars
@@ -34,7 +33,7 @@ from schemas.rounds import bytes_each
 from schemas.text import show_hidden
 
 if TYPE_CHECKING:
-    from coordinator.service import Service
+    from coordinator.process.service import Service
     from glassfleet.nature import Nature
 
 ROUNDS_PER_PAGE = 60
@@ -55,7 +54,7 @@ class Dashboard:
         self.service = service
         self.coordinator = service.coordinator
         self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
-        self.library = Library(service.coordinator.registry)
+        self.library = Library(self.coordinator.registry, self.coordinator.aliases)
         self.recent = Recent()
         self.hub = hub or Hub()
         self._assets = read_assets()
@@ -94,10 +93,6 @@ class Dashboard:
                 "static": addresses(self._assets),
             },
         )
-
-    def add_api(self, app: FastAPI) -> None:
-        """Give an application the JSON addresses of explanations; before those of versions, which look alike."""
-        app.include_router(make_router(self.library))
 
     def add_pages(self, app: FastAPI) -> None:
         """Give an application the pages and streams of fleet and runs, and what all pages load."""
@@ -173,7 +168,7 @@ class Dashboard:
             shown = parts(self.coordinator, agent, page)
             if known is None and not any(part.is_known for part in shown.items):
                 raise HTTPException(404, f"no vehicle {agent[:64]!r} is known, and the last runs do not name it")
-            pointers = self.coordinator.registry.aliases.current
+            pointers = self.coordinator.aliases.current
             return self.page(
                 request,
                 "vehicle.html",
@@ -233,7 +228,7 @@ class Dashboard:
 
         @app.get("/events/runs/{run}", include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
-            if run not in self.coordinator.runs.ids():
+            if run not in self.coordinator.runs:
                 raise HTTPException(404, "no such run")
             period = RUN_PERIOD
             return await self.live(
@@ -251,8 +246,8 @@ class Dashboard:
             return None, f"{place_of(run)} cannot be shown: {fault}"[:400]
 
     def _look_at_run(self, run: str) -> Hashable:
-        state = self.coordinator.runs.live.get(run)
-        return Same(state), self.coordinator.outages.since  # as the reason of a run that waits has it
+        runs, outages = self.coordinator.runs, self.coordinator.outages
+        return Same(runs.live.get(run)), outages.since  # as the reason of a run that waits has it
 
     def _paint_run(self, run: str) -> Picture:
         document = self._document(run)
@@ -266,7 +261,7 @@ class Dashboard:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""
         rounds = show.Page.of(document["rounds"][::-1], page, ROUNDS_PER_PAGE)
         model = document["model"]
-        rollout = model and self.coordinator.models.rollouts.document(model["name"], model["version"])
+        rollout = model and self.coordinator.rollouts.document(model["name"], model["version"])
         clock = self._clock(document)
         parts = {
             name.replace("_", "-"): self.fragment(name, run=document, rounds=rounds, rollout=rollout, **clock)
@@ -277,8 +272,7 @@ class Dashboard:
 
     def _clock(self, document: dict[str, Any]) -> dict[str, Any]:
         """Return the seconds to a run's deadline (None: it has none), those that it runs already, and who is up."""
-        state = self.coordinator.runs.live.get(document["run"])
-        wake = None if state is None else wakes_at(state)
+        wake = self.coordinator.runs.deadline(document["run"])
         return {
             "left": None if wake is None else max(0.0, wake - self.coordinator.timeline.now()),
             "elapsed": max(0.0, time.time() - datetime.fromisoformat(document["started"]).timestamp()),

@@ -22,8 +22,7 @@ from coordinator.models.central import reference_of
 from glassfleet import catalogue
 from glassfleet.private.words import WHY_NO_VEHICLES, figures
 from glassfleet.scheme import promises_central
-from schemas.errors import DamagedError, GlassfleetError
-from schemas.record import ModelRecord
+from schemas.errors import GlassfleetError
 
 OTHER = "another label"
 """What test rows are whose label the model does not know."""
@@ -289,8 +288,8 @@ def known_centrally(
     why = why_not_equal(loaded)
     if not why:
         return same, "equality", "The central model of the cohort's rows is this very model, so CL is FL."
-    reference = _reference(coordinator, loaded.name)
-    if reference is None:
+    reference = coordinator.models.champion(reference_of(loaded.name))
+    if reference is None or not reference.is_reference:
         return {}, "", f"Central (CL) is not known: nobody has the rows of all vehicles, and {why}."
     known = coordinator.fleet.evaluations(reference.name, reference.version)
     errors = {
@@ -304,15 +303,3 @@ def known_centrally(
     about = str(reference.parameters.get("about", ""))
     text += f" version {reference.version}{f': {about}' if about else ''}."
     return errors, "reference", text if errors else f"{text} No vehicle has scored it on the same test rows yet."
-
-
-def _reference(coordinator: Coordinator, name: str) -> ModelRecord | None:
-    """Return the central model that vehicles compare a name with; None: nobody has registered one."""
-    pointer = coordinator.registry.aliases.current.get(reference_of(name))
-    if pointer is None:
-        return None
-    try:
-        record = ModelRecord.load(coordinator.registry.get(pointer.name, pointer.version).record)
-    except DamagedError:  # as if nobody had registered one
-        return None
-    return record if record.is_reference else None

@@ -96,23 +96,18 @@ class Standing:
         """One sentence for those who listen."""
         if self.live is None:
             return f"Version {self.current} is in use." if self.current else "No version is in use."
-        rollout = self.live
-        return f"Version {rollout['version']} is tried, {rollout['phase']}, stage {rollout['stage']}; " + _reports(
-            rollout
-        )
-
-
-def _reports(rollout: dict[str, Any]) -> str:
-    return f"{rollout['reports']} {'report' if rollout['reports'] == 1 else 'reports'}."
+        rollout, count = self.live, self.live["reports"]
+        stands = f"{rollout['phase']}, stage {rollout['stage']}; {count} {'report' if count == 1 else 'reports'}"
+        return f"Version {rollout['version']} is tried, {stands}."
 
 
 def standing(coordinator: Coordinator, name: str) -> Standing:
     """Return what a name stands for; raises NotFoundError when there is no such model."""
-    registry, rollouts = coordinator.registry, coordinator.models.rollouts
+    registry, aliases = coordinator.registry, coordinator.aliases
     compared = compared_with(registry, name)
     decisions = registry.history(name)
-    current, candidate = registry.aliases.current.get(name), registry.aliases.candidate.get(name)
-    documents = rollouts.documents(name)
+    current, candidate = aliases.current.get(name), aliases.candidate.get(name)
+    documents = coordinator.rollouts.documents(name)
     live = next((each for each in documents if each["ended"] is None), None)
     lines = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _told(each)]
     since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
@@ -122,7 +117,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
         current=0 if current is None else current.version,
         # While the stage is opened nobody has the candidate yet, and there is no pointer to it.
         candidate=candidate.version if candidate is not None else live["version"] if live is not None else 0,
-        previous=_before(coordinator, name),
+        previous=_before(registry, name),
         sequence=0 if current is None else current.sequence,
         since=since,
         reason="" if current is None else current.reason,
@@ -149,9 +144,9 @@ def compared_with(registry: Registry, name: str) -> str:
     return base if ModelRecord.load(registry.get(name, whole[-1]).record).is_reference else ""
 
 
-def _before(coordinator: Coordinator, name: str) -> int:
+def _before(registry: Registry, name: str) -> int:
     try:
-        return coordinator.registry.before(name)
+        return registry.before(name)
     except (NotFoundError, KeyError):
         return 0
 

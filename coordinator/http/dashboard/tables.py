@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
@@ -34,8 +33,7 @@ class Score(NamedTuple):
     @property
     def worse(self) -> float | None:
         """How much worse together is than alone, relative to it; negative: better."""
-        is_f1 = self.metric == "f1"
-        return None if self.alone is None else relative(self.together, self.alone, higher_is_better=is_f1)
+        return None if self.alone is None else relative(self.metric, self.together, self.alone)
 
     @property
     def loss(self) -> float:
@@ -92,7 +90,7 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
     """Return a page of the runs that are asked for, see `chosen`; of the newest first no others are looked at."""
     scores = means(coordinator)
     if {**asked, "sort": asked.get("sort", "started")} == {"text": "", "state": "", "sort": "started"}:
-        page = Page.of(coordinator.runs.ids()[::-1], number)
+        page = Page.of(coordinator.runs.newest(), number)
         lines = [_line(run, scores) for run in coordinator.runs.overviews(page.items)]
         return Page(lines, page.number, page.last, page.total)
     lines = [_line(run, scores) for run in reversed(coordinator.runs.overviews())]
@@ -102,15 +100,13 @@ def runs(coordinator: Coordinator, number: int, **asked: str) -> Page[Line]:
 def models(coordinator: Coordinator, library: Library) -> list[Line]:
     """Return a line for each name of a model: of the version that is in use, else of the newest."""
     runs = {each["run"]: each for each in coordinator.runs.overviews()}
-    scores, current = means(coordinator), coordinator.registry.aliases.current
+    scores, current = means(coordinator), coordinator.aliases.current
     lines = []
-    for name, group in groupby(coordinator.registry.journal.heads(), key=lambda head: head.name):
-        heads = list(group)
+    for name, heads in coordinator.registry.by_name().items():
         pointer = current.get(name)
         shown = next((each for each in heads if pointer and each.version == pointer.version), heads[-1])
         line = _line(runs[shown.run], scores) if shown.run in runs else _loaded(shown, scores, library)
-        about = {"name": name, "version": shown.version, "versions": len(heads), "is_damaged": shown.is_damaged}
-        lines.append(replace(line, **about))
+        lines.append(replace(line, name=name, version=shown.version, versions=len(heads), is_damaged=shown.is_damaged))
     return lines
 
 

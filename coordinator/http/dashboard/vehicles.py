@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
-from coordinator.engine import RunState
-from coordinator.engine.asking import REFUSED
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.comparison import VERSIONS, in_words
 from coordinator.http.dashboard.show import Page, named, reason_words
 from coordinator.models.central import reference_of
+from coordinator.runs.attendance import Attendance, Recent
 from coordinator.runs.earlier import quarantined
-from coordinator.runs.view import Stands, stands
 from coordinator.specification.rollout import GATE
 from glassfleet.scores import relative
-from schemas.errors import NotFoundError
 from schemas.rounds import missed
 
-RECENT_RUNS = 5
-"""So many of the last runs are asked what they tell of each vehicle."""
 RUNS_PER_PAGE = 10
 
 (QUARANTINED, REFUSES, FAR_OUT, DOWN, MISSED, OLD, WORSE) = range(7)
@@ -58,8 +52,6 @@ class Vehicle:
 
     Attributes
     ----------
-    since, seen : float
-        When its status became so, and when it was heard last, seconds since the epoch.
     rows : int or None
         Training rows that it told of in the newest of the last runs that it took part in.
     held : sequence of Held
@@ -71,72 +63,11 @@ class Vehicle:
     """
 
     agent: str
-    status: str
-    software: str
-    since: float
-    seen: float
+    known: KnownAgent
     rows: int | None
     held: Sequence[Held]
     needs: Sequence[Need]
     worse: float | None
-
-
-@dataclass(frozen=True)
-class Attendance:
-    """Which vehicles took part in a run, and how those stand that do not count.
-
-    Attributes
-    ----------
-    missed : Mapping of str to (str, str)
-        How those stand that were lost, dropped or late, and why.
-    about : Mapping
-        ``spec`` and ``false_answers`` of its document.
-    """
-
-    run: str
-    asked: frozenset[str]
-    missed: Mapping[str, Stands]
-    rows: Mapping[str, int]
-    about: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Self:
-        """Return it from how each vehicle stands in the run."""
-        asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
-        missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
-        return cls(run, asked, missed, rows, about)
-
-
-class Recent:
-    """What the last runs tell; those that have ended are read once."""
-
-    def __init__(self) -> None:
-        self._ended: Mapping[str, Attendance] = {}  # replaced, never changed: several threads read it
-
-    def of(self, coordinator: Coordinator) -> list[Attendance]:
-        """Return the last runs, the newest first; from any thread."""
-        past, live, runs = coordinator.runs.past, coordinator.runs.live, []
-        for run in coordinator.runs.ids()[: -RECENT_RUNS - 1 : -1]:
-            with suppress(NotFoundError):  # forgotten between the two looks
-                if run in live:
-                    runs.append(_of_state(live[run]))
-                else:
-                    runs.append(self._ended.get(run) or _of_document(coordinator.runs.document(run)))
-        self._ended = {each.run: each for each in runs if each.run in past}
-        return runs
-
-
-def _of_state(state: RunState) -> Attendance:
-    """Return what a run that goes on tells: its document would hold each vehicle in each round."""
-    rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
-    about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
-    return Attendance.of(state.run, stands(state), rows, about)
-
-
-def _of_document(document: Mapping[str, Any]) -> Attendance:
-    agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
-    about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
-    return Attendance.of(document["run"], agents, document.get("rows", {}), about)
 
 
 @dataclass(frozen=True)
@@ -159,7 +90,7 @@ class Look:
     @classmethod
     def at(cls, coordinator: Coordinator, recent: Recent) -> Look:
         """Look at the fleet; from any thread."""
-        known, runs = coordinator.fleet.known(), recent.of(coordinator)
+        known, runs = coordinator.fleet.known(), recent.of(coordinator.runs)
         held, of_models = _of_models(coordinator, known)
         down = ((agent, Need(DOWN, "down")) for agent, each in known.items() if each.status != "up")
         needs: defaultdict[str, list[Need]] = defaultdict(list)
@@ -178,11 +109,8 @@ class Look:
         if known is None:
             return None
         return Vehicle(
-            agent=agent,
-            status=known.status,
-            software=known.software,
-            since=known.since,
-            seen=known.seen,
+            agent,
+            known,
             rows=self.rows.get(agent),
             held=self.held.get(agent, ()),
             needs=self.needs.get(agent, ()),
@@ -257,9 +185,9 @@ def _of_runs(known: Mapping[str, Any], runs: Sequence[Attendance]) -> Iterator[t
     for run in runs:
         for agent in (run.missed.keys() & known.keys()) - asked:
             status, reason = run.missed[agent]
-            is_refusal = reason.startswith(REFUSED)
-            words = reason_words(reason) if is_refusal else f"{status}: {reason_words(reason)}"
-            yield agent, Need(REFUSES if is_refusal else MISSED, words[:160], f"/runs/{run.run}")
+            has_refused = run.has_refused(agent)
+            words = reason_words(reason) if has_refused else f"{status}: {reason_words(reason)}"
+            yield agent, Need(REFUSES if has_refused else MISSED, words[:160], f"/runs/{run.run}")
         asked |= run.asked
 
 
@@ -267,7 +195,7 @@ def _of_models(
     coordinator: Coordinator, known: Mapping[str, KnownAgent]
 ) -> tuple[dict[str, list[Held]], list[tuple[str, Need]]]:
     """Return which models vehicles scored last, and who is behind or forecasts badly with the one in use."""
-    pointers = coordinator.registry.aliases.current
+    pointers = coordinator.aliases.current
     names = {name: each for name, each in pointers.items() if not name.endswith(reference_of(""))}
     last: dict[str, dict[str, dict[str, Any]]] = {}  # by model and agent: the version in use, else the highest
     for agent, each in known.items():
@@ -286,7 +214,7 @@ def _of_models(
         own = {agent: scores for agent, scores in of_name.items() if scores["digest"] == pointer.digest}
         address = f"/models/{name}/{pointer.version}"
         for agent, scores in of_name.items():
-            worse = relative(scores["federated"], scores["local"], higher_is_better=scores["metric"] == "f1")
+            worse = relative(scores["metric"], scores["federated"], scores["local"])
             held.setdefault(agent, []).append(Held(name, scores["version"], agent in own, worse))
             # Where nobody has scored the version in use (it is of a private run, say), nobody is behind.
             if own and agent not in own:
@@ -319,12 +247,12 @@ def scored(known: KnownAgent) -> dict[tuple[str, str], list[Scored]]:
     """Return what a vehicle measured, by model and metric: its newest versions, oldest first."""
     by_model: dict[tuple[str, str], list[Scored]] = {}
     for (name, version), each in sorted(known.evaluations.items()):
-        lines = by_model.setdefault((name, each["metric"]), [])
-        is_f1, together = each["metric"] == "f1", each["federated"]
+        metric, together = each["metric"], each["federated"]
+        lines = by_model.setdefault((name, metric), [])
         than_before = None
         if lines and lines[-1].rows == each["rows"]:
-            than_before = relative(together, lines[-1].together, higher_is_better=is_f1)
-        worse = relative(together, each["local"], higher_is_better=is_f1)
+            than_before = relative(metric, together, lines[-1].together)
+        worse = relative(metric, together, each["local"])
         lines.append(Scored(version, each["local"], together, each["rows"], worse, than_before))
     return {model: lines[-VERSIONS:] for model, lines in by_model.items()}
 
@@ -345,11 +273,8 @@ class Part(NamedTuple):
 
 def parts(coordinator: Coordinator, agent: str, number: int) -> Page[Part]:
     """Return a page of runs, the newest first, with a vehicle's part in each."""
-    page = Page.of(coordinator.runs.ids()[::-1], number, RUNS_PER_PAGE)
-    shown = []
-    for run in page.items:
-        with suppress(NotFoundError):  # forgotten between the two looks
-            shown.append(_part(coordinator.runs.document(run), agent))
+    page = Page.of(coordinator.runs.newest(), number, RUNS_PER_PAGE)
+    shown = [_part(document, agent) for document in coordinator.runs.documents(page.items)]
     return Page(shown, page.number, page.last, page.total)
 
 

@@ -200,19 +200,15 @@ def wakes_at(state: Rollout) -> float | None:
 def tally(state: Rollout) -> Tally:
     """Add up the reports."""
     plan, reports = state.start.plan, state.reports.values()
-    worse = [_relative(report, report.champion) for report in reports]
+    worse = [relative(each.metric, each.candidate, each.champion) for each in reports]
     middle = statistics.median if plan.gate else statistics.fmean
-    alone = [_relative(report, report.local) for report in reports if report.local is not None]
+    alone = [relative(each.metric, each.candidate, each.local) for each in reports if each.local is not None]
     return Tally(
         len(worse),
         middle(worse) if worse else 0.0,
         sum(each > plan.vehicle_worse for each in worse),
         statistics.median(alone) if alone else None,
     )
-
-
-def _relative(report: events.Reported, other: float) -> float:
-    return relative(report.candidate, other, higher_is_better=report.metric == "f1")
 
 
 def _is_asked(state: Rollout, agent: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from coordinator.journal.port import ROLLOUTS, Decision
-from coordinator.models.aliases import Cause
+from coordinator.models.aliases import Aliases, Cause
 from coordinator.models.central import check_learned
 from coordinator.models.registry import Registry
 from coordinator.models.rollout import events
@@ -45,6 +45,7 @@ class Rollouts:
     """
 
     registry: Registry
+    aliases: Aliases
     show: Callable[[str, Collection[int]], None]
     agents: Callable[[], Collection[str]]
     metrics: Counter[str]
@@ -74,8 +75,8 @@ class Rollouts:
         self._states = states
         for name in {state.start.name for state in states.values()}:
             self._forget(name)
-        lost = [name for name in broken.values() if self.live(name) is None and name in self.registry.aliases.candidate]
-        self.registry.decide([self.registry.aliases.to_none(name, "rollout not resumed") for name in lost])
+        lost = [name for name in broken.values() if self.live(name) is None and name in self.aliases.candidate]
+        self.registry.decide([self.aliases.to_none(name, "rollout not resumed") for name in lost])
         for state in self._states.values():
             if not state.is_ended:
                 self.metrics["rollouts.resumed"] += 1
@@ -105,7 +106,7 @@ class Rollouts:
                 f"model {name!r} version {version} was learned in a private run, in which no vehicle tells its own "
                 "scores: there is nothing to judge stages by. model show has the fleet's; promote it, or leave it"
             )
-        champion = self.registry.aliases.current.get(name)
+        champion = self.aliases.current.get(name)
         if champion is not None and champion.version == version:
             raise UsageError(f"model {name!r} version {version} is current already: nothing to try")
         live = self.live(name)
@@ -149,7 +150,7 @@ class Rollouts:
         if live is None:
             return []
         event = events.Superseded(self.now(), version)
-        return [_decision(live.start.name, live.start.rollout, event, self.registry.aliases.wall())]
+        return [_decision(live.start.name, live.start.rollout, event, self.aliases.wall())]
 
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Take over events that were written down with another decision."""
@@ -269,8 +270,8 @@ class Rollouts:
         assert after is not None
         if after is before:
             return after
-        start, aliases = after.start, self.registry.aliases
-        stood = {each.version for each in (aliases.current.get(start.name), aliases.candidate.get(start.name)) if each}
+        start, aliases = after.start, self.aliases
+        stood = aliases.pinned_of(start.name)
         decisions = [_decision(start.name, rollout, event, aliases.wall())]
         for effect in effects:
             match effect:

@@ -12,7 +12,7 @@ import pytest
 from broker.servers.child import ChildBroker
 from coordinator.config import CoordinatorConfig
 from coordinator.main import build
-from coordinator.service import Service
+from coordinator.process.service import Service
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 
 from console.main import run
 from console.model.export import _audit_of
+from coordinator.engine import Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.sql import SqlJournal
-from coordinator.runs.defaults import default_engine
 from coordinator.runs.records import entry_of
 from coordinator.specification.run import RoundPolicy, RunSpec
 from edge_agent.sources import read_source
@@ -62,7 +61,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def private_run(folder: Path, fleet: str, **spec: Any) -> Path:
     """Leave in `folder` the journal of a private run of fourteen vehicles, one of them lost late, and the rows."""
     agents = [f"v{number:02d}" for number in range(14)]
-    stage = PrivateStage(agents, replace(default_engine(), fleet=fleet), **spec)
+    stage = PrivateStage(agents, Engine(fleet=fleet), **spec)
     stage.finish(*agents, leaves={"v03": 6})
     assert (stage.phase, len(stage.state.cohort)) == ("finished", 11)
     events = [from_value(codec.decode(body)) for body in stage.journal]

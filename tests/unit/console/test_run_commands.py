@@ -118,7 +118,7 @@ def cloud(ca: FleetCa, tmp_path: Path) -> Iterator[Cloud]:
     made.start()
     (tmp_path / "state").mkdir()
     service = made.service(tmp_path / "state")
-    server = ApiServer(service.config)
+    server = ApiServer(service.config.state_dir, service.config.http.api_host, service.config.http.api_port)
     server.start(service)
     eventually((tmp_path / "state" / "api-url").exists)
     yield made

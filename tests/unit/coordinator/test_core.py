@@ -14,7 +14,7 @@ import pytest
 from broker.memory import Saved
 from broker.port import Message
 from coordinator.config import CoordinatorConfig
-from coordinator.messages.queue import EventQueue
+from coordinator.process.queue import EventQueue
 from coordinator.specification.run import RoundPolicy, RunSpec
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope

@@ -20,7 +20,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.main import assemble
-from coordinator.service import Service
+from coordinator.process.service import Service
 from glassfleet.scheme import Done, Next, Task
 from schemas import limits
 from schemas.envelope import Envelope
@@ -231,7 +231,7 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
     clock, hub = [0.0], MemoryHub()
     transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
     core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
-    monkeypatch.setattr("coordinator.service.BATCH_MESSAGES", 1)
+    monkeypatch.setattr("coordinator.process.service.BATCH_MESSAGES", 1)
     config = CoordinatorConfig.load(state_dir=tmp_path)
     service = Service(config, core)
     agents = tuple("abcd")

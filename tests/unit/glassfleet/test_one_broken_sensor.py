@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.engine import Answer, Offer, Publish, RunState, SendReceipt
+from coordinator.engine import Answer, Engine, Offer, Publish, RunState, SendReceipt
 from coordinator.engine.events import from_value, to_value
-from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document
 from coordinator.specification.run import RunSpec
 from edge_agent.models.summed import summed
@@ -122,7 +121,7 @@ class Drive(Play):
     def __init__(self, spec: RunSpec, vehicles: Mapping[str, Dataset], lies: Mapping[str, int]) -> None:
         self.vehicles, self.lies = vehicles, lies
         offer = Offer(frozenset({spec.scheme}), FEATURES, "quality")
-        super().__init__(spec, tuple(vehicles), default_engine(), offer=offer)
+        super().__init__(spec, tuple(vehicles), Engine(), offer=offer)
 
     def run(self) -> RunState:
         while not self.is_over():
@@ -206,15 +205,15 @@ def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
     state = drive.run()
     assert state.phase == "finished", state.reason
     assert "v02" not in state.cohort
-    document = run_document(default_engine(), state, started=0.0, ended=1.0, model=None)
+    document = run_document(Engine(), state, started=0.0, ended=1.0, model=None)
     assert document["notes"] == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
     assert document["max_rows_each"] == 1040
     again: RunState | None = None
     for event in drive.events:
         read = from_value(codec.decode(codec.encode(to_value(event))))
-        again, _ = default_engine().step(again, read)
+        again, _ = Engine().step(again, read)
     assert again is not None
-    assert run_document(default_engine(), again, started=0.0, ended=1.0, model=None) == document
+    assert run_document(Engine(), again, started=0.0, ended=1.0, model=None) == document
 
 
 def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
@@ -223,7 +222,7 @@ def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
     assert state.max_rows_each == 0
     assert state.domain is not None
     assert state.domain.features[0].high > 1e6, "limits as that version finds them: its answers are in the journal"
-    first = default_engine().step(None, drive.events[0])[0].levels[0].task
+    first = Engine().step(None, drive.events[0])[0].levels[0].task
     assert set(first.body) == {"columns", "target", "min_count", "round"}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coordinator.engine import Engine
 from coordinator.engine.events import from_value
 from coordinator.journal.port import Entry
-from coordinator.runs.defaults import default_engine
 from lab.chaos.schedule import era, run_name
 from lab.chaos.sums import again, exposed, summed_over
 from schemas import codec
@@ -24,7 +24,7 @@ def test_sets_are_those_of_which_every_member_answered() -> None:
     assert stage.phase == "finished"
     whole, rest = frozenset(AGENTS), frozenset(stage.state.cohort)
     assert len(whole - rest) == 3
-    assert summed_over(default_engine(), entries(stage)) == {whole, rest}
+    assert summed_over(Engine(), entries(stage)) == {whole, rest}
 
 
 def test_set_of_which_one_answer_is_missing_is_not_summed() -> None:
@@ -32,7 +32,7 @@ def test_set_of_which_one_answer_is_missing_is_not_summed() -> None:
     stage.answer(*AGENTS)
     assert stage.phase == "domain"
     stage.answer(*AGENTS[1:])
-    assert summed_over(default_engine(), entries(stage)) == frozenset()
+    assert summed_over(Engine(), entries(stage)) == frozenset()
 
 
 def test_sums_over_the_same_rows_that_differ_by_too_few_are_found_in_both_directions() -> None:

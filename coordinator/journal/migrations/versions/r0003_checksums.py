@@ -12,8 +12,6 @@ from schemas.documents import document_digest
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from broker.port import Message
+from coordinator.config import FleetLimits
 from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import BIRTHS_BURST, Fleet
 from coordinator.fleet.rebroadcast import Rebroadcast
 from coordinator.messages.decoder import Birth
-from coordinator.messages.queue import EventQueue
+from coordinator.process.queue import EventQueue
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Body, Evaluation, Part
 from schemas.trust.joining import Assembler
@@ -46,7 +47,7 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
                 target="y",
             )
         )
-        fleet = Fleet(lambda: 1.8e9)
+        fleet = Fleet(lambda: 1.8e9, **vars(FleetLimits()))
 
         def act() -> int:
             for agent, payload in arriving:
@@ -62,7 +63,7 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
 
 def held_back() -> Callable[[], int]:
     """Births of vehicles that have changed too often."""
-    fleet = Fleet(lambda: 1.8e9)
+    fleet = Fleet(lambda: 1.8e9, **vars(FleetLimits()))
     arrivals = Arrivals(fleet, Rebroadcast(), lambda: 0.0, Counter())
     arriving = messages(
         lambda number: AgentState(
@@ -84,7 +85,7 @@ def held_back() -> Callable[[], int]:
 
 
 def scores() -> Callable[[], int]:
-    fleet = Fleet(lambda: 1.8e9)
+    fleet = Fleet(lambda: 1.8e9, **vars(FleetLimits()))
     for number in range(COUNT):
         fleet.up(LONG.format(number), AgentState(status="up", incarnation="1"))
     lines = [

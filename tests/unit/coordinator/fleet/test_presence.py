@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from coordinator.config import FleetLimits
 from coordinator.fleet.leadership import QUIET, Election
 from coordinator.fleet.outliers import far_out
-from coordinator.limits import FleetLimits
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState

@@ -242,7 +242,7 @@ def test_what_a_reader_holds_stays_as_it_was_while_runs_begin_and_end_and_names_
     fleet.birth("a", "b")
     fleet.core.start_run(toy_spec())
     core = fleet.core
-    aliases = core.registry.aliases
+    aliases = core.aliases
     held = core.runs.live, core.runs.past, aliases.current, aliases.candidate
     were = [dict(table) for table in held]
     fleet.hub.pump()

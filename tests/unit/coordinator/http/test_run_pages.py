@@ -17,8 +17,8 @@ from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, 
 from coordinator.http.dashboard.pages import Dashboard
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
+from coordinator.process.service import Service
 from coordinator.runs.view import suspended_document
-from coordinator.service import Service
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec
 from glassfleet import catalogue

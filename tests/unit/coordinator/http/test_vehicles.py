@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.http.dashboard.vehicles import Look, Recent
+from coordinator.http.dashboard.vehicles import Look
+from coordinator.process.service import Service
+from coordinator.runs.attendance import Recent
 from coordinator.runs.directory import Runs
 from coordinator.runs.view import suspended_document
-from coordinator.service import Service
 from coordinator.specification.run import RunSpec
 from glassfleet import catalogue
 from schemas.messages import AgentState, Evaluation

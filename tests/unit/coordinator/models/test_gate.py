@@ -58,7 +58,7 @@ class Gated(Fleet):
             self.publish(TOPICS.evaluation(agent), payload)
 
     def newest(self) -> dict[str, Any]:
-        return self.core.models.rollouts.documents("model")[-1]
+        return self.core.rollouts.documents("model")[-1]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one
     assert fleet.core.metrics["gates.too-bad"] == 1
     assert ("model", 2) in fleet.core.models.pinned()
     fleet.crash()
-    assert (fleet.current(), fleet.core.registry.aliases.candidate["model"].reason) == (1, candidate.reason)
+    assert (fleet.current(), fleet.core.aliases.candidate["model"].reason) == (1, candidate.reason)
 
 
 def test_version_that_nobody_scores_stays_a_candidate_by_name_after_two_minutes(fleet: Gated) -> None:
@@ -152,7 +152,7 @@ def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypat
     def die(*_: object) -> None:
         raise KilledError
 
-    monkeypatch.setattr(fleet.core.models.rollouts, "replace", die)
+    monkeypatch.setattr(fleet.core.rollouts, "replace", die)
     with pytest.raises(KilledError):
         fleet.finish("a", run="r1")
     assert [model.version for model in fleet.core.registry.versions("model")] == [1]
@@ -170,7 +170,7 @@ def test_newer_version_takes_over_the_gate_and_the_older_is_judged_by_what_was_s
     fleet.learn("r2", "a", "b", "c")
     assert fleet.current() == 1, "a silent vehicle keeps no version of a frequent run back"
     fleet.learn("r3", "a", "b", "c")
-    two, three = fleet.core.models.rollouts.documents("model")[-2:]
+    two, three = fleet.core.rollouts.documents("model")[-2:]
     assert (two["phase"], two["reason"]) == ("stopped", "run r3 brings version 3")
     assert (three["champion"], three["phase"]) == (1, "trying")
 
@@ -181,13 +181,13 @@ def test_personal_models_are_current_at_once(monkeypatch: pytest.MonkeyPatch) ->
     fleet = Gated()
     fleet.birth("a")
     fleet.learn("r1", "a")
-    assert (fleet.current(), fleet.core.models.rollouts.documents()) == (1, [])
+    assert (fleet.current(), fleet.core.rollouts.documents()) == (1, [])
 
 
 def test_operator_can_have_a_candidate_tried_again_when_nothing_is_current(fleet: Gated) -> None:
     fleet.learn("r1", "a", "b", "c")
     fleet.score("a", "b", "c", error=2.0)
-    fleet.core.models.rollouts.start("model", 1, GATE)
+    fleet.core.rollouts.start("model", 1, GATE)
     fleet.pass_time(0.1)
     fleet.score("a", "b", "c", error=0.4)
     assert fleet.current() == 1

@@ -174,7 +174,7 @@ def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(wh
     assert cloud.core.models.sign("m", 1, record_of().digest)["former"] == "", "again does nothing"
     assert len(cloud.core.registry.history("m")) == 2
     cloud.start()
-    assert cloud.core.registry.aliases.current["m"].version == 1
+    assert cloud.core.aliases.current["m"].version == 1
     assert is_believed(cloud.stored(), now)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.engine import Engine
 from coordinator.journal import Journal, MemoryJournal
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.models.aliases import Aliases
 from coordinator.models.central import read_reference
 from coordinator.models.registry import Registry
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from schemas.envelope import Envelope
@@ -31,7 +31,7 @@ class World(Fleet):
 
     def __init__(self, opener: Callable[[], Journal]) -> None:
         settings = {"retained_versions": KEPT, "kept_runs": 1}
-        super().__init__(default_engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
+        super().__init__(Engine(), journal=opener(), reopen=lambda _: opener(), settings=settings)
 
     def store(self) -> None:
         """Register the next version of model ``one``, of a run that has ended, without deciding about it."""
@@ -79,17 +79,17 @@ def world(opener: Callable[[], Journal]) -> Iterator[World]:
 @pytest.mark.parametrize("paused", [False, True])
 def test_candidate_stays_when_its_run_is_forgotten_before_the_rollout_opens(world: World, *, paused: bool) -> None:
     world.learn(5)
-    world.core.models.rollouts.start("one", 1, RolloutPlan())
+    world.core.rollouts.start("one", 1, RolloutPlan())
     if paused:
-        world.core.models.rollouts.pause("one", "lunch")
+        world.core.rollouts.pause("one", "lunch")
     world.forget()
     # 5 is current, 4 was before it and is among the newest.
     assert world.versions() == [1, 4, 5]
     world.birth("v1")
     if paused:
-        world.core.models.rollouts.resumed("one")
+        world.core.rollouts.resumed("one")
     world.pass_time(3.0)
-    assert world.core.registry.aliases.candidate["one"].version == 1
+    assert world.core.aliases.candidate["one"].version == 1
     assert TOPICS.model_candidate("one") in world.hub.retained
     assert world.retained() == [1, 4, 5]
 
@@ -122,7 +122,7 @@ def test_version_leaves_the_broker_after_a_crash_between_the_decision_and_its_pu
         with pytest.raises(BrokerError, match="killed here"):
             world.learn()
     world.crash()
-    assert world.core.registry.aliases.current["one"].version == 4
+    assert world.core.aliases.current["one"].version == 4
     assert world.retained() == [3, 4]
 
 
@@ -136,7 +136,7 @@ def made(version: int) -> tuple[str, bytes]:
 
 def registry_of(journal: Journal, versions: int = 0) -> Registry:
     """A registry with so many more versions, each of them current once."""
-    registry = Registry(journal, "f", "test", lambda: WALL)
+    registry = Registry(journal, Aliases(lambda: WALL, lambda: WALL), "f", "test", lambda: WALL)
     for _ in range(versions):
         model = journal.add_model("m", f"r{len(journal.models('m')) + 1}", made)
         registry.decide([registry.aliases.to_current("m", model.version, model.digest, "published")])
@@ -190,7 +190,7 @@ class ReferenceWorld(Fleet):
     def __init__(self, journal: Journal) -> None:
         for name in ("one", "two"):
             learned(journal, name)
-        super().__init__(default_engine(), journal=journal, settings={"retained_versions": KEPT})
+        super().__init__(Engine(), journal=journal, settings={"retained_versions": KEPT})
 
     def register(self, name: str, slope: float, about: str = "") -> int:
         version = self.core.models.central(read_reference(small_document(slope), fleet_model(name)), about).version
@@ -204,7 +204,7 @@ class ReferenceWorld(Fleet):
     def current(self, name: str) -> int:
         body = Envelope.from_bytes(self.hub.retained[TOPICS.model_current(name)], fleet="f").body
         assert isinstance(body, ModelPointer)
-        assert body.version == self.core.registry.aliases.current[name].version
+        assert body.version == self.core.aliases.current[name].version
         return body.version
 
 
@@ -224,7 +224,7 @@ def test_reference_stands_on_the_broker_when_an_older_one_is_registered_again(re
     assert (references.current("one.central"), references.retained("one.central")) == (4, [3, 4])
     result = [(each.body["cause"], each.body["version"]) for each in references.core.registry.history("one.central")]
     assert result == [*(("published", version) for version in (1, 2, 3, 4)), ("rolled-back", 1), ("promoted", 4)]
-    assert references.core.registry.aliases.current["one.central"].reason == "measured anew"
+    assert references.core.aliases.current["one.central"].reason == "measured anew"
 
 
 def test_reference_is_refused_when_a_run_of_a_former_version_has_its_id(references: ReferenceWorld) -> None:
@@ -233,7 +233,7 @@ def test_reference_is_refused_when_a_run_of_a_former_version_has_its_id(referenc
     references.journal.add_model("three", wanted.run, lambda _version: ("d" * 64, record))
     with pytest.raises(UsageError, match="'three' version 1 is of a run of that id"):
         references.core.models.central(wanted)
-    assert "one.central" not in references.core.registry.aliases.current
+    assert "one.central" not in references.core.aliases.current
 
 
 def deep(_value: Any) -> list[Any]:
@@ -259,7 +259,7 @@ def test_nobody_promotes_rolls_back_or_tries_a_reference_by_hand() -> None:
     for move in (
         lambda: references.core.models.promote("one.central", 1),
         lambda: references.core.models.rollback("one.central", 1, "why not"),
-        lambda: references.core.models.rollouts.start("one.central", 1, RolloutPlan()),
+        lambda: references.core.rollouts.start("one.central", 1, RolloutPlan()),
     ):
         with pytest.raises(UsageError, match=r"'one\.central' is a central reference"):
             move()

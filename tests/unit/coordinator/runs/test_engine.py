@@ -22,7 +22,6 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
-from coordinator.runs.defaults import default_engine, discover
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
@@ -481,11 +480,11 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
         "y": (0.0, 1.0),
         "z": Bounds(unit="s"),
     }
-    _, parameters = default_engine().discover(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
+    _, parameters = Engine().discover(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
     assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
     assert parameters.units == {"x": "m", "z": "s"}
     assert parameters.terms == {"x": ("near", "far")}
-    play = Play(toy_spec(domain=None, bounds={"w": [0, 1]}), engine=Engine(TOY_ENGINE.lookup, discover))
+    play = Play(toy_spec(domain=None, bounds={"w": [0, 1]}), engine=Engine(TOY_ENGINE.lookup))
     assert play.state.reason == "scheme-error: bounds names 'w', which is neither a feature nor the target"
 
 

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from immutables import Map
 
-from coordinator.engine import AgentDown, AgentUp, Refused
+from coordinator.engine import AgentDown, AgentUp, Engine, Refused
 from coordinator.engine.packing import LONG, SIDE_BY_SIDE, Packed, kept, packed
 from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
-from coordinator.runs.defaults import default_engine
 from coordinator.runs.view import run_document, run_head
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
@@ -108,7 +107,7 @@ def test_answers_of_rounds_that_are_never_replayed_are_let_go(participation: str
     X = rng.random((40, 2))
     data = Dataset(("x",), "y", X[:, :1], X[:, 1])
     spec = toy_spec(domain=None, participation=participation).model_copy(update={"scheme": "frt"})
-    play = Play(spec, agents=("a", "b", "c"), engine=default_engine())
+    play = Play(spec, agents=("a", "b", "c"), engine=Engine())
     phases = set()
     while not play.is_over():
         phases.add(play.phase)

@@ -10,11 +10,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from coordinator.engine import Former, Refused, pairing
+from coordinator.engine import Engine, Former, Refused, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.waiting import waiting
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError
@@ -49,7 +48,7 @@ def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int]
 
 
 def test_what_support_cannot_go_with_is_said_before_the_run() -> None:
-    engine = default_engine()
+    engine = Engine()
     spec = {"scheme": "frt", "parameters": {"prune": 2.0}}
     with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
         engine.parameters(RunSpec.from_document({**spec, "private": {}}))

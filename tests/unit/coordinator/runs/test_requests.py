@@ -11,14 +11,13 @@ from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link
 from coordinator.core import Coordinator
-from coordinator.engine import OpenRound, asking, learning
+from coordinator.engine import Engine, OpenRound, asking, learning
 from coordinator.engine.collecting import Openly
 from coordinator.engine.effects import MOST_NAMED, envelope_of
 from coordinator.engine.events import Start
 from coordinator.engine.state import Offer, Stored
 from coordinator.journal.memory import MemoryJournal
 from coordinator.main import assemble
-from coordinator.runs.defaults import default_engine
 from coordinator.specification.run import RunSpec
 from edge_agent.messages.decoder import request_seen
 from glassfleet import catalogue
@@ -173,7 +172,7 @@ def test_private_request_tells_everything_each_time_in_a_group_with_a_vehicle_of
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:
-    return assemble("fleet", MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, default_engine())
+    return assemble("fleet", MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, Engine())
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():
@@ -202,7 +201,7 @@ def test_tasks_of_two_runs_differ_when_they_ask_the_same():
 
 def test_run_asks_those_agents_that_have_the_columns_of_its_memory() -> None:
     change = Memory.from_document({"memory": [{"input": "x", "difference": 1}], "drive": "trip", "time": "at"})
-    engine = default_engine()
+    engine = Engine()
     spec = RunSpec.from_document(
         {"scheme": "fmt", "memory": change.to_document(), "policy": {"gather_agents": 2}, "bounds": {"x": [0, 60]}}
     )

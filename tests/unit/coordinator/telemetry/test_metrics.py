@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.memory import Faults
-from coordinator.runs.observer import Observers
 from coordinator.specification.run import RoundPolicy, RunSpec
 from coordinator.telemetry import logs
 from coordinator.telemetry.metrics import TABLE, Metrics, as_markdown
@@ -56,14 +55,21 @@ class Watched:
     def begin(self) -> None:
         fleet = self.fleet
         self.metrics = Metrics(lambda: fleet.hub.now)
+        core = fleet.core
         self.metrics.watch(
-            fleet.core, queue=lambda: (3, 300, 1), connected=lambda: True, journal_bytes=self.journal_bytes
+            (core.topics.fleet, core.software),
+            core.metrics,
+            core.runs,
+            agents=core.fleet.counts,
+            queue=lambda: (3, 300, 1),
+            connected=lambda: True,
+            journal_bytes=self.journal_bytes,
         )
         watchers: list[Any] = [self.metrics]
         if self.exporter is not None:
             self.traces = Traces("f", self.exporter, lambda: 1.7e9 + fleet.hub.now)
             watchers.append(self.traces)
-        fleet.core.observer = Observers(*watchers)
+        fleet.core.observers = watchers
 
     def journal_bytes(self) -> int | None:
         if self.room is None:

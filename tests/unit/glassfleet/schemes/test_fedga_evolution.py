@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.runs.defaults import discover as discovery_of
+from coordinator.engine.machine import discovery_of
 from edge_agent.models.evaluation import Evaluator
 from edge_agent.sources import read_source
 from glassfleet.catalogue import load

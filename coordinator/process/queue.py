@@ -124,7 +124,7 @@ class EventQueue:
     def get_batch(self, most: int, timeout: float) -> Batch:
         """Wait up to `timeout` seconds for something, and take at most `most` messages (and all states) of it."""
         with self._ready:
-            if not self._has_something():
+            if not (self._states or self._messages or self._calls or self._connected):
                 self._ready.wait(timeout)
             batch = Batch(calls=list(self._calls), connected=self._connected)
             oldest = self._messages[0][0] if self._messages else float("inf")
@@ -154,9 +154,6 @@ class EventQueue:
         """Return how many messages and bytes wait."""
         with self._ready:
             return len(self._messages), self._bytes
-
-    def _has_something(self) -> bool:
-        return bool(self._states or self._messages or self._calls or self._connected)
 
 
 def _size(message: Message) -> int:

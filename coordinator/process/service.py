@@ -21,8 +21,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.fleet.leader_probe import LeaderProbe
 from coordinator.journal.port import Leader
-from coordinator.messages.queue import EventQueue
-from coordinator.standby import about
+from coordinator.process.queue import EventQueue
+from coordinator.process.standby import about
 from coordinator.telemetry.metrics import Metrics
 from coordinator.telemetry.refusals import Refusals
 from schemas.errors import BrokerError, IdentityError
@@ -97,7 +97,10 @@ class Service:
         self._broker_missed: float | None = None
         self.observed = metrics or Metrics(coordinator.timeline.clock)
         self.observed.watch(
-            coordinator,
+            (coordinator.topics.fleet, coordinator.software),
+            coordinator.metrics,
+            coordinator.runs,
+            agents=coordinator.fleet.counts,
             queue=lambda: (*self.queue.depth(), self.queue.dropped),
             connected=lambda: self.is_connected,
             journal_bytes=coordinator.journal.size_bytes,

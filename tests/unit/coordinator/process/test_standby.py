@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator import standby
 from coordinator.config import CoordinatorConfig
 from coordinator.http.waiting import waiting_app
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.journal.port import Leader
 from coordinator.journal.sql import SqlJournal
-from coordinator.standby import Standby, StoppedError, about
+from coordinator.process import standby
+from coordinator.process.standby import Standby, StoppedError, about
+from coordinator.telemetry.metrics import standby_page
 from schemas.envelope import Envelope
 from schemas.errors import StorageError, UsageError
 from schemas.messages import CoordinatorState
@@ -131,7 +132,7 @@ def test_standby_says_once_that_the_journals_server_is_away_and_once_that_it_is_
     ],
 )
 def test_standby_says_that_it_lives_and_that_another_one_leads(path: str, status: int, words: str) -> None:
-    app = waiting_app("fleet", "glassfleet 1", lambda: "cloud-1", loopback_only=True)
+    app = waiting_app("fleet", "glassfleet 1", lambda: "cloud-1", standby_page(), loopback_only=True)
     for method in ("GET", "POST"):
         answer = ask(app, method, path)
         assert (answer.status_code, words in answer.text) == (status, True), answer.text

@@ -1,0 +1,80 @@
+"""Who takes part in runs, and how those stand that do not count: what the last runs tell of each vehicle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from coordinator.engine import RunState
+from coordinator.engine.asking import REFUSED
+from coordinator.runs.directory import Runs
+from coordinator.runs.view import Stands, stands
+from schemas.errors import NotFoundError
+
+RECENT_RUNS = 5
+"""So many of the last runs are asked what they tell of each vehicle."""
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Which vehicles took part in a run, and how those stand that do not count.
+
+    Attributes
+    ----------
+    missed : Mapping of str to (str, str)
+        How those stand that were lost, dropped or late, and why.
+    about : Mapping
+        ``spec`` and ``false_answers`` of its document.
+    """
+
+    run: str
+    asked: frozenset[str]
+    missed: Mapping[str, Stands]
+    rows: Mapping[str, int]
+    about: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, run: str, agents: Mapping[str, Stands], rows: Mapping[str, int], about: Mapping[str, Any]) -> Self:
+        """Return it from how each vehicle stands in the run."""
+        asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
+        missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
+        return cls(run, asked, missed, rows, about)
+
+    @classmethod
+    def of_state(cls, state: RunState) -> Self:
+        """Return what a run that goes on tells: its document would hold each vehicle in each round."""
+        rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
+        about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
+        return cls.of(state.run, stands(state), rows, about)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Self:
+        """Return what a run that has ended tells."""
+        agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
+        about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
+        return cls.of(document["run"], agents, document.get("rows", {}), about)
+
+    def has_refused(self, agent: str) -> bool:
+        """Whether one of those that `missed` it said itself that it cannot answer."""
+        return self.missed[agent][1].startswith(REFUSED)
+
+
+class Recent:
+    """What the last runs tell; those that have ended are read once."""
+
+    def __init__(self) -> None:
+        self._ended: Mapping[str, Attendance] = {}  # replaced, never changed: several threads read it
+
+    def of(self, runs: Runs) -> list[Attendance]:
+        """Return the last runs, the newest first; from any thread."""
+        past, live, last = runs.past, runs.live, []
+        for run in runs.newest(RECENT_RUNS):
+            with suppress(NotFoundError):  # forgotten between the two looks
+                if run in live:
+                    last.append(Attendance.of_state(live[run]))
+                else:
+                    last.append(self._ended.get(run) or Attendance.of_document(runs.document(run)))
+        self._ended = {each.run: each for each in last if each.run in past}
+        return last
