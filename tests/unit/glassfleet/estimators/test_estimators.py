@@ -23,8 +23,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from console.model.named import read_model_file
 from glassfleet import catalogue
 from glassfleet import estimators as offered
-from glassfleet.data.dataset import Dataset
-from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators import (
     BlendedModelTree,
     ChiClassifier,
@@ -148,28 +146,6 @@ def test_saved_estimator_predicts_the_same(learned: tuple[Any, Any, Any], tmp_pa
     again = type(learner).load(tmp_path / "model.json")
     assert again.predict(X).tolist() == learner.predict(X).tolist()
     assert read_model_file(tmp_path / "model.json")[1].to_document() == learner.model_.to_document()
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        FuzzyRegressionTree(nullify=False, min_rows=1),
-        FuzzyModelTree(min_rows=1),
-        BlendedModelTree(min_rows=1),
-        ChiClassifier(nullify=False, min_rows=1),
-        TSKRegressor(nullify=False, min_rows=1, antecedents="federated", n_clusters=6),
-    ],
-    ids=lambda each: type(each).__name__,
-)
-def test_estimator_learns_the_same_from_parties_as_from_all_rows_when_nothing_is_withheld(estimator: Any) -> None:
-    X, y = rows()
-    names = ("x0", "x1", "x2")
-    y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, "up", "down")
-    asked = DiscoveryParameters(features=names, target="y", labels=isinstance(estimator, SchemeClassifier))
-    learner = clone(estimator).set_params(domain=discover(asked, [Dataset(names, "y", X, y)]))
-    together = document_digest(learner.fit(X, y).model_.to_document())
-    apart = document_digest(learner.fit_federated(parties(X, y, 40, 150)).model_.to_document())
-    assert apart == together
 
 
 def test_classifier_gives_labels_of_the_type_it_got() -> None:

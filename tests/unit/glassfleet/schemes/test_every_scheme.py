@@ -147,11 +147,6 @@ def others(monkeypatch, tmp_path):
     catalogue._reason.cache_clear()
 
 
-def test_catalogue_loads_others_schemes(others):
-    assert catalogue.names() == ["frt", "good"]
-    assert catalogue.load("good") is others.SCHEME
-
-
 @pytest.mark.usefixtures("others")
 def test_catalogue_tells_why_a_scheme_is_unavailable():
     reasons = catalogue.unavailable()
@@ -163,11 +158,6 @@ def test_catalogue_tells_why_a_scheme_is_unavailable():
     assert "no_such.part" in reasons["needy"]
     with pytest.raises(NotFoundError, match="no_such_package_here"):
         catalogue.load("needy")
-
-
-def test_catalogue_lists_what_it_knows_for_an_unknown_name():
-    with pytest.raises(NotFoundError, match="frt"):
-        catalogue.load("nothing")
 
 
 def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:
