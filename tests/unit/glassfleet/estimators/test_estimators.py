@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -347,7 +348,9 @@ class TestShown:
 class TestFedGA:
     """Every party has a tree of its own."""
 
-    def learner(self) -> tuple[FedGATreeClassifier, list[tuple[Any, Any]]]:
+    @staticmethod
+    @cache
+    def learner() -> tuple[FedGATreeClassifier, list[tuple[Any, Any]]]:
         X, y = rows(400)
         # The third party's classes are the wrong way round: one tree cannot serve all.
         labels = np.where(y > 0, "up", "down")
@@ -374,7 +377,7 @@ class TestFedGA:
 
     def test_estimator_fitted_alone_has_no_population(self) -> None:
         learner, parts = self.learner()
-        learner.fit(*parts[0])
+        learner = learner.speak_for(0).fit(*parts[0])
         assert not hasattr(learner, "trees_")
         with pytest.raises(ValueError, match="fit_federated first"):
             learner.personalise(*parts[0])
