@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -149,6 +150,7 @@ def others(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("others")
 def test_catalogue_tells_why_a_scheme_is_unavailable():
+    assert catalogue.names() == ["frt", "good"]
     reasons = catalogue.unavailable()
     assert set(reasons) == {"needy", "empty", "broken", "faulty"}
     assert "no_such_package_here" in reasons["needy"]
@@ -158,6 +160,15 @@ def test_catalogue_tells_why_a_scheme_is_unavailable():
     assert "no_such.part" in reasons["needy"]
     with pytest.raises(NotFoundError, match="no_such_package_here"):
         catalogue.load("needy")
+
+
+def test_scheme_of_another_package_is_known_by_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch, add_schemes: Callable[[Path], None], tmp_path: Path
+) -> None:
+    theirs = [EntryPoint("theirs", "glassfleet.schemes.frt", catalogue.GROUP)]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: theirs if group == catalogue.GROUP else [])
+    add_schemes(tmp_path)
+    assert catalogue.load("theirs") is catalogue.load("frt")
 
 
 def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:
