@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
 from broker.servers.mosquitto import find_mosquitto
-from broker.servers.process import free_port as find_free_port
 from glassfleet import catalogue
 from tests.support.brokers import find_nats, find_rabbitmq
 from tests.support.postgres import PostgresServer, find_postgresql
@@ -144,12 +143,6 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(tmp_path)
     yield made
     made.end()
-
-
-@pytest.fixture
-def free_port() -> Callable[[], int]:
-    """Finder of ports on loopback that nobody listens on."""
-    return find_free_port
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from broker.servers.mosquitto import find_mosquitto
+from broker.servers.process import free_port
 from tests.docs.pages import ROOT, Block
 
 SHELLS = frozenset({"bash", "sh"})
@@ -64,7 +65,6 @@ def _shell(number: int, block: Block) -> str:
 def run(
     blocks: list[Block],
     folder: Path,
-    free_port: Callable[[], int],
     *,
     clone: bool = False,
     installed: bool = True,
@@ -76,7 +76,6 @@ def run(
     ----------
     blocks : list of Block
     folder : Path
-    free_port : callable
     clone : bool
         Copy the working tree's code into the folder, and run that.
     installed : bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,12 @@ def parameters(names: Iterable[str]) -> list[Any]:
     ]
 
 
-def check(group: str, folder: Path, free_port: Callable[[], int]) -> None:
+def check(group: str, folder: Path) -> None:
     """Run a group in `folder`, which is made, and compare what it says with what its page shows."""
     page, blocks = GROUPS[group]
     folder.mkdir()
 
-    code, words = run(blocks, folder, free_port, clone=group in CLONES, seconds=LONG.get(group, 540))
+    code, words = run(blocks, folder, clone=group in CLONES, seconds=LONG.get(group, 540))
 
     text = "".join(f"--- {blocks[number].begins if number >= 0 else ''}\n{part}" for number, part in words.items())
     assert code == 0, f"{page.name}\n{text[-6000:]}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_newcomer_follows_the_tutorial_word_by_word_in_a_clean_clone(clone: Path, free_port: Callable[[], int]) -> None:
+def test_newcomer_follows_the_tutorial_word_by_word_in_a_clean_clone(clone: Path) -> None:
     page = Page(clone / TUTORIAL, (clone / TUTORIAL).read_text(encoding="utf-8"))
     (install,) = (block for block in page.blocks if block.begins == "make setup")
     blocks = [
@@ -47,7 +46,7 @@ def test_newcomer_follows_the_tutorial_word_by_word_in_a_clean_clone(clone: Path
         *page.groups()["first-fleet"],
     ]
 
-    code, seen = run(blocks, clone, free_port, installed=False, seconds=1500)
+    code, seen = run(blocks, clone, installed=False, seconds=1500)
 
     text = "".join(seen.values())
     assert code == 0, text[-6000:]

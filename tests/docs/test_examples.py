@@ -6,7 +6,6 @@ Three, so that they are spread over processes: a process takes a whole file, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,11 +42,11 @@ def test_what_a_page_shows_is_compared_with_what_the_block_before_it_printed(say
     assert shown(blocks, {0: "wo\n", 1: "one\ntwo  \nthree, 3.5\n"}) == ([] if holds else [says])
 
 
-def test_example_that_fails_or_hangs_is_noticed(tmp_path: Path, free_port: Callable[[], int]):
+def test_example_that_fails_or_hangs_is_noticed(tmp_path: Path):
     def result(name: str, text: str) -> tuple[int, dict[int, str]]:
         folder = tmp_path / name
         folder.mkdir()
-        return run([Block("run", "a", "bash", text)], folder, free_port, seconds=2)
+        return run([Block("run", "a", "bash", text)], folder, seconds=2)
 
     assert result("fails", "echo before\nfalse\necho after\n") == (1, {-1: "", 0: "before\n"})
     assert result("hangs", "sleep 60\n")[0] == -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,5 +12,5 @@ pytestmark = pytest.mark.acceptance
 
 
 @pytest.mark.parametrize("group", parameters(PARTS["fleets"]))
-def test_example_runs_as_its_page_says(group: str, tmp_path: Path, free_port: Callable[[], int]):
-    check(group, tmp_path / "reader", free_port)
+def test_example_runs_as_its_page_says(group: str, tmp_path: Path):
+    check(group, tmp_path / "reader")

@@ -1,4 +1,4 @@
-"""The published tables of the FRT paper come out with the printed digits."""
+"""The published tables of the FRT paper come out with the printed digits. In every run of the suite: test_papers.py."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ PUBLISHED = {
 """Client 4 of weather_izmir is printed as 1.36; 1.354 comes out here, with and without fixed-point sums. Its row's
 average, and every other number, agree."""
 
-SLOW = {"mortgage", "kinematics", "compactiv", "california"}
 
-
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PUBLISHED]
-)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str) -> None:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
     scale, clients, average, central, nodes, leaves, depth, parameters = PUBLISHED[name]

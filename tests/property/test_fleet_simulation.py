@@ -83,22 +83,6 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
     assert_promises(sim, document, SOURCES, model=participation == "cohort", rest=150)
 
 
-def quiet_fleet(state_dir: Any, **settings: Any) -> Any:
-    sim = Simulation(SOURCES, state_dir, settings=settings)
-    sim.begin(1)
-    return sim
-
-
-def test_agent_costs_one_deadline_when_it_vanishes_in_the_first_round(state_dir):
-    sim = quiet_fleet(state_dir)
-    sim.start_run(spec())
-    sim.kill_agent("v0")
-    document = sim.run_until_ended("r1", within=60)
-    assert document["outcome"] == "finished"
-    assert sim.record("model").cohort == ["v1", "v2", "v3", "v4"]
-    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
-
-
 def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_silent(state_dir):
     sim = Simulation(SOURCES, state_dir, settings={name: {"slow": 1.0} for name in SOURCES if name != "v0"})
     sim.start_coordinator()
@@ -127,7 +111,8 @@ def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_
 
 
 def test_agent_gets_data_changed_when_its_rows_change_within_a_run_and_the_snapshot_is_gone(state_dir):
-    sim = quiet_fleet(state_dir, v0={"slow": 1.0})
+    sim: Any = Simulation(SOURCES, state_dir, settings={"v0": {"slow": 1.0}})
+    sim.begin(1)
     sim.start_run(spec())
     sim.advance(1.5)
     sim.kill_agent("v0")

@@ -16,6 +16,7 @@ from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
 from broker.servers.mosquitto import MosquittoProcess
+from broker.servers.process import free_port
 from schemas.errors import BrokerError
 from tests.support.processes import eventually
 from tests.support.transports import Client
@@ -61,12 +62,12 @@ def server(answer) -> Iterator[str]:
         yield f"mqtt://{place}"
 
 
-def test_probe_says_when_nothing_listens(free_port):
+def test_probe_says_when_nothing_listens():
     with pytest.raises(BrokerError, match=r"nothing listens at 127.0.0.1:.*is the broker running"):
         connect_once(Link(f"mqtt://127.0.0.1:{free_port()}", "x"))
 
 
-def test_client_goes_on_to_the_next_node_of_a_cluster_until_one_answers(broker, free_port):
+def test_client_goes_on_to_the_next_node_of_a_cluster_until_one_answers(broker):
     dead = [f"mqtt://127.0.0.1:{free_port()}" for _ in range(2)]
     assert connect_once(Link(",".join([*dead, broker.url]), "x")) == "3.1.1"
     with pytest.raises(BrokerError, match=r"nothing listens at .*; nothing listens at "):
@@ -160,7 +161,7 @@ def test_subscription_that_is_refused_is_asked_for_again(monkeypatch):
         client.transport.stop()
 
 
-def test_client_connects_when_the_broker_comes_up_later(free_port, tmp_path):
+def test_client_connects_when_the_broker_comes_up_later(tmp_path):
     port = free_port()
     later = EmbeddedProcess(tmp_path, port=port)
     client = Client(PahoTransport(Link(later.url, "early"))).start()

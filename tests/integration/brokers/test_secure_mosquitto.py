@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.identity import save_identity
 from broker.paho_transport import PahoTransport, connect_once
@@ -299,8 +299,9 @@ def test_renewed_certificate_counts_without_a_restart(world):
     client = Client(
         PahoTransport(Link(world.broker.url, "x", tls=tls_of(folder), reconnect_longest=0.2, session_expiry=0))
     )
-    client.start()
-    time.sleep(0.5)
+    with capture_logs() as lines:
+        client.start()
+        eventually(lambda: any(line["event"] == "broker-unreachable" for line in lines), "refused with the old one")
     assert client.connects == 0
     fresh = world.ca.identity("agent", "lapsed", where="fresh")
     save_identity(folder, key=(fresh / "key.pem").read_bytes(), certificate=(fresh / "cert.pem").read_bytes())

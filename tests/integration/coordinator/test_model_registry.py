@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -115,7 +114,7 @@ def pointer_on(url: str, then: Callable[[PahoTransport, bytes], None]) -> None:
     try:
         eventually(lambda: result, seconds=10)
         then(transport, result[0].payload)
-        time.sleep(0.3)
+        assert transport.flush(10)
     finally:
         transport.stop()
 

@@ -23,8 +23,6 @@ from broker.url import BrokerAddress, parse_url, safe_address, urls_of
 from console.main import run
 from console.services.broker import broker
 from schemas.errors import UsageError
-from schemas.private_files import replace_private
-from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.processes import python
 
@@ -84,9 +82,6 @@ def test_rabbitmq_user_may_use_our_topics_and_nothing_else(tmp_path: Path) -> No
     assert (topics["read"], topics["write"]) == ("^gf\\.1\\..*", "^gf\\.1\\..*")
     assert definitions["users"][0]["tags"] == []
     assert f"load_definitions = {tmp_path / 'definitions.json'}" in RabbitmqConfig(1883, tmp_path).render()
-
-
-TOPICS = Topics("fleet")
 
 
 def test_user_name_that_would_break_out_of_its_line_is_misuse():
@@ -200,15 +195,6 @@ def given_away(path: Path) -> tuple[int, int]:
     groups = [SOMEBODY] if os.geteuid() == 0 else [*set(os.getgroups()) - {os.getegid()}, os.getegid()]
     os.chown(path, SOMEBODY if os.geteuid() == 0 else -1, groups[0])
     return owners(path)
-
-
-def test_file_keeps_its_owner_and_group_when_it_is_replaced(tmp_path):
-    path = tmp_path / "cert.pem"
-    replace_private(path, b"first")
-    whose = given_away(path)
-    replace_private(path, b"second")
-    assert (owners(path), path.read_bytes()) == (whose, b"second")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_identity_that_is_renewed_by_another_user_keeps_its_owner(tmp_path):

@@ -188,6 +188,7 @@ def test_command_fetches_once_and_verifies(
     assert isinstance(run("verify", "--data-dir", folder).exception, VerificationError)
 
 
+@pytest.mark.slow
 def test_real_files_are_the_known_ones(glassfleet_data: Path) -> None:
     checks = [verify(entry, glassfleet_data) for entry in DATASETS.values()]
     assert {check.known.name: check.state for check in checks} == dict.fromkeys(DATASETS, "same")

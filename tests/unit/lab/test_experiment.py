@@ -30,6 +30,8 @@ from schemas.errors import DataError
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 SMALL = {
+    "bmt": ("max_rules=3",),
+    "fmt_classes": ("max_rules=3",),
     "fedga": ("generations=2",),
     "fedavg_mlp": ("rounds=2", "epochs=1"),
     "fmt": ("max_rules=4",),
@@ -119,7 +121,7 @@ def test_experiment_gives_the_same_in_processes_as_in_one(table: Path) -> None:
 
 
 def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
-    options = ("--csv", str(table), *TINY, "federated,central")
+    options = ("--csv", str(table), *TINY, "federated,central", "--param", "max_rules=4")
     result, pooled = summary_of(*options, "--protocol", "federated"), summary_of(*options)
     assert (result["parameters"]["min_rows"], pooled["parameters"]["min_rows"]) == (3, 1)
     assert result["settings"]["central"]["test_rmse"] != pooled["settings"]["central"]["test_rmse"]
@@ -151,7 +153,7 @@ def test_experiment_takes_columns_of_text(table: Path) -> None:
     first, *lines = table.read_text().splitlines()
     marked = [f"city,{first}", *(f"{('Recife', 'Santos')[n % 2]},{line}" for n, line in enumerate(lines))]
     table.write_text("\n".join(marked) + "\n")
-    assert summary_of("--csv", str(table), *TINY, "federated,central")["features"] == 4
+    assert summary_of("--csv", str(table), *TINY, "central", "--param", "max_rules=2")["features"] == 4
 
 
 def test_experiment_measures_tsk_as_its_papers_protocol_does(table: Path) -> None:

@@ -274,13 +274,3 @@ def test_receiver_gets_a_model_record_small_or_large():
     store = BlobStore(TOPICS)
     store.want(manifest)
     assert [store.add(*blob) for blob in blobs][-1] == record
-
-
-def test_assembler_counts_tiny_parts_at_what_they_cost():
-    assembler = Assembler(max_bytes=100_000, total_bytes=100_000)
-    for sender in range(40):
-        for index in range(50):
-            part = Part(digest=DIGEST, index=index, count=4096, data=b"x")
-            assembler.add(Envelope(fleet="fleet", body=part, run="r1", agent=f"v{sender}"))
-    assert assembler.open_messages < 40
-    assert assembler.kept_bytes <= 100_000

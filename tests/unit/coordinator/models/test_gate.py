@@ -134,14 +134,6 @@ def test_version_that_nobody_scores_stays_a_candidate_by_name_after_two_minutes(
     assert (candidate.version, candidate.reason) == (1, fleet.newest()["reason"])
 
 
-def test_gate_ends_at_once_when_no_vehicle_has_test_rows(fleet: Gated) -> None:
-    fleet.learn("r1", "a", "b", "c")
-    fleet.score("a", "b", "c", error=0.0, cannot="no test rows")
-    fleet.pass_time(0.1)
-    assert fleet.newest()["reason"] == "nobody-can: none of 3 vehicles can score it (no test rows)"
-    assert fleet.current() == 0
-
-
 def test_version_registered_just_before_a_crash_is_not_current_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Gated()
     fleet.begin("a")

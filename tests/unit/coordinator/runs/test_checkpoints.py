@@ -87,16 +87,6 @@ def test_answers_to_closed_rounds_are_told_as_what_they_are_after_a_checkpoint_a
     assert (summary.late_agents, summary.dropped_agents) == (("c",), {"c": "deadline"})
 
 
-def test_runs_are_resumed_in_the_order_of_their_start_whichever_began_anew() -> None:
-    fleet = elastic("a", "b")
-    fleet.core.start_run(toy_spec("r2", participation="elastic", parameters={"levels": 4}))
-    fleet.hub.pump()
-    fleet.answer("a", "b", run="r1")
-    assert (kinds(fleet, "r1"), kinds(fleet, "r2")) == (["checkpoint"], ["start"])
-    fleet.crash()
-    assert list(fleet.core.runs.live) == ["r1", "r2"]
-
-
 def test_run_keeps_its_answers_when_its_state_is_too_large_for_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "MAX_DECODED_BYTES", 500)
     fleet = elastic("a", "b")

@@ -206,14 +206,6 @@ def test_run_whose_records_are_damaged_is_suspended_and_the_other_goes_on(
     all_go_on(service)
 
 
-@pytest.mark.parametrize("table", ["records", "runs", "decisions"])
-def test_clock_does_not_run_away_with_a_time_that_is_damaged(
-    state: Path, reopened: Callable[[], Opened], table: str
-) -> None:
-    change(state, f"UPDATE {table} SET at = 1e300 WHERE rowid = 1")
-    assert reopened().coordinator.timeline.now() < 1e6
-
-
 def test_wall_clock_that_is_damaged_is_no_time_and_the_run_goes_on(state: Path, reopened: Callable[[], Opened]) -> None:
     change(state, "UPDATE records SET wall = 1e300 WHERE run = 'open-1'")
     change(state, "UPDATE decisions SET wall = 1e300 WHERE rowid = 1")

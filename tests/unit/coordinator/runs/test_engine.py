@@ -9,12 +9,10 @@ import pytest
 from coordinator.engine import (
     AgentDown,
     AgentUp,
-    Cancel,
     ClearRequest,
     Ended,
     Engine,
     Offer,
-    Publish,
     Refused,
     Restarted,
     SendReceipt,
@@ -25,17 +23,6 @@ from coordinator.engine import (
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
-
-
-def test_engine_finishes_at_once_when_everyone_answers() -> None:
-    play = Play(toy_spec())
-    play.finish("c", "a", "b")
-    assert play.phase == "finished"
-    assert play.state.cohort == ("a", "b", "c")
-    assert play.model == central(play.spec, "abc")
-    assert play.at == 0.0, "nobody waits when all have answered"
-    assert [type(effect) for effect in play.effects[-3:]] == [ClearRequest, Publish, Ended]
-    assert play.state.nullified == 3 * 3
 
 
 def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:
@@ -164,15 +151,6 @@ def test_engine_goes_on_without_a_restart_when_the_levels_agree() -> None:
     assert play.requests[-1].number == 4, "the survivors had answered level 3 as well"
     play.finish("a", "b")
     assert play.model == central(play.spec, "ab")
-
-
-def test_engine_fails_by_name_when_restarts_are_used_up() -> None:
-    play = Play(toy_spec(policy={"max_restarts": 0, "deadline": 10}))
-    play.answer("a", "b", "c")
-    play.answer("a", "b", "c")
-    play.answer("a", "b")
-    play.pass_time(10)
-    assert play.state.reason.startswith("too-many-restarts")
 
 
 def test_engine_extends_then_fails_when_the_quorum_is_missed() -> None:
@@ -452,15 +430,6 @@ def test_engine_fails_by_name_when_the_scheme_misbehaves(parameters: dict[str, o
         play.finish("a", "b", "c")
     assert play.phase == "failed"
     assert play.state.reason.startswith("scheme-error")
-
-
-def test_engine_ends_when_cancelled() -> None:
-    play = Play(toy_spec())
-    play.answer("a")
-    play.send(Cancel(1.0, "enough"))
-    assert (play.phase, play.state.reason) == ("cancelled", "enough")
-    assert play.send(Cancel(2.0)) == ()
-    assert play.state.reason == "enough"
 
 
 def test_engine_never_lets_time_go_back() -> None:

@@ -10,11 +10,9 @@ import pytest
 
 from coordinator.models.sums import judged
 from coordinator.runs.earlier import FORMER_RUNS, former, quarantined
-from coordinator.specification.run import RunSpec
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.intervals import errors_on
-from schemas.errors import UsageError
 from tests.support.private_bench import PrivateStage, rows_of
 from tests.support.sample_models import unit_domain
 
@@ -107,11 +105,6 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     assert judged(scores, asked="d", current="e", cohort=12).reason.startswith("not-compared")
     assert judged(scores, asked=None, current=None, cohort=30).reason.startswith("too-few-reports: 10 of 30")
     assert "warning" in judged({**scores, "local": 0.8}, asked=None, current=None, cohort=12).reason
-
-
-def test_staged_rollout_of_a_private_model_is_refused_with_a_reason() -> None:
-    with pytest.raises(UsageError, match="no vehicle tells its own scores"):
-        RunSpec.from_document({"run": "r1", "scheme": "frt", **SPEC, "rollout": {}})
 
 
 def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -23,8 +24,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from console.model.named import read_model_file
 from glassfleet import catalogue
 from glassfleet import estimators as offered
-from glassfleet.data.dataset import Dataset
-from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators import (
     BlendedModelTree,
     ChiClassifier,
@@ -148,28 +147,6 @@ def test_saved_estimator_predicts_the_same(learned: tuple[Any, Any, Any], tmp_pa
     again = type(learner).load(tmp_path / "model.json")
     assert again.predict(X).tolist() == learner.predict(X).tolist()
     assert read_model_file(tmp_path / "model.json")[1].to_document() == learner.model_.to_document()
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        FuzzyRegressionTree(nullify=False, min_rows=1),
-        FuzzyModelTree(min_rows=1),
-        BlendedModelTree(min_rows=1),
-        ChiClassifier(nullify=False, min_rows=1),
-        TSKRegressor(nullify=False, min_rows=1, antecedents="federated", n_clusters=6),
-    ],
-    ids=lambda each: type(each).__name__,
-)
-def test_estimator_learns_the_same_from_parties_as_from_all_rows_when_nothing_is_withheld(estimator: Any) -> None:
-    X, y = rows()
-    names = ("x0", "x1", "x2")
-    y = y if isinstance(estimator, SchemeRegressor) else np.where(y > 0, "up", "down")
-    asked = DiscoveryParameters(features=names, target="y", labels=isinstance(estimator, SchemeClassifier))
-    learner = clone(estimator).set_params(domain=discover(asked, [Dataset(names, "y", X, y)]))
-    together = document_digest(learner.fit(X, y).model_.to_document())
-    apart = document_digest(learner.fit_federated(parties(X, y, 40, 150)).model_.to_document())
-    assert apart == together
 
 
 def test_classifier_gives_labels_of_the_type_it_got() -> None:
@@ -371,7 +348,9 @@ class TestShown:
 class TestFedGA:
     """Every party has a tree of its own."""
 
-    def learner(self) -> tuple[FedGATreeClassifier, list[tuple[Any, Any]]]:
+    @staticmethod
+    @cache
+    def learner() -> tuple[FedGATreeClassifier, list[tuple[Any, Any]]]:
         X, y = rows(400)
         # The third party's classes are the wrong way round: one tree cannot serve all.
         labels = np.where(y > 0, "up", "down")
@@ -398,7 +377,7 @@ class TestFedGA:
 
     def test_estimator_fitted_alone_has_no_population(self) -> None:
         learner, parts = self.learner()
-        learner.fit(*parts[0])
+        learner = learner.speak_for(0).fit(*parts[0])
         assert not hasattr(learner, "trees_")
         with pytest.raises(ValueError, match="fit_federated first"):
             learner.personalise(*parts[0])

@@ -163,11 +163,11 @@ def learn(name, rows, columns, **settings):
     outcome = federated(scheme, scheme.Parameters(**settings), domain, parts)
     print(name, settings, document_digest(outcome.model.to_document()), outcome.summary["sums_digest"])
 
-learn("frt", 3000, 9)
-learn("fmt", 3000, 9, max_rules=12, other_sets=())
-learn("fmt", 3000, 9, max_rules=12, other_sets=(), max_slopes=3, partition="union")
-learn("tsk", 1500, 7, antecedents="local", max_iterations=40)
-learn("tsk", 1500, 7, antecedents="federated", max_iterations=40)
+learn("frt", 1000, 9)
+learn("fmt", 1000, 9, max_rules=12, other_sets=())
+learn("fmt", 1000, 9, max_rules=12, other_sets=(), max_slopes=3, partition="union")
+learn("tsk", 600, 7, antecedents="local", max_iterations=40)
+learn("tsk", 600, 7, antecedents="federated", max_iterations=40)
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.between import apart
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing, next_edition
 from glassfleet.private.layout import Layout, layout_of
-from glassfleet.private.support import noted, read_noted
 from glassfleet.scheme import Contribution, private_parameters
 from schemas.errors import UsageError, WireError
 
@@ -258,11 +256,6 @@ def test_what_is_no_sum_is_refused_with_a_reason() -> None:
     assert DISCOVERY.private(DiscoveryParameters(**asked, labels=True, classes=("u", "v"))).min_count == 0
 
 
-def test_a_record_is_json_and_reads_back() -> None:
-    decided = np.array([[[False, True], [True, True]], [[True, False], [False, False]], [[True] * 2] * 2])
-    assert np.array_equal(read_noted(json.loads(json.dumps(noted(decided)))), decided)
-
-
 SMALL: dict[str, dict[str, Any]] = {
     "frt": {"max_depth": 2},
     "fmt": {"max_rules": 6},
@@ -280,9 +273,3 @@ def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
             CHECKS[check](bench)
     assert not scheme.equals_central_with(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")
-
-
-def test_support_and_prune_exclude_each_other() -> None:
-    scheme: Any = catalogue.load("frt")
-    with pytest.raises((ValueError, UsageError), match="prune"):
-        scheme.Parameters(support=3, prune=2.0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -147,13 +148,9 @@ def others(monkeypatch, tmp_path):
     catalogue._reason.cache_clear()
 
 
-def test_catalogue_loads_others_schemes(others):
-    assert catalogue.names() == ["frt", "good"]
-    assert catalogue.load("good") is others.SCHEME
-
-
 @pytest.mark.usefixtures("others")
 def test_catalogue_tells_why_a_scheme_is_unavailable():
+    assert catalogue.names() == ["frt", "good"]
     reasons = catalogue.unavailable()
     assert set(reasons) == {"needy", "empty", "broken", "faulty"}
     assert "no_such_package_here" in reasons["needy"]
@@ -165,9 +162,13 @@ def test_catalogue_tells_why_a_scheme_is_unavailable():
         catalogue.load("needy")
 
 
-def test_catalogue_lists_what_it_knows_for_an_unknown_name():
-    with pytest.raises(NotFoundError, match="frt"):
-        catalogue.load("nothing")
+def test_scheme_of_another_package_is_known_by_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch, add_schemes: Callable[[Path], None], tmp_path: Path
+) -> None:
+    theirs = [EntryPoint("theirs", "glassfleet.schemes.frt", catalogue.GROUP)]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: theirs if group == catalogue.GROUP else [])
+    add_schemes(tmp_path)
+    assert catalogue.load("theirs") is catalogue.load("frt")
 
 
 def test_outline_and_lines_say_the_same_when_a_tree_grows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def rows(n: int = 1500) -> Dataset:
     return Dataset(("speed", "signal", "noise"), "frames", X, y)
 
 
+@cache
 def learn(**settings: Any) -> Any:
     return central(SCHEME, Parameters(**settings), DOMAIN, rows())
 
@@ -80,10 +82,10 @@ def test_sparse_rules_have_at_most_as_many_slopes_as_asked_and_drop_what_has_no_
 def test_rules_are_short_without_being_asked_to():
     rng = np.random.default_rng(8)
     names = tuple(f"x{i}" for i in range(12))
-    X = rng.random((4000, 12))
+    X = rng.random((2000, 12))
     y = np.where(X[:, 0] > 0.5, X[:, 1] - 0.5 * X[:, 2], 0.4 * X[:, 3]) + 0.02 * X[:, 4:].sum(axis=1)
     domain = unit_domain(names, low=-1, high=2)
-    outcome = federated(SCHEME, Parameters(), domain, {"a": Dataset(names, "y", X, y + rng.normal(0, 0.1, 4000))})
+    outcome = federated(SCHEME, Parameters(), domain, {"a": Dataset(names, "y", X, y + rng.normal(0, 0.1, 2000))})
     rules = outcome.model.to_document()["model"]["rules"]
     assert max(len(rule["coefficients"]) for rule in rules) <= 6
     assert outcome.summary["slopes"] <= 6
