@@ -83,6 +83,17 @@ def test_fleet_ends_by_name_and_counts_once_and_equals_central_under_faults(seed
     assert_promises(sim, document, SOURCES, model=participation == "cohort", rest=150)
 
 
+def test_agent_costs_one_deadline_when_it_vanishes_in_the_first_round(state_dir):
+    sim: Any = Simulation(SOURCES, state_dir)
+    sim.begin(1)
+    sim.start_run(spec())
+    sim.kill_agent("v0")
+    document = sim.run_until_ended("r1", within=60)
+    assert document["outcome"] == "finished"
+    assert sim.record("model").cohort == ["v1", "v2", "v3", "v4"]
+    assert sim.record("model").digest == central_digest(sim.record("model"), SOURCES)
+
+
 def test_agent_that_is_no_member_of_the_cohort_answers_once_in_each_life_and_is_silent(state_dir):
     sim = Simulation(SOURCES, state_dir, settings={name: {"slow": 1.0} for name in SOURCES if name != "v0"})
     sim.start_coordinator()

@@ -13,6 +13,7 @@ from coordinator.engine import (
     Ended,
     Engine,
     Offer,
+    Publish,
     Refused,
     Restarted,
     SendReceipt,
@@ -23,6 +24,17 @@ from coordinator.engine import (
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
+
+
+def test_engine_finishes_at_once_when_everyone_answers() -> None:
+    play = Play(toy_spec())
+    play.finish("c", "a", "b")
+    assert play.phase == "finished"
+    assert play.state.cohort == ("a", "b", "c")
+    assert play.model == central(play.spec, "abc")
+    assert play.at == 0.0, "nobody waits when all have answered"
+    assert [type(effect) for effect in play.effects[-3:]] == [ClearRequest, Publish, Ended]
+    assert play.state.nullified == 3 * 3
 
 
 def test_engine_asks_all_in_open_rounds_and_the_cohort_afterwards() -> None:

@@ -20,7 +20,7 @@ from schemas.errors import StorageError
 from schemas.messages import ContributionBody
 from schemas.parts import frames_for_contribution
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
-from tests.support.engine_bench import OFFER, Play, toy_spec
+from tests.support.engine_bench import OFFER, Play, central, toy_spec
 
 
 def test_coordinator_changes_nothing_when_the_disk_is_full() -> None:
@@ -95,6 +95,20 @@ def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_reco
 BLIND = Offer(frozenset({"toy"}), ("p", "q"), "y")
 AIMLESS = Offer(frozenset({"toy"}), ("x",), "z")
 OTHER = Offer(frozenset({"other"}), ("x",), "y")
+
+
+def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -> None:
+    fleet = Fleet().begin("a", "b", model="m")
+    fleet.answer("a")
+    for _ in range(10):
+        fleet.answer("a")
+    fleet.crash()
+    state = fleet.state()
+    assert state.open is not None
+    assert (state.open.duplicate, state.accepted) == (0, ("a",))
+    fleet.finish("b", "a")
+    record = fleet.record("m")
+    assert record.document == central(toy_spec(), "ab").to_document()
 
 
 def said(state: RunState) -> str:
