@@ -28,6 +28,7 @@ from edge_agent.messages.decoder import (
     OwnState,
     RequestInParts,
     request_seen,
+    with_roster,
 )
 from edge_agent.messages.duplicate_id import Identity
 from edge_agent.messages.presence import Presence
@@ -59,10 +60,11 @@ from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
+from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import PAIRS_SCHEME, SCORES_SCHEME
 from schemas import codec
 from schemas.errors import WireError
-from schemas.messages import ModelPointer, Trial
+from schemas.messages import Manifest, ModelPointer, Trial
 from schemas.parts import open_request
 from schemas.topics import Topics
 
@@ -345,7 +347,21 @@ class Agent:
         self._fetcher.cancel(name)
         if isinstance(event, RequestSeen):
             self.counts["requests"] += 1
+            if (roster := self._roster(event)) is not None:
+                self._fetcher.want(name, roster, self._clock(), lambda content: self._step(with_roster(event, content)))
+                return
         self._step(event)
+
+    def _roster(self, event: RequestSeen) -> Manifest | None:
+        """Return where the vehicle's group is told who is in it, if it must be known to answer."""
+        run, request = event.run, event.request
+        is_asked = request.asked is None or self.id in request.asked
+        if not is_asked or self.session.phase(run, request.task_digest) not in ("unseen", "parked"):
+            return None
+        try:
+            return self._private.roster(run, request)
+        except PrivacyError:
+            return None  # what is damaged is told when the request is refused
 
     def _model(self, event: ModelPointer | CandidateWithdrawn | ModelVersion) -> None:
         match event:

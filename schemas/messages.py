@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.codec import Value
 from schemas.errors import WireError
-from schemas.limits import ID_PATTERN, MAX_FEATURES
+from schemas.limits import ID_PATTERN, MAX_FEATURES, MAX_PARTS
 from schemas.trial import place_in_sample
 from schemas.validation import first_fault
 
@@ -94,6 +96,52 @@ class PrivateGroup(Body):
     founders: list[bytes]
 
 
+class Rosters(Body):
+    """Where the groups of a private run are that must be told who is in them: a blob each, a `PrivateGroup` in it.
+
+    Each vehicle fetches the one of its own group, and what a request has for the others does not grow with the fleet.
+
+    Attributes
+    ----------
+    piece : int
+        Bytes of each part of a blob but its last.
+    last : list of int
+        Of each group the place of its last founder (`glassfleet.private.groups.place`); they rise.
+    digests : list of bytes
+        Of each group the SHA-256 of its blob.
+    sizes : list of int
+        Of each group the bytes of its blob.
+    """
+
+    kind: ClassVar[str] = "rosters"
+    piece: Annotated[int, Field(ge=1, lt=2**31)]
+    last: Annotated[list[Annotated[int, Field(ge=0, lt=2**48)]], Field(min_length=1, max_length=4096)]
+    digests: list[Annotated[bytes, Field(min_length=32, max_length=32)]]
+    sizes: list[Annotated[int, Field(ge=1, lt=2**31)]]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Rosters:
+        if not len(self.last) == len(self.digests) == len(self.sizes):
+            raise ValueError("last, digests and sizes must be of as many groups")
+        if any(before >= after for before, after in pairwise(self.last)):
+            raise ValueError("last must rise")
+        if any(-(-size // self.piece) > MAX_PARTS for size in self.sizes):
+            raise ValueError(f"a roster has at most {MAX_PARTS} parts")
+        return self
+
+    def manifests(self) -> list[Manifest]:
+        """Return what each group's blob is, in the order of `last`."""
+        return [
+            Manifest(digest=digest.hex(), count=-(-size // self.piece), size=size, what="request")
+            for digest, size in zip(self.digests, self.sizes, strict=True)
+        ]
+
+    def of(self, place: int) -> Manifest | None:
+        """Return the blob of the group in which a founder with this place is; None: there is none so far back."""
+        group = bisect_left(self.last, place)
+        return self.manifests()[group] if group < len(self.last) else None
+
+
 class Sample(Body):
     """Who is asked of many, said in few bytes however many they are.
 
@@ -135,7 +183,10 @@ class Request(Body):
     without : list of str or None
         Who is not asked, whatever the others are.
     private : list of PrivateGroup or None
-        In a private run: in which groups it is answered. None: it is not answered under masks.
+        In a private run: in which groups it is answered, but for those in `rosters`. None: it is not answered under
+        masks.
+    rosters : Rosters or None
+        In a private run: groups that must be told who is in them.
     """
 
     kind: ClassVar[str] = "request"
@@ -144,9 +195,10 @@ class Request(Body):
     remaining: Annotated[float, Field(ge=0)]
     asked: list[Id] | None = None
     # Left out of requests that are not private: vehicles of former versions know no such field.
-    private: Annotated[list[PrivateGroup], Field(min_length=1, max_length=4096)] | None = Field(
+    private: Annotated[list[PrivateGroup], Field(max_length=4096)] | None = Field(
         default=None, exclude_if=lambda groups: groups is None
     )
+    rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
     # As `private`.
     sample: Sample | None = Field(default=None, exclude_if=lambda sample: sample is None)
     without: list[Id] | None = Field(default=None, exclude_if=lambda agents: agents is None)
@@ -196,13 +248,17 @@ class Part(Body):
 
 
 class Manifest(Body):
-    """Stands in for a request or model that is too large: its bytes are the blobs ``blob/{digest}/0..count-1``."""
+    """Stands in for a request or model that is too large: its bytes are the blobs ``blob/{digest}/0..count-1``.
+
+    `rosters` are those of the request: whoever clears it can clear them, too.
+    """
 
     kind: ClassVar[str] = "manifest"
     digest: Digest
-    count: Annotated[int, Field(ge=1, le=4096)]
+    count: Annotated[int, Field(ge=1, le=MAX_PARTS)]
     size: Count
     what: Literal["request", "model"]
+    rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
 
 
 class Receipt(Body):
@@ -380,7 +436,12 @@ def parse_body(kind: str, value: Mapping[str, Value]) -> Body:
     body = BODIES.get(kind)
     if body is None:
         raise WireError("unknown-kind", f"this protocol version has no message kind {kind[:40]!r}")
+    return checked(body, value)
+
+
+def checked(body: type[B], value: Value) -> B:
+    """Return `value` as a body; raises WireError ``malformed``."""
     try:
         return body.model_validate(value)
     except ValidationError as fault:
-        raise WireError("malformed", f"{kind}.{first_fault(fault)}"[:400]) from fault
+        raise WireError("malformed", f"{body.kind}.{first_fault(fault)}"[:400]) from fault

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from schemas import limits
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, UsageError, WireError
-from schemas.messages import Manifest, Part, Request
+from schemas.messages import Body, Manifest, Part, Request
 from schemas.topics import Topics
 
 PLAIN, ZLIB = 0, 1
@@ -58,6 +58,10 @@ class Retained:
 
     frames: tuple[Frame, ...]
     blobs: tuple[str, ...] = ()
+
+    def __add__(self, other: Retained) -> Retained:
+        """Return both, `other` last."""
+        return Retained(self.frames + other.frames, self.blobs + other.blobs)
 
 
 def pack(content: bytes) -> bytes:
@@ -127,6 +131,22 @@ def frames_for_request(envelope: Envelope, topics: Topics, limit: int = limits.M
     if not envelope.run:
         raise UsageError("a request's envelope must name its run")
     return _retained(envelope, topics.request(envelope.run), envelope.to_bytes(), "request", topics, limit)
+
+
+def frames_for_blobs(packed: bytes, topics: Topics, limit: int) -> Retained:
+    """Cut what is packed, to be published after what names it; raises BrokerError."""
+    digest, pieces = hashlib.sha256(packed).hexdigest(), _cut(packed, limit, limit)
+    names = tuple(topics.blob(digest, index) for index in range(len(pieces)))
+    return Retained(tuple(map(Frame, names, pieces)), names)
+
+
+def named_blobs(body: Body, topics: Topics) -> tuple[str, ...]:
+    """Return the topics of all blobs that a request, or the manifest of one, names."""
+    if not isinstance(body, Request | Manifest) or (isinstance(body, Manifest) and body.what != "request"):
+        return ()
+    manifests = [] if body.rosters is None else body.rosters.manifests()
+    manifests += [body] if isinstance(body, Manifest) else []
+    return tuple(topics.blob(each.digest, index) for each in manifests for index in range(each.count))
 
 
 def frames_for_model(
@@ -233,9 +253,10 @@ def _retained(  # noqa: PLR0917 - what the two functions above hand on
     if len(whole) <= _checked(limit):
         return Retained((Frame(topic, whole),))
     packed = _packed_for_wire(whole)
-    digest = hashlib.sha256(packed).hexdigest()
-    pieces = _cut(packed, limit, limit)
-    blobs = tuple(topics.blob(digest, index) for index in range(len(pieces)))
-    pointer = _around(head, Manifest(digest=digest, count=len(pieces), size=len(packed), what=what))
-    frames = [Frame(blob, piece) for blob, piece in zip(blobs, pieces, strict=True)]
-    return Retained((Frame(topic, pointer), *frames), blobs)
+    digest, blobs = hashlib.sha256(packed).hexdigest(), frames_for_blobs(packed, topics, limit)
+    rosters = head.body.rosters if isinstance(head.body, Request) else None
+    manifest = Manifest(digest=digest, count=len(blobs.blobs), size=len(packed), what=what, rosters=rosters)
+    pointer = _around(head, manifest)
+    if len(pointer) > limit:
+        raise BrokerError(f"the request names too many groups for messages of {limit} bytes: raise max_message_bytes")
+    return Retained((Frame(topic, pointer), *blobs.frames), blobs.blobs)

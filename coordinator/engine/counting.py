@@ -76,7 +76,6 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
         summed=tuple(each.members for each in paired.editions),
         held=paired.held,
         sealed=paired.sealed,
-        remembering=paired.remembering,
         cohort=cohort,
         founders=len(cohort),
         lost=paired.left_out,

@@ -129,7 +129,7 @@ def summary_of(state: RunState, at: float, missed: Iterable[str] = ()) -> RoundS
 
 def _met(state: RunState, accepted: Iterable[str]) -> frozenset[bytes]:
     """Return `RunState.met` once a round is closed: a vehicle keeps roster and edition before it answers."""
-    known = state.remembering.intersection(accepted)
+    known = frozenset(accepted)
     met = [each for each in state.asked_editions if known.issuperset(each.members)]
     return state.met.union(each.digest for each in met).union(each.roster.digest for each in met)
 

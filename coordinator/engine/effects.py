@@ -5,16 +5,20 @@ An effect may be performed again (after a crash, on a reconnect): performing it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from coordinator.engine.state import RoundSummary
-from glassfleet.private.groups import Edition
+from glassfleet.private.groups import Edition, place
 from glassfleet.scheme import Task
-from schemas.codec import Value
+from schemas.codec import Value, encode
 from schemas.envelope import Envelope
-from schemas.messages import Outcome, PrivateGroup, Request, Sample
+from schemas.limits import MAX_MESSAGE_BYTES
+from schemas.messages import Outcome, PrivateGroup, Request, Rosters, Sample
+from schemas.parts import pack
 from schemas.trial import place_in_sample
 
 MOST_NAMED = 64
@@ -35,12 +39,35 @@ class Group:
         Those of the edition; none when each of them has answered in it and keeps what it was told.
     founders : tuple of bytes
         The founders' announcements as they came, in the order of id; none when each member has met them and keeps them.
+        A group with founders has members.
     """
 
     edition: Edition
     question: str
     members: tuple[str, ...]
     founders: tuple[bytes, ...]
+
+    @property
+    def body(self) -> PrivateGroup:
+        """What its members are told."""
+        return PrivateGroup(
+            group=self.edition.group,
+            number=self.edition.number,
+            members=list(self.members),
+            question=self.question,
+            founders=list(self.founders),
+        )
+
+    @cached_property
+    def packed(self) -> bytes:
+        """`body` as a blob (`schemas.parts`), where it says who is in the group; else empty."""
+        return pack(encode(self.body.model_dump())) if self.members else b""
+
+    @cached_property
+    def last(self) -> int:
+        """The place of the last founder."""
+        roster = self.edition.roster
+        return max(place(roster.terms, agent) for agent in roster.by_id)
 
 
 @dataclass(frozen=True)
@@ -169,13 +196,21 @@ class Ended:
 Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | WaitsForFormer | Publish | Ended
 
 
-def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
+def bytes_of(effect: OpenRound, fleet: str) -> int:
+    """Return how many bytes a vehicle gets, before they are sealed or cut: the request, and its group's roster."""
+    rosters = (len(group.packed) for group in effect.groups)
+    return len(envelope_of(effect, fleet, 0.0).to_bytes()) + max(rosters, default=0)
+
+
+def envelope_of(effect: OpenRound, fleet: str, remaining: float, piece: int = MAX_MESSAGE_BYTES) -> Envelope:
     """Return the message that opens a round; its size depends on the task, not on how many vehicles there are.
 
     Parameters
     ----------
     remaining : float
         Seconds until the deadline.
+    piece : int
+        Bytes of the parts of rosters.
     """
     asked, sample, without = effect.asked, None, None
     if effect.is_fixed and not effect.without:
@@ -189,17 +224,8 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
         task_digest=effect.task_digest,
         remaining=remaining,
         asked=None if asked is None else list(asked),
-        private=[
-            PrivateGroup(
-                group=group.edition.group,
-                number=group.edition.number,
-                members=list(group.members),
-                question=group.question,
-                founders=list(group.founders),
-            )
-            for group in effect.groups
-        ]
-        or None,
+        private=[group.body for group in effect.groups if not group.packed] if effect.groups else None,
+        rosters=_rosters(effect.groups, piece),
         sample=sample,
         without=without,
     )
@@ -213,4 +239,16 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float) -> Envelope:
         # Agents order the requests of a run by this: the time line of the journal never goes back, and the ordinal
         # tells apart what was opened at the same instant.
         time=effect.closes_at - effect.deadline + 1e-6 * effect.ordinal,
+    )
+
+
+def _rosters(groups: Iterable[Group], piece: int) -> Rosters | None:
+    told = sorted((group for group in groups if group.packed), key=lambda group: group.last)
+    if not told:
+        return None
+    return Rosters(
+        piece=piece,
+        last=[group.last for group in told],
+        digests=[hashlib.sha256(group.packed).digest() for group in told],
+        sizes=[len(group.packed) for group in told],
     )

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from coordinator.engine import asking, learning, pairing
 from coordinator.engine.draft import Draft, standing
-from coordinator.engine.effects import OpenRound, envelope_of
+from coordinator.engine.effects import OpenRound, bytes_of
 from coordinator.engine.learning import SchemeFaultError
 from coordinator.engine.packing import packed
 from coordinator.engine.state import Round
@@ -94,6 +94,6 @@ def _ask(draft: Draft) -> None:
     current = draft.state.open
     assert current is not None
     effects = standing(draft.state)
-    size = sum(len(envelope_of(each, draft.fleet, 0.0).to_bytes()) for each in effects if isinstance(each, OpenRound))
+    size = sum(bytes_of(each, draft.fleet) for each in effects if isinstance(each, OpenRound))
     draft.update(open=replace(current, request_bytes=current.request_bytes + size))
     draft.effects += effects

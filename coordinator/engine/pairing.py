@@ -22,7 +22,7 @@ from glassfleet.scheme import Contribution, Task
 SCHEME, KIND = "private", "keys"
 """What the task is called that asks for keys."""
 
-KEY, FLOOR, FORMER, SEALED, REMEMBERS = "key", "floor", "former", "message", "remembers"
+KEY, FLOOR, FORMER, SEALED, ROSTERS = "key", "floor", "former", "message", "rosters"
 """What an answer says, and the message that it came in, see `with_message`."""
 
 BLAMES = "bad-member: "
@@ -59,8 +59,6 @@ class Paired:
         In which sets of earlier runs the founders are, over rows that they still have.
     awaited : frozenset of str
         Who was in an earlier run and is missing: without them others are left out.
-    remembering : frozenset of str
-        The founders that keep roster and editions, by their own word; those of former software do not say so.
     """
 
     editions: tuple[Edition, ...]
@@ -69,7 +67,6 @@ class Paired:
     left_out: Mapping[str, str]
     held: Held
     awaited: frozenset[str]
-    remembering: frozenset[str]
 
 
 def keys_level(terms: Terms) -> Level:
@@ -82,6 +79,12 @@ def with_message(contribution: Mapping[str, Any], message: bytes) -> dict[str, A
     """Return an announcement with the message that it came in: its seal tells the other founders whose key it is."""
     values = contribution.get("values")
     return {**contribution, "values": {**(values if isinstance(values, Mapping) else {}), SEALED: message}}
+
+
+def fetches_rosters(contribution: Mapping[str, Any]) -> bool:
+    """Whether a vehicle says in its announcement that it fetches its group's roster, and keeps it."""
+    values = contribution.get("values")
+    return isinstance(values, Mapping) and values.get(ROSTERS) is True
 
 
 def announced(contribution: Contribution, agent: str, data_digest: str, others: Mapping[str, Stored]) -> Announcement:
@@ -139,9 +142,8 @@ def founders(
     lacking = missing(terms, announcements)
     editions = () if lacking else tuple(roster.first() for roster in rosters)
     sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in announcements}
-    remembering = frozenset(agent for agent in sealed if _values(answers[agent]).get(REMEMBERS) is True)
     held = {each.agent: held[each.agent] for each in announcements}
-    return Paired(editions, sealed, lacking, left_out, held, awaited - set(members), remembering)
+    return Paired(editions, sealed, lacking, left_out, held, awaited - set(members))
 
 
 def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tuple[Edition | None, dict[str, str]]:

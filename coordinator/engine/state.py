@@ -270,11 +270,9 @@ class RunState:
         Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
         Private runs: each founder's announcement as it came, with its seal.
-    remembering : frozenset of str
-        Private runs: founders that keep roster and editions; those of former software are told both each time.
     met : frozenset of bytes
-        Private runs: digests of editions in which all members have answered, all of whom keep what they were told, and
-        of the rosters of these.
+        Private runs: digests of editions in which all members have answered, who keep what they were told, and of the
+        rosters of these.
     cohort : tuple of str
         Cohort participation: the members, once fixed. Elastic: who has been counted so far.
     founders : int
@@ -325,7 +323,6 @@ class RunState:
     held: Held = field(default_factory=dict)
     counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
-    remembering: frozenset[str] = frozenset()
     met: frozenset[bytes] = frozenset()
     cohort: tuple[str, ...] = ()
     founders: int = 0

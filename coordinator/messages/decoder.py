@@ -8,16 +8,21 @@ from typing import TypeAlias
 
 from broker.port import Message
 from coordinator.engine import Answer, Malformed, Refused
-from coordinator.engine.pairing import KIND, with_message
+from coordinator.engine.pairing import KIND, fetches_rosters, with_message
 from schemas import codec, limits
+from schemas.codec import Value
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import AgentState, ContributionBody, CoordinatorState, Evaluation, Manifest, Part, Refusal
+from schemas.messages import AgentState, ContributionBody, CoordinatorState, Evaluation, Part, Refusal
+from schemas.parts import named_blobs
 from schemas.topics import Address, Topics
 from schemas.trust.joining import Assembler
 
 UNKNOWN_TASK = "0" * 64
 """Stands for the task in a receipt for a message whose task could not be read."""
+
+FORMER_SOFTWARE = "former software, which fetches no roster of its group: update the vehicle"
+"""Why such a vehicle's announcement for a private run counts as a refusal: it could not read the first question."""
 
 PARTS_BYTES = 4 * limits.MAX_DECODED_BYTES
 """Most bytes of unfinished answers, of all agents together; the message touched least recently gives way."""
@@ -154,15 +159,10 @@ class Decoder:
         self._assembler.forget(agent)
 
     def _blobs(self, payload: bytes) -> tuple[str, ...]:
-        if len(payload) > limits.MIN_MESSAGE_BYTES:
-            return ()  # a manifest is short; whole requests come back as echoes and need not be decoded
         try:
-            body = Envelope.from_bytes(payload, fleet=self._topics.fleet).body
+            return named_blobs(Envelope.from_bytes(payload, fleet=self._topics.fleet).body, self._topics)
         except WireError:
             return ()
-        if not isinstance(body, Manifest) or body.what != "request":
-            return ()
-        return tuple(self._topics.blob(body.digest, index) for index in range(body.count))
 
     def _contribution(self, address: Address, payload: bytes, at: float) -> Inbound | None:
         agent, run = address.agent, address.run
@@ -195,11 +195,8 @@ class Decoder:
                         size=size,
                         encoded=codec.encoded_part(payload, "body", "contribution") if is_whole else b"",
                     )
-                    if body.contribution.get("kind") == KIND:
-                        # Not in its digest: sent again after the certificate was renewed, it has another seal.
-                        contribution = with_message(body.contribution, payload)
-                        answer = replace(answer, contribution=contribution, encoded=b"")
-                    return ForRun(run, answer)
+                    is_announcement = body.contribution.get("kind") == KIND
+                    return ForRun(run, _announcement(answer, body.contribution, payload) if is_announcement else answer)
                 case Refusal() as body:
                     return ForRun(run, Refused(at, agent, body.task_digest, body.reason))
             raise WireError(  # noqa: TRY301  all faults take one way
@@ -209,6 +206,13 @@ class Decoder:
             return ForRun(run, Malformed(at, agent, _task_digest(payload), f"{fault.code}: {fault.detail}"[:480]))
         except (TypeError, ValueError) as fault:  # values that decode but cannot be encoded again, e.g. 2^64 in a list
             return ForRun(run, Malformed(at, agent, _task_digest(payload), f"malformed: {fault}"[:480]))
+
+
+def _announcement(answer: Answer, contribution: dict[str, Value], message: bytes) -> Answer | Refused:
+    """Return an announcement with the message it came in, which is not in its digest: its seal may be renewed."""
+    if not fetches_rosters(contribution):
+        return Refused(answer.at, answer.agent, answer.task_digest, FORMER_SOFTWARE)
+    return replace(answer, contribution=with_message(contribution, message), encoded=b"")
 
 
 def _same_agent(envelope: Envelope, address: Address) -> None:

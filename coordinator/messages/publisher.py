@@ -14,7 +14,7 @@ from coordinator.engine import OpenRound, SendReceipt
 from coordinator.engine.effects import envelope_of
 from schemas.envelope import Envelope
 from schemas.messages import CoordinatorState, Receipt
-from schemas.parts import Retained, clearing, frames_for_request
+from schemas.parts import Retained, clearing, frames_for_blobs, frames_for_request
 from schemas.topics import Topics
 
 
@@ -78,10 +78,12 @@ class Publisher:
             # Blobs are named by their content: a request in parts says the whole deadline, so that the same round has
             # the same blobs whenever it is published.
             retained = self._cut(effect, effect.deadline)
-        return retained
+        rosters = (group.packed for group in effect.groups if group.packed)
+        return sum((frames_for_blobs(each, self.topics, self.limit) for each in rosters), start=retained)
 
     def _cut(self, effect: OpenRound, remaining: float) -> Retained:
-        return frames_for_request(envelope_of(effect, self.topics.fleet, remaining), self.topics, self.limit)
+        envelope = envelope_of(effect, self.topics.fleet, remaining, self.limit)
+        return frames_for_request(envelope, self.topics, self.limit)
 
     def hold(self) -> None:
         """Keep requests back until `release`: what is retained names parts that only it may know, see `seen`."""

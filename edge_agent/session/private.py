@@ -23,7 +23,7 @@ from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
-from glassfleet.private.groups import Announcement, Roster, Terms
+from glassfleet.private.groups import Announcement, Roster, Terms, place
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
 from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Contribution, Task
@@ -32,7 +32,7 @@ from schemas import codec
 from schemas.codec import Value
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import ContributionBody, PrivateGroup, Request
+from schemas.messages import ContributionBody, Manifest, PrivateGroup, Request
 from schemas.topics import Topics
 
 if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptography
@@ -125,6 +125,15 @@ class PrivateRuns:
         elif self._path(run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
+    def roster(self, run: str, request: Request) -> Manifest | None:
+        """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
+        met = self._met(run) if request.rosters is not None else None
+        if request.rosters is None or met is None:
+            return None
+        if any(self._is_mine(group, met.chain) for group in request.private or ()):
+            return None
+        return request.rosters.of(place(met.terms, self._agent))
+
     def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
 
@@ -180,7 +189,7 @@ class PrivateRuns:
         self._key(run)
         values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
         values["former"] = list(joined.overlapping(terms, rows))
-        values["remembers"] = True  # later requests need not repeat what is in the chain
+        values["rosters"] = True  # it fetches its group's roster, and keeps it in the chain
         contribution = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()

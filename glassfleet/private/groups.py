@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from glassfleet.errors import PrivacyError
@@ -278,8 +279,9 @@ def least_members(founders: int, floor: int, company: int) -> int:
 def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST_GROUP) -> tuple[Roster, ...]:
     """Cut the founders into groups of `size` to 2 `size` - 1; fewer than twice `size` are one group.
 
-    The order is by a hash of the run's nonce, all announcements and the id: nobody chooses it alone. (Who may decide
-    who is a founder, and speaks last, can still try many; the floor is what protects against that.)
+    Each group is what lies between two places, see :func:`place`: its members find it by that. The order is by a hash
+    of terms and id, so nobody who has its id chooses it. (Who may decide who is a founder can still try many; the floor
+    is what protects against that.)
 
     Parameters
     ----------
@@ -301,9 +303,10 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
         ``bad-member``: an id or a key stands twice.
     """
     whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
-    order = drawn_order(whole.digest, whole.by_id)
+    order = drawn_order(terms.digest, whole.by_id)
     count = max(1, len(order) // max(size, _needed(terms, whole.founders)))
-    parts = [sorted(order[group::count]) for group in range(count)]
+    ends = [len(order) * group // count for group in range(count + 1)]
+    parts = [sorted(order[start:end]) for start, end in pairwise(ends)]
     return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
 
 
@@ -363,7 +366,16 @@ def round_digest(questions: Sequence[str]) -> str:
 
 def drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
     """Return `agents` in an order that nobody chooses alone: that of a hash of `seed` and each id."""
-    return sorted(agents, key=lambda agent: hashlib.sha256(seed + agent.encode()).digest())
+    return sorted(agents, key=partial(_drawn, seed))
+
+
+def place(terms: Terms, agent: str) -> int:
+    """Return where a vehicle stands in the order in which groups are cut, 0 to 2^48 - 1."""
+    return int.from_bytes(_drawn(terms.digest, agent)[:6], "big")
+
+
+def _drawn(seed: bytes, agent: str) -> bytes:
+    return hashlib.sha256(seed + agent.encode()).digest()
 
 
 def _hash(label: str, value: Value) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -93,16 +93,11 @@ class Vehicle:
     agent : str
     former : sequence of Former
         Earlier runs over the rows that it has; it looks at those in which it was.
-    remembers : bool
-        Whether it says that it keeps what it was told; former software does not.
     tests : Dataset or None
         Its test rows; None: the rows that it learns from.
     """
 
-    def __init__(
-        self, agent: str, former: Sequence[Former] = (), *, remembers: bool = True, tests: Dataset | None = None
-    ) -> None:
-        self.remembers = remembers
+    def __init__(self, agent: str, former: Sequence[Former] = (), *, tests: Dataset | None = None) -> None:
         self.tests = tests
         self.agent = agent
         self.former = [run for run in former if any(agent in members for members in run.editions)]
@@ -126,7 +121,7 @@ class Vehicle:
         assert Terms.from_value(task.body).nonce == task.nonce
         values: dict[str, Any] = {"key": self.own.key, "floor": self.own.floor, "message": self.agent.encode()}
         values["former"] = [run.nonce for run in self.former]
-        values |= {"remembers": True} if self.remembers else {}
+        values["rosters"] = True
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
@@ -137,9 +132,9 @@ class Vehicle:
         edition, scheme = group.edition, scheme_of(request.task, self.tests)
         # Who is not told again has kept it.
         assert group.members in ((), edition.members)
-        assert group.members or (self.remembers and self.chain is not None and edition in self.chain.editions)
+        assert group.members or (self.chain is not None and edition in self.chain.editions)
         assert len(group.founders) in (0, len(edition.roster.founders))
-        assert group.founders or (self.remembers and self.chain is not None and self.chain.roster == edition.roster)
+        assert group.founders or (self.chain is not None and self.chain.roster == edition.roster)
         if self.chain is None:
             sets = [members for run in self.former for members in run.editions if self.agent in members]
             self.chain = meet(self.own, edition.roster.terms, edition.roster, sets)
@@ -172,8 +167,6 @@ class PrivateStage:
         Who is up.
     former : sequence of Former
         Earlier runs.
-    forgetful : collection of str
-        Vehicles of former software, which keep nothing that a request told.
     champion : dict or None
         Document of the model that is in use.
     tests : callable or None
@@ -188,16 +181,12 @@ class PrivateStage:
         engine: Engine | None = None,
         *,
         former: Sequence[Former] = (),
-        forgetful: Collection[str] = (),
         champion: dict[str, Any] | None = None,
         tests: Callable[[str], Dataset] | None = None,
         **spec: Any,
     ) -> None:
         self.engine = engine or Engine()
-        self.vehicles = {
-            agent: Vehicle(agent, former, remembers=agent not in forgetful, tests=tests(agent) if tests else None)
-            for agent in agents
-        }
+        self.vehicles = {agent: Vehicle(agent, former, tests=tests(agent) if tests else None) for agent in agents}
         self.at = 0.0
         document = {
             "run": "r1",

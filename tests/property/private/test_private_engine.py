@@ -126,10 +126,8 @@ def check(
     *,
     former: Sequence[Former] = (),
     liars: Collection[int] = (),
-    is_mixed: bool = False,
 ) -> None:
-    # One vehicle of former software is enough to have all of its group told everything each time.
-    stage = PrivateStage(agents, former=former, forgetful=agents[:is_mixed], **choice)
+    stage = PrivateStage(agents, former=former, **choice)
     for number in liars:
         stage.vehicles[agents[number % len(agents)]].lies = True
     for _ in range(first):
@@ -156,9 +154,6 @@ def _drawn(seed: int) -> dict[int, int]:
 LEAVES = st.integers(0, 2**32 - 1).map(_drawn)
 
 
-END = st.tuples(LEAVES, st.booleans())
-
-
 FORMER = st.lists(
     st.sets(st.sampled_from(MANY[:16]), min_size=8).map(frozenset), min_size=1, max_size=2, unique=True
 ).map(lambda sets: [Former(f"run {number}", (each,)) for number, each in enumerate(sets)])
@@ -181,12 +176,11 @@ def test_private_run_with_vehicles_that_answer_noise_names_nobody_else_and_ends_
 
 
 @settings(max_examples=15, deadline=None)
-@given(SPECS, st.integers(8, 14).map(lambda number: 22 - number), FIRST, st.lists(ACTION, max_size=20), END)
+@given(SPECS, st.integers(8, 14).map(lambda number: 22 - number), FIRST, st.lists(ACTION, max_size=20), LEAVES)
 def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
-    choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], end: tuple[dict[int, int], bool]
+    choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
 ) -> None:
-    leaves, is_mixed = end
-    check(choice, AGENTS[:vehicles], first, actions, leaves, is_mixed=is_mixed)
+    check(choice, AGENTS[:vehicles], first, actions, leaves)
 
 
 @settings(max_examples=6, deadline=None)

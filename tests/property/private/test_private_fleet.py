@@ -14,6 +14,7 @@ from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
+from coordinator.messages.decoder import FORMER_SOFTWARE
 from coordinator.messages.publisher import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.private import PrivateRuns
@@ -102,7 +103,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
             assert body.rows == 0
             contribution = Contribution.from_value(body.contribution)
             if contribution.kind == "keys":
-                assert set(contribution.values) == {"key", "floor", "former", "remembers"}
+                assert set(contribution.values) == {"key", "floor", "former", "rosters"}
                 return
             assert set(contribution.sums) == {"masked"}
             seen[agent, body.task_digest] = contribution.sums["masked"].tobytes()
@@ -273,16 +274,16 @@ def test_broker_that_swaps_a_founders_key_is_found_by_all_members(
     assert check(simulation)["cohort"] == list(NAMES), "the seals of honest announcements are good"
     simulation = fleet(state_dir / "again", ca=TestCa())
     assert simulation.ca is not None
-    cut = Publisher._cut
+    prepare = Publisher.prepare
 
-    def swapped(self: Publisher, effect: OpenRound, remaining: float) -> Any:
+    def swapped(self: Publisher, effect: OpenRound) -> Any:
         groups = tuple(
             replace(group, founders=(_with_other_key(group.founders[0]), *group.founders[1:]))
             for group in effect.groups
         )
-        return cut(self, replace(effect, groups=groups), remaining)
+        return prepare(self, replace(effect, groups=groups))
 
-    monkeypatch.setattr(Publisher, "_cut", swapped)
+    monkeypatch.setattr(Publisher, "prepare", swapped)
     for agent in simulation.agents.values():
         agent._effects._private._verifier = simulation.ca.verifier()  # as the agent's program gives it
     simulation.start_run(spec())
@@ -313,6 +314,25 @@ def test_vehicle_whose_certificate_is_revoked_while_it_pairs_is_left_out_alone(s
     document = check(simulation, "r2")
     assert document["outcome"] == "finished"
     assert not any("refused" in reason for reason in reasons(document).values()), reasons(document)
+
+
+def test_vehicle_of_former_software_is_left_out_by_name(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce = PrivateRuns.announce
+
+    def formerly(self: PrivateRuns, *asked: Any) -> ContributionBody:
+        body = announce(self, *asked)
+        if self._agent != "v03":
+            return body
+        values = {name: each for name, each in body.contribution["values"].items() if name != "rosters"}
+        return body.model_copy(update={"contribution": {**body.contribution, "values": values}})
+
+    monkeypatch.setattr(PrivateRuns, "announce", formerly)
+    simulation = fleet(state_dir)
+    simulation.start_run(spec())
+    document = check(simulation)
+    assert document["cohort"] == [name for name in NAMES if name != "v03"]
+    [pairing, *_] = document["rounds"]
+    assert pairing["dropped_agents"] == {"v03": f"refused: {FORMER_SOFTWARE}"}
 
 
 def _with_other_key(message: bytes) -> bytes:

@@ -23,11 +23,15 @@ from edge_agent.messages.decoder import request_seen
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory
+from glassfleet.private.groups import place
 from glassfleet.scheme import Task
 from lab.protocols.paper import pooled_domain
-from schemas.codec import encode
+from schemas.codec import decode, encode
 from schemas.envelope import Envelope
-from schemas.messages import Request
+from schemas.messages import PrivateGroup, Request
+from schemas.parts import frames_for_blobs
+from schemas.topics import Topics
+from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
 from tests.support.private_bench import PrivateStage
 
@@ -142,10 +146,12 @@ def test_private_request_tells_a_group_once_who_is_in_it() -> None:
     stage = PrivateStage(agents)
     stage.finish(*agents)
     stage.check_end()
-    first, *others = ([*(body_of(request).private or ())] for request in stage.requests[1:])
-    assert [(group.members, len(group.founders)) for group in first] == [(agents, 30)]
+    first, *others = stage.requests[1:]
+    assert body_of(first).private == [], "what a group is told is where its vehicles alone fetch it"
+    assert [(group.body.members, len(group.body.founders)) for group in first.groups] == [(agents, 30)]
     assert len(others) > 5
-    assert not any(group.members or group.founders for groups in others for group in groups)
+    assert not any(group.packed for request in others for group in request.groups)
+    assert all(body_of(request).private and body_of(request).rosters is None for request in others)
     assert max(size_of(each) - len(encode(each.task.to_value())) for each in stage.requests[2:]) < 600
 
 
@@ -154,21 +160,53 @@ def test_private_request_names_the_members_of_a_group_again_when_some_are_lost()
     stage = PrivateStage(agents)
     stage.finish(*agents, leaves=dict.fromkeys(agents[:3], 4))
     stage.check_end()
-    named = [bool(group.members) for request in stage.requests for group in body_of(request).private or ()]
-    result = [bool(group.founders) for request in stage.requests for group in body_of(request).private or ()]
+    named = [bool(group.members) for request in stage.requests for group in request.groups]
+    result = [bool(group.founders) for request in stage.requests for group in request.groups]
     assert sum(named) == 2, "as founders, and as those who are left"
     assert sum(result) == 1
 
 
-def test_private_request_tells_everything_each_time_in_a_group_with_a_vehicle_of_former_software() -> None:
-    agents = [f"v{number:02d}" for number in range(10)]
-    stage = PrivateStage(agents, forgetful=agents[:1])
-    stage.finish(*agents)
-    stage.check_end()
-    for request in stage.requests[1:]:
-        [group] = body_of(request).private or []
-        assert len(group.members) == len(group.founders) == 10
-        assert set(body_of(request).model_dump()) <= FORMER_FIELDS
+def first_question(vehicles: int) -> tuple[PrivateStage, OpenRound]:
+    agents = [f"v{number:04d}" for number in range(vehicles)]
+    stage = PrivateStage(agents)
+    # As long as a sealed one, and as little alike.
+    sealed = (np.random.default_rng(number).bytes(850) for number in range(vehicles))
+    for agent, message in zip(agents, sealed, strict=True):
+        stage.answer(agent, values={"message": message})
+    assert stage.request is not None
+    assert stage.phase == "domain"
+    return stage, stage.request
+
+
+def test_first_question_of_a_private_run_is_as_long_in_a_large_fleet_but_for_where_the_groups_are() -> None:
+    (small, few), (large, many) = first_question(100), first_question(200)
+    assert (len(few.groups), len(many.groups)) == (3, 6)
+    assert size_of(many) - size_of(few) <= 50 * 3
+    bytes_each = [stage.state.open.request_bytes for stage in (small, large) if stage.state.open]
+    assert abs(bytes_each[1] - bytes_each[0]) < 2_000, "a vehicle gets the announcements of its own group alone"
+    assert max(bytes_each) < 64 * 1000
+
+
+@pytest.mark.parametrize(("vehicles", "piece"), [(20, 128 * 1024), (200, 128 * 1024), (200, 2048)])
+def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece: int) -> None:
+    _, request = first_question(vehicles)
+    body = envelope_of(request, "fleet", 1.0, piece).body
+    assert isinstance(body, Request)
+    rosters = body.rosters
+    assert rosters is not None
+    cut = {each.digest: each for each in rosters.manifests()}
+    assert len(cut) == len(request.groups)
+    for group in request.groups:
+        frames = frames_for_blobs(group.packed, Topics("fleet"), piece)
+        for agent in group.members:
+            found = rosters.of(place(group.edition.roster.terms, agent))
+            assert found is not None
+            store = BlobStore(Topics("fleet"))
+            store.want(found)
+            content = [store.add(*frame) for frame in frames.frames][-1]
+            assert content is not None
+            assert agent in PrivateGroup.model_validate(decode(content)).members
+    assert rosters.of(2**48 - 1) is None
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:

@@ -24,7 +24,7 @@ from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import DataError, StorageError
-from schemas.messages import ContributionBody, PrivateGroup, Request
+from schemas.messages import ContributionBody, Request
 from schemas.parts import frames_for_request
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
@@ -37,19 +37,8 @@ LIMITS = Limits(least_rows=1)
 
 
 def request_of(asked: OpenRound) -> Request:
-    groups = [
-        PrivateGroup(
-            group=each.edition.group,
-            number=each.edition.number,
-            members=list(each.members),
-            question=each.question,
-            founders=list(each.founders),
-        )
-        for each in asked.groups
-    ]
-    return Request(
-        task=asked.task.to_value(), task_digest=asked.task_digest, remaining=1.0, private=groups or None
-    )  # fmt: skip
+    groups = [each.body for each in asked.groups] or None
+    return Request(task=asked.task.to_value(), task_digest=asked.task_digest, remaining=1.0, private=groups)
 
 
 class OneVehicle:
