@@ -272,7 +272,7 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
     fleet = _fleet(options, scheme)
     rows = {agent: each.train for agent, each in fleet.items()}
     one = next(iter(rows.values()))
-    domain = discover(discovery_of(one.features, one.target, {}, scheme)[1], list(rows.values()))
+    domain = discover(discovery_of(one.features, one.target, {}, scheme), list(rows.values()))
     true = {agent: truth(domain, data) for agent, data in rows.items()}
     others = pool([vehicle.test for vehicle in fleet.values()])
     lines: list[Line] = []

@@ -40,9 +40,8 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
     refusal = _refusal(draft, event, current)
     if refusal:
         return "rejected", refusal
-    server, parameters = draft.server(state)
     try:
-        contribution = _read(draft, event, server)
+        contribution = _read(draft, event, draft.server(state))
     except ContributionError as fault:
         return "rejected", f"impossible: {fault}"[:480]
     judged = Stored(event.answer_digest, event.rows, kept(contribution))
@@ -53,10 +52,11 @@ def _validated(draft: Draft, event: Answer) -> tuple[Outcome, str]:
         return {agent: each.rows for agent, each in answers.items()}
 
     try:
-        fit, beyond = learning.too_many(server, parameters, rows, by_agent)
+        fit = draft.most_rows(state)
     except learning.SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
         return "late", "the run has failed"
+    beyond = [] if fit is None else learning.too_many(fit, rows, by_agent)
     too_many = {
         agent: f"impossible: {agent} claims {answers[agent].rows} rows; the sums are good for {fit} in all"
         for agent in beyond

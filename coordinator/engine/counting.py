@@ -180,7 +180,7 @@ def _go_on_without(draft: Draft, lost: dict[str, str], end: tuple[str, str] | No
     """
     state = draft.state
     collecting = draft.collecting(state)
-    server, _ = draft.server(state)
+    server = draft.server(state)
     if isinstance(collecting, Privately):
         lost = regrouping.shrink_groups(draft, lost, state.levels, end)
         if draft.state.is_ended:

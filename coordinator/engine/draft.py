@@ -22,8 +22,14 @@ class Conduct(Protocol):
     def fleet(self) -> str:
         """Name of the fleet."""
 
-    def server(self, state: RunState) -> tuple[Server, Any]:
-        """Return the server half of a state's phase, and its parameters."""
+    def server(self, state: RunState) -> Server:
+        """Return the server half of a state's phase."""
+
+    def server_parameters(self, state: RunState) -> Any:
+        """Return what that server half starts from."""
+
+    def most_rows(self, state: RunState) -> int | None:
+        """Return how many rows the sums of a state's phase are good for; None: any number."""
 
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of a state's phase become what that server half reduces."""
@@ -45,6 +51,8 @@ class Draft:
         self.state = state
         self.at = max(at, state.at)
         self.server = conduct.server
+        self.server_parameters = conduct.server_parameters
+        self.most_rows = conduct.most_rows
         self.collecting = conduct.collecting
         self.terms = conduct.terms
         self.fleet = conduct.fleet

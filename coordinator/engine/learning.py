@@ -17,7 +17,6 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE
-from coordinator.specification.run import Bounds
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
@@ -47,9 +46,6 @@ class SchemeFaultError(Exception):
 
 Lookup = Callable[[str], Scheme]
 """Finds a scheme by name; raises NotFoundError."""
-
-Discover = Callable[[Sequence[str], str, Mapping[str, tuple[float, float] | Bounds], Scheme], tuple[Server, Any]]
-"""Gives discovery's server half and its parameters for (features, target, bounds, scheme)."""
 
 
 @dataclass(frozen=True)
@@ -147,39 +143,36 @@ def validate(server: Server, task: Task, value: Mapping[str, Any], rows: int) ->
     return contribution
 
 
-def too_many(
-    server: Server, parameters: Any, total: int, rows: Callable[[], Mapping[str, int]]
-) -> tuple[int, list[str]]:
-    """Return how many rows the scheme's exact sums are good for, and the agents with most rows that do not fit in.
+def most_rows(limit: Callable[[Any], int], parameters: Any) -> int:
+    """Return how many rows a scheme's exact sums are good for: its ``max_rows`` says it."""
+    try:
+        return int(limit(parameters))
+    except Exception as fault:
+        raise _fault("max_rows", fault) from fault
+
+
+def too_many(most: int, total: int, rows: Callable[[], Mapping[str, int]]) -> list[str]:
+    """Return the agents with most rows that do not fit in.
 
     Parameters
     ----------
-    server : Server
-        Without ``max_rows`` any number fits.
-    parameters : Any
-        The scheme's.
+    most : int
+        Rows that the sums are good for.
     total : int
         Rows of all who answered.
     rows : callable
         Returns the rows by agent; asked only when they are too many.
     """
-    limit = getattr(server, "max_rows", None)
-    if limit is None:
-        return 0, []
-    try:
-        most = int(limit(parameters))
-    except Exception as fault:
-        raise _fault("max_rows", fault) from fault
     beyond: list[str] = []
     if total <= most:
-        return most, beyond
+        return beyond
     each = rows()
     for agent in sorted(each, key=lambda agent: (-each[agent], agent)):
         if total <= most:
             break
         beyond.append(agent)
         total -= each[agent]
-    return most, beyond
+    return beyond
 
 
 def share(number: float | None, of: int) -> int:

@@ -64,7 +64,7 @@ from coordinator.engine import answers, asking, checkpoint, events, learning, op
 from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
-from coordinator.engine.learning import Discover, Lookup
+from coordinator.engine.learning import Lookup
 from coordinator.engine.state import RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
@@ -81,13 +81,13 @@ from schemas.topics import DEFAULT_FLEET
 
 def discovery_of(
     features: Sequence[str], target: str, bounds: Mapping[str, tuple[float, float] | Bounds], scheme: Scheme
-) -> tuple[Server, Any]:
-    """Return discovery's server half, and its parameters for these columns; a classifier's classes are found too.
+) -> DiscoveryParameters:
+    """Return discovery's parameters for these columns; a classifier's classes are found too.
 
     Raises ValueError (pydantic's) when `bounds` name a column that the run does not have.
     """
     words = {column: known for column, known in bounds.items() if isinstance(known, Bounds)}
-    parameters = DiscoveryParameters(
+    return DiscoveryParameters(
         features=tuple(features),
         target=target,
         bounds=limits_of(bounds),
@@ -100,25 +100,24 @@ def discovery_of(
         missing=getattr(scheme, "missing_cells", False) is True,
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
-    return cast("Server", DISCOVERY.server), parameters
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The machine. Holds no state: only where to find schemes and how to search a domain; by default as deployed.
+    """The machine. Holds no state: only where to find schemes and who searches a domain; by default as deployed.
 
     Parameters
     ----------
     lookup : callable
         Finds a scheme by name; raises NotFoundError.
-    discover : callable
-        Gives the server half and the parameters of domain discovery.
+    search : Server
+        The server half of domain discovery.
     fleet : str
         Stands in the terms of private runs.
     """
 
     lookup: Lookup = catalogue.load
-    discover: Discover = discovery_of
+    search: Any = DISCOVERY.server
     fleet: str = DEFAULT_FLEET
 
     def step(self, state: RunState | None, event: events.Event) -> tuple[RunState, tuple[Effect, ...]]:
@@ -210,24 +209,32 @@ class Engine:
                 "support goes with cohort participation: in an elastic run nothing is counted again. Use --support 0"
             )
 
-    def server(self, state: RunState) -> tuple[Server, Any]:
-        """Return the server half of the present phase, and its parameters."""
-        scheme = self.lookup(state.spec.scheme)
+    def server(self, state: RunState) -> Server:
+        """Return the server half of the present phase."""
+        special: Mapping[str, Any] = {"domain": self.search, "scoring": SCORES.server, "checking": PAIRS}
+        return cast("Server", special.get(state.phase) or self.lookup(state.spec.scheme).server)
+
+    def server_parameters(self, state: RunState) -> Any:
+        """Return what the server half of the present phase starts from."""
         if state.phase == "domain":
-            server, parameters = self.discover(state.features, state.target, state.spec.bounds or {}, scheme)
+            scheme = self.lookup(state.spec.scheme)
+            parameters = discovery_of(state.features, state.target, state.spec.bounds or {}, scheme)
             if state.spec.guarded:
                 guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
                 parameters = parameters.model_copy(update=guard)
             if state.spec.memory is not None:
                 parameters = parameters.remembering(state.spec.memory)
             private = state.spec.private
-            return server, parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
+            return parameters if private is None else private_parameters(DISCOVERY, parameters, private.support)
         if state.phase == "scoring":
             # What is asked is written out once: with the round open its task has it.
-            return SCORES.server, learning.to_score(state) if state.open is None else None
-        if state.phase == "checking":
-            return cast("Server", PAIRS), None  # of its server half only `layout` is used
-        return scheme.server, state.parameters
+            return learning.to_score(state) if state.open is None else None
+        return state.parameters if state.phase != "checking" else None
+
+    def most_rows(self, state: RunState) -> int | None:
+        """Return how many rows the sums of the present phase are good for; None: any number."""
+        limit = getattr(self.server(state), "max_rows", None)
+        return None if limit is None else learning.most_rows(limit, self.server_parameters(state))
 
     def terms(self, state: RunState) -> Terms:
         """Return what vehicles are told before they take part in a private run."""
@@ -247,12 +254,9 @@ class Engine:
         """Return how the answers of the present phase become what its server half reduces."""
         if not state.editions:
             return Openly()
-        server, parameters = self.server(state)
         special: Mapping[str, Any] = {"domain": DISCOVERY, "checking": PAIRS, "scoring": SCORES}
         scheme: Any = special.get(state.phase) or self.lookup(state.spec.scheme)
-        limit = getattr(server, "max_rows", None)
-        most = None if limit is None else int(limit(parameters))
-        return Privately(state.asked_editions, scheme, server, most, state.counted_rows)
+        return Privately(state.asked_editions, scheme, self.server(state), self.most_rows(state), state.counted_rows)
 
 
 def _take(draft: Draft, event: events.Event) -> None:

@@ -34,7 +34,8 @@ def begin(draft: Draft, cause: str) -> None:
     most = 0 if state.phase in ("domain", "scoring") else state.max_rows_each
     before = state.levels if state.phase == "scoring" else ()  # what was learned stays, for displays
     try:
-        level = learning.start(*draft.server(state), domain, spec.seed, spec.nonce, most, draft.collecting(state))
+        server, parameters = draft.server(state), draft.server_parameters(state)
+        level = learning.start(server, parameters, domain, spec.seed, spec.nonce, most, draft.collecting(state))
     except SchemeFaultError as fault:
         draft.move(fault.cause, str(fault))
     except ValidationError as fault:  # discovery's: bounds of a column that nobody has

@@ -53,7 +53,7 @@ def _close(draft: Draft, missed: tuple[str, ...]) -> None:
         if draft.state.phase == "pairing":
             counting.pair(draft, members)
             return
-        server, _ = draft.server(draft.state)
+        server = draft.server(draft.state)
         if not draft.state.editions and not any(draft.state.store[digest][member].rows for member in members):
             kind = "test" if draft.state.phase == "scoring" else "training"
             draft.move("no-rows", f"the {len(members)} agents that answered have no {kind} rows")

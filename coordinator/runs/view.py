@@ -198,7 +198,7 @@ def _progress(engine: Engine, state: RunState) -> dict[str, Any]:
         if state.phase in ("checking", "scoring"):  # what was learned before is what has grown
             is_searching = state.domain is None
             state = replace(state, phase="domain" if is_searching else "learning", levels=state.levels[:-1])
-        server, _ = engine.server(state)
+        server = engine.server(state)
         progress = getattr(server, "progress", None)
         return {} if progress is None else dict(plain(dict(progress(state.levels[-1].state))))
     except Exception as fault:  # noqa: BLE001  a display must not stop a run

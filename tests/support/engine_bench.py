@@ -148,9 +148,7 @@ def lookup(name: str) -> Any:
     return ToyScheme()
 
 
-TOY_ENGINE = Engine(
-    lookup, lambda features, target, bounds, scheme: (cast("Server", ToyDiscovery()), (*features, *bounds))
-)
+TOY_ENGINE = Engine(lookup, ToyDiscovery())
 
 
 def toy_spec(run: str = "r1", *, domain: Domain | None = DOMAIN, **changes: Any) -> RunSpec:

@@ -65,7 +65,7 @@ class Wordy:
 
 
 def engine_with(scheme: Any) -> Engine:
-    return Engine(lambda _name: scheme, TOY_ENGINE.discover)
+    return Engine(lambda _name: scheme, TOY_ENGINE.search)
 
 
 def blobs(fleet: Fleet) -> set[str]:
@@ -273,7 +273,7 @@ def suspended() -> Fleet:
     """A coordinator restarted without the scheme of a run that has an answer already."""
     fleet = Fleet().begin("a", "b")
     fleet.answer("a")
-    fleet.engine = Engine(gone, TOY_ENGINE.discover)
+    fleet.engine = Engine(gone, TOY_ENGINE.search)
     fleet.crash()
     return fleet
 

@@ -21,6 +21,7 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
+from coordinator.engine.machine import discovery_of
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
 from tests.support.engine_bench import TOY_ENGINE, Play, ToyServer, central, toy_spec
@@ -461,7 +462,7 @@ def test_domain_search_knows_units_and_terms_when_the_bounds_carry_them() -> Non
         "y": (0.0, 1.0),
         "z": Bounds(unit="s"),
     }
-    _, parameters = Engine().discover(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
+    parameters = discovery_of(("x", "z"), "y", bounds, TOY_ENGINE.lookup("toy"))
     assert parameters.bounds == {"x": (0.0, 2.0), "y": (0.0, 1.0)}
     assert parameters.units == {"x": "m", "z": "s"}
     assert parameters.terms == {"x": ("near", "far")}

@@ -274,7 +274,7 @@ def _parts(folder: Path, **options: Any) -> dict[str, Dataset]:
 @pytest.mark.parametrize("number", [False, True])
 def test_fleet_finds_categories_and_whether_the_target_is_a_class(tmp_path: Path, number: bool) -> None:
     parts = _parts(tmp_path, number=number)
-    server, wanted = discovery_of(("speed", "fuel"), "use", {}, load("fedga"))
+    server, wanted = DISCOVERY.server, discovery_of(("speed", "fuel"), "use", {}, load("fedga"))
     assert server is not None
     domain = discover(wanted, list(parts.values()))
     assert domain.variable("fuel").categories == ("diesel", "electric", "gas", "petrol")
@@ -329,7 +329,7 @@ def test_vehicle_scores_its_own_tree_when_the_model_is_a_population(tmp_path: Pa
     path = _file(tmp_path, "v", ("diesel", "petrol"), rows=300)
     source = read_source(path, labels=True, categories=True)
     scheme: Any = load("fedga")
-    _, wanted = discovery_of(("speed", "fuel"), "use", {}, scheme)
+    wanted = discovery_of(("speed", "fuel"), "use", {}, scheme)
     domain = discover(wanted, [source.train])
     model = federated(scheme, scheme.Parameters(generations=3, population=4), domain, {"v": source.train}).model
 
