@@ -211,8 +211,10 @@ class Engine:
 
     def server(self, state: RunState) -> Server:
         """Return the server half of the present phase."""
-        special: Mapping[str, Any] = {"domain": self.search, "scoring": SCORES.server, "checking": PAIRS}
-        return cast("Server", special.get(state.phase) or self.lookup(state.spec.scheme).server)
+        if state.phase == "domain":
+            return cast("Server", self.search)
+        scheme = self._scheme(state)
+        return cast("Server", scheme if scheme is PAIRS else scheme.server)  # of PAIRS only `layout` is used
 
     def server_parameters(self, state: RunState) -> Any:
         """Return what the server half of the present phase starts from."""
@@ -254,9 +256,13 @@ class Engine:
         """Return how the answers of the present phase become what its server half reduces."""
         if not state.editions:
             return Openly()
+        server, most = self.server(state), self.most_rows(state)
+        return Privately(state.asked_editions, self._scheme(state), server, most, state.counted_rows)
+
+    def _scheme(self, state: RunState) -> Any:
+        """Return whose questions the present phase asks: the run's scheme, or what stands in its place."""
         special: Mapping[str, Any] = {"domain": DISCOVERY, "checking": PAIRS, "scoring": SCORES}
-        scheme: Any = special.get(state.phase) or self.lookup(state.spec.scheme)
-        return Privately(state.asked_editions, scheme, self.server(state), self.most_rows(state), state.counted_rows)
+        return special.get(state.phase) or self.lookup(state.spec.scheme)
 
 
 def _take(draft: Draft, event: events.Event) -> None:
