@@ -160,9 +160,13 @@ class SignedTransport:
         self._publish_crl()
         self._handlers.connected()
 
+    @property
+    def _owner(self) -> Owner:
+        return self._credentials.signer.owner
+
     def _publish_crl(self) -> None:
         credentials = self._credentials
-        if credentials.crl and credentials.signer.owner.role == "coordinator":
+        if credentials.crl and self._owner.role == "coordinator":
             if len(credentials.crl) <= self._inner.max_message_bytes:
                 self._inner.publish(self._topics.revoked(), credentials.crl, retain=True)
             else:
@@ -199,7 +203,7 @@ class SignedTransport:
         except WireError as fault:
             if address.writer:
                 self._patience.spend(address.writer)
-            elif address.kind == "request" and self._credentials.signer.owner.role == "coordinator":
+            elif address.kind == "request" and self._owner.role == "coordinator":
                 # Nobody acts on it there. The coordinator clears it when its run has ended: a life that was killed
                 # before it had cleared may have sealed it with a certificate that was revoked, or has expired, since.
                 self._refused(message, fault)

@@ -46,6 +46,18 @@ MOST_LINES = {"product": 82_100, "lab": 13_550, "tests": 43_300}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 
+DATA = set(
+    """
+    state.agents state.frozen state.open state.spec state.store spec.policy start.plan record.parameters training.dropped
+    roster.terms config.http model.domain fired.rule forecast.errors score.metric verdict.model verdict.personal
+    source.train source.test data.X X.flags y.flags y.dtype rules.classes rules.first
+    file.name directory.parent parent.parent url.path c.at
+    scheme.server
+    """.split()
+)
+"""What a longer chain of names may pass through: values, files and addresses; and a scheme's two halves, its contract."""
+
+
 @pytest.fixture
 def text() -> str:
     return architecture.PAGE.read_text(encoding="utf-8")
@@ -98,6 +110,32 @@ def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
     assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
     assert {part: count for part, count in lines.items() if count > MOST_LINES[part]} == {}
     assert sum(room != other for room, other in arrows) <= 45  # among the rooms of coordinator/
+
+
+def reached_through(node: ast.expr) -> list[str]:
+    """Return the names of a chain like ``a.b.c.d``, without a leading ``self``; none where it is no chain of names."""
+    names = list[str]()
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return []
+    return names if node.id == "self" else [node.id, *names]
+
+
+def test_nobody_reaches_through_two_objects() -> None:
+    chains = list[str]()
+    for path in sorted(path for room in HOUSE if room != "tests" for path in (ROOT / room).rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        modules = {(name.asname or name.name).partition(".")[0] for node in imports for name in node.names}
+        for node in nodes:
+            names = reached_through(node) if isinstance(node, ast.Attribute) else []
+            if len(names) < 4 or names[0] in modules:
+                continue
+            if not all(f"{one}.{next_one}" in DATA for one, next_one in zip(names[1:-2], names[2:-1], strict=True)):
+                chains.append(f"{path.relative_to(ROOT)}:{node.lineno}: {'.'.join(names)}")
+    assert chains == []
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:
