@@ -91,11 +91,12 @@ def count_rows(contributions: Sequence[Contribution], most: int) -> int:
     """
     rows = sum(contribution.rows for contribution in contributions)
     if rows == 0:
-        raise RunFailedError(NO_ROWS)
+        raise RunFailedError(NO_ROWS, "no-rows")
     if rows > most:
         raise RunFailedError(
-            f"too-many-rows: {rows} rows in all, the sums are good for {most}; use fewer agents, or let fewer rows of "
-            "each count (max_rows_each)"
+            f"{rows} rows in all, the sums are good for {most}; use fewer agents, or let fewer rows of each count "
+            "(max_rows_each)",
+            "too-many-rows",
         )
     return rows
 

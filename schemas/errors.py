@@ -44,9 +44,14 @@ class DamagedError(StorageError):
 
 
 class RunFailedError(GlassfleetError):
-    """The run reached a named end that is not a model."""
+    """The run reached a named end that is not a model; `cause` is its name, empty where it has none of its own."""
 
     exit_code = 6
+
+    def __init__(self, detail: str, cause: str = "") -> None:
+        super().__init__(f"{cause}: {detail}" if cause else detail)
+        self.detail = detail
+        self.cause = cause
 
 
 class IdentityError(GlassfleetError):
