@@ -93,7 +93,7 @@ class SchemeEstimator(LearnedEstimator):
         """
         parameters = self._parameters()
         self.target_name_ = _name_of(y)
-        data = self._dataset(X, y, reset=True)
+        data = self.dataset(X, y, reset=True)
         domain = self.domain or self._own_domain(data)
         with value_errors():
             outcome = self._central(parameters, domain, data)
@@ -123,16 +123,17 @@ class SchemeEstimator(LearnedEstimator):
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
         with value_errors():
             domain = self.domain or discover(self._discovery(parts[0]), parts)
-            outcome = federated(self._scheme(), parameters, domain, fleet, self._seed())
+            outcome = federated(self.scheme(), parameters, domain, fleet, self.seed())
         return self._keep(domain, outcome, parts)
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
-        return central(self._scheme(), parameters, domain, data, self._seed())
+        return central(self.scheme(), parameters, domain, data, self.seed())
 
     def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
-        return [self._dataset(X, y, reset=index == 0) for index, (X, y) in enumerate(parties)]
+        return [self.dataset(X, y, reset=index == 0) for index, (X, y) in enumerate(parties)]
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+    def dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        """Return rows as a scheme learns from them, of the same columns as before unless they `reset` these."""
         raise NotImplementedError
 
     def _own_domain(self, data: Dataset) -> Domain:
@@ -150,11 +151,11 @@ class SchemeEstimator(LearnedEstimator):
 
     @property
     def _takes_text(self) -> bool:
-        return bool(getattr(self._scheme(), "categorical", False))
+        return bool(getattr(self.scheme(), "categorical", False))
 
     @property
     def _takes_missing(self) -> bool:
-        return bool(getattr(self._scheme(), "missing_cells", False))
+        return bool(getattr(self.scheme(), "missing_cells", False))
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn asks: NaN is taken where the scheme takes empty cells."""
@@ -198,7 +199,7 @@ class SchemeEstimator(LearnedEstimator):
             X, categories[name] = X.assign(**{name: codes}), tuple(texts.tolist())
         return X, categories
 
-    def _rows(self, X: Any) -> NDArray[np.float64]:
+    def rows(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, shape (n, F), with categories as the domain numbers them."""
         check_is_fitted(self)
         X, categories = self._coded(X, [each.name for each in self.domain_.features if each.categories])
@@ -218,7 +219,7 @@ class SchemeEstimator(LearnedEstimator):
         )
 
     def _predicted(self, X: Any) -> NDArray[Any]:
-        rows = self._rows(X)
+        rows = self.rows(X)
         predicted: NDArray[Any] = self.model_.predict(rows)
         return predicted
 
@@ -229,19 +230,20 @@ class SchemeEstimator(LearnedEstimator):
                 raise ValueError(f"column {name!r} has {len(texts)} different texts, at most {MAX_CATEGORIES} can be")
         return quantile_variables(data.features, data.X, self.input_quantiles, data.categories)
 
-    def _scheme(self) -> Scheme:
+    def scheme(self) -> Scheme:
+        """Return the scheme that is learned."""
         return catalogue.load(self._scheme_name)
 
     def _parameters(self) -> Any:
-        known = self._scheme().Parameters.model_fields
+        known = self.scheme().Parameters.model_fields
         chosen = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         try:
-            return self._scheme().Parameters.model_validate(chosen)
+            return self.scheme().Parameters.model_validate(chosen)
         except ValidationError as fault:
             first = fault.errors(include_url=False)[0]
             raise ValueError(f"parameter {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
 
-    def _seed(self) -> int:
+    def seed(self) -> int:
         """Return the run's seed; estimators without chance have no ``random_state``, and any seed will do."""
         state = getattr(self, "random_state", 0)
         if isinstance(state, int | np.integer) and not isinstance(state, bool) and state >= 0:
@@ -252,7 +254,7 @@ class SchemeEstimator(LearnedEstimator):
         """Keep what was learned; `parts` are the parties' rows, for schemes that make more of the model with them."""
         self.domain_ = domain
         self.outcome_ = outcome
-        self._answer_with(outcome.model, recorded(outcome.summary))
+        self.answer_with(outcome.model, recorded(outcome.summary))
         return self
 
 
@@ -272,9 +274,9 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         y : array-like of shape (n,)
         """
         check_is_fitted(self)
-        errors = errors_on(self.model_, self._rows(X), column_or_1d(y).astype(np.float64))
-        known = {name: value for name, value in self._beside.items() if name != "errors"}
-        self._answer_with(self.model_, {**known, **recorded({}, errors)})
+        errors = errors_on(self.model_, self.rows(X), column_or_1d(y).astype(np.float64))
+        known = {name: value for name, value in self.recorded_.items() if name != "errors"}
+        self.answer_with(self.model_, {**known, **recorded({}, errors)})
         return self
 
     def predict_interval(self, X: Any) -> NDArray[np.float64]:
@@ -286,12 +288,13 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
             The model has no rules to count errors by, or was not calibrated with enough rows.
         """
         check_is_fitted(self)
-        limits = intervals(self.model_, self._rows(X))
+        limits = intervals(self.model_, self.rows(X))
         if not np.isfinite(limits).all():
             raise ValueError("no intervals are known: call calibrate(X, y) with at least 19 rows; networks have none")
         return limits
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+    def dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        """Return them with numbers as targets."""
         X, categories = self._coded(X)
         rows, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, reset=reset, ensure_all_finite=self._finite
@@ -328,7 +331,8 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
         self._seen = np.unique(together)
         return parts
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+    def dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+        """Return them with the labels' texts as targets."""
         X, categories = self._coded(X)
         rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset, ensure_all_finite=self._finite)
         check_classification_targets(labels)

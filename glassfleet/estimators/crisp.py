@@ -95,16 +95,16 @@ class FedGATree(SchemeEstimator):
         """
         if not hasattr(self, "population_"):
             raise ValueError("there is no population to make a tree of; call fit_federated first")
-        return self._copy_with(self.population_.personalise(self._dataset(X, y, reset=False)))
+        return self._copy_with(self.population_.personalise(self.dataset(X, y, reset=False)))
 
     def _copy_with(self, tree: PersonalTree | Population) -> Self:
         other = copy.copy(self)
-        other._answer_with(tree, {})  # noqa: SLF001  a copy of ourselves
+        other.answer_with(tree, {})
         return other
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
-        scheme: Any = self._scheme()
-        return Outcome(scheme.alone(parameters, domain, data, self._seed()), 0)
+        scheme: Any = self.scheme()
+        return Outcome(scheme.alone(parameters, domain, data, self.seed()), 0)
 
     def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
         for left in ("population_", "trees_"):  # of an earlier fit
@@ -113,7 +113,7 @@ class FedGATree(SchemeEstimator):
         if parts:
             self.population_: Population = outcome.model
             self.trees_ = [self.population_.personalise(part) for part in parts]
-            self._answer_with(self.trees_[0], {})
+            self.answer_with(self.trees_[0], {})
         return self
 
 
@@ -174,4 +174,4 @@ class PrivateTreeClassifier(SchemeClassifier):
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         # Not `central`, which leaves the noise out: a private classifier that is not private would be a trap.
-        return federated(self._scheme(), parameters, domain, {"central": data}, self._seed())
+        return federated(self.scheme(), parameters, domain, {"central": data}, self.seed())

@@ -130,7 +130,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, in the order of ``classes_``, shape (n, n_classes)."""
-        rows = self._rows(X)
+        rows = self.rows(X)
         chances: NDArray[np.float64] = self.model_.predict_proba(rows)
         place = {text: index for index, text in enumerate(self.domain_.classes)}
         return chances[:, [place[str(label)] for label in self.classes_]]

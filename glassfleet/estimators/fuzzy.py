@@ -121,7 +121,7 @@ class TSKRegressor(SchemeRegressor):
 
     def _parameters(self) -> Any:
         # The scheme keeps this seed among its parameters: they decide the model, whoever starts the run.
-        return super()._parameters().model_copy(update={"cluster_seed": self._seed() % 2**32})
+        return super()._parameters().model_copy(update={"cluster_seed": self.seed() % 2**32})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

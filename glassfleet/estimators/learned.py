@@ -213,11 +213,11 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         self.n_features_in_ = len(model.domain.names)
         if whole.get("named_columns", True):
             self.feature_names_in_ = np.array(model.domain.names, dtype=object)
-        self._answer_with(model, whole)
+        self.answer_with(model, whole)
 
     def _saved(self) -> dict[str, Any]:
         """Return what the model's document does not know."""
-        return {"named_columns": hasattr(self, "feature_names_in_"), **self._beside}
+        return {"named_columns": hasattr(self, "feature_names_in_"), **self.recorded_}
 
     def _html_repr(self) -> str:
         """Return what a notebook shows of a fitted estimator: its picture and its rules."""
@@ -250,9 +250,9 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         with value_errors():
             return as_row(self.domain_, x)
 
-    def _answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
+    def answer_with(self, model: Any, beside: Mapping[str, Any]) -> None:
         """Answer with a model and what is recorded beside its document: see :func:`glassfleet.reference.recorded`."""
-        self._beside = {name: beside[name] for name in ("reference", "forecasts", "errors") if name in beside}
+        self.recorded_ = {name: beside[name] for name in ("reference", "forecasts", "errors") if name in beside}
         self.reference_ = reference_of(beside, model.domain)
         tell_forecasts(model, beside)
         self.model_ = model

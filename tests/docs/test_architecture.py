@@ -8,6 +8,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,16 +48,13 @@ MOST_LINES = {"product": 82_100, "lab": 13_550, "tests": 43_300}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 
-DATA = set(
-    """
-    state.agents state.frozen state.open state.spec state.store spec.policy start.plan record.parameters training.dropped
-    roster.terms config.http model.domain fired.rule forecast.errors score.metric verdict.model verdict.personal
-    source.train source.test data.X X.flags y.flags y.dtype rules.classes rules.first
-    file.name directory.parent parent.parent url.path c.at
-    scheme.server
-    """.split()
-)
-"""What a longer chain of names may pass through: values, files and addresses; and a scheme's two halves, its contract."""
+DATA = """
+    state.agents state.frozen state.open state.spec state.store spec.policy start.plan record.parameters
+    training.dropped roster.terms config.http model.domain fired.rule forecast.errors score.metric verdict.model
+    verdict.personal source.train source.test data.X X.flags y.flags y.dtype rules.classes rules.first file.name
+    directory.parent parent.parent url.path c.at scheme.server
+"""
+"""What a longer chain of names may pass through: values, files, addresses; and a scheme's halves, its contract."""
 
 
 @pytest.fixture
@@ -123,19 +122,46 @@ def reached_through(node: ast.expr) -> list[str]:
     return names if node.id == "self" else [node.id, *names]
 
 
+@cache
+def trees() -> dict[Path, list[ast.AST]]:
+    """Return the nodes of each module of product and laboratory, the module itself first."""
+    paths = sorted(path for room in HOUSE if room != "tests" for path in (ROOT / room).rglob("*.py"))
+    return {path.relative_to(ROOT): list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in paths}
+
+
 def test_nobody_reaches_through_two_objects() -> None:
-    chains = list[str]()
-    for path in sorted(path for room in HOUSE if room != "tests" for path in (ROOT / room).rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    data, chains = set(DATA.split()), list[str]()
+    for path, nodes in trees().items():
         imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         modules = {(name.asname or name.name).partition(".")[0] for node in imports for name in node.names}
         for node in nodes:
             names = reached_through(node) if isinstance(node, ast.Attribute) else []
             if len(names) < 4 or names[0] in modules:
                 continue
-            if not all(f"{one}.{next_one}" in DATA for one, next_one in zip(names[1:-2], names[2:-1], strict=True)):
-                chains.append(f"{path.relative_to(ROOT)}:{node.lineno}: {'.'.join(names)}")
+            if not data.issuperset(map(".".join, pairwise(names[1:-1]))):
+                chains.append(f"{path}: {'.'.join(names)}")
     assert chains == []
+
+
+def test_private_names_are_used_in_their_own_module_alone() -> None:
+    used = list[str]()
+    for path, nodes in trees().items():
+        defined, theirs, own = set[str](), list[str](), set[str]()
+        for node in nodes:
+            match node:
+                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.Name(name, ast.Store()):
+                    defined.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    defined.add(name)
+                case ast.Attribute(ast.Name("self"), name):
+                    own.add(name)
+                case ast.ImportFrom():
+                    theirs += [alias.name for alias in node.names]
+                case ast.Call(ast.Name("getattr" | "setattr"), [_, ast.Constant(str(name)), *_]):
+                    theirs.append(name)
+        if path.name != "amqtt_patches.py":  # whose classes extend a library's
+            used += [f"{path}: {name}" for name in [*theirs, *own - defined] if re.match("_[^_]", name)]
+    assert used == []
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:

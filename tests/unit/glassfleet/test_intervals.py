@@ -135,5 +135,5 @@ def test_network_has_no_interval() -> None:
 def test_central_errors_of_a_model_are_those_of_its_rows(fitted: Any) -> None:
     result = errors_on(fitted.model_, *rows(4_000, 2))
 
-    assert result["lines"] == fitted._beside["errors"]["lines"]
+    assert result["lines"] == fitted.recorded_["errors"]["lines"]
     assert sum(result["counts"]) == 4_000
