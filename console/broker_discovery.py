@@ -65,11 +65,8 @@ def no_broker(state_dir: Path) -> str:
     """Say that there is no broker, and the way to one."""
     if is_left_behind(state_dir):
         return "no broker: " + "; ".join(killed_broker(state_dir))
-    note = state_dir / "broker-url"
-    return (
-        f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - {note} does not "
-        "exist"
-    )
+    lacks = f"{state_dir / 'broker-url'} does not exist"
+    return f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - {lacks}"
 
 
 def awaited_broker(state_dir: Path, wait: float) -> str:

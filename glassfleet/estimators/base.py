@@ -219,8 +219,7 @@ class SchemeEstimator(LearnedEstimator):
         )
 
     def _predicted(self, X: Any) -> NDArray[Any]:
-        rows = self.rows(X)
-        predicted: NDArray[Any] = self.model_.predict(rows)
+        predicted: NDArray[Any] = self.model_.predict(self.rows(X))
         return predicted
 
     def _features(self, data: Dataset) -> tuple[Variable, ...]:
