@@ -54,18 +54,19 @@ def is_left_behind(state_dir: Path) -> bool:
     return True
 
 
+def killed_broker(state_dir: Path) -> tuple[str, str]:
+    """Say that the broker that is noted was killed, and the way out."""
+    again = "start it again with `glassfleet broker` (it takes its former port)"
+    other = "name another with --broker URL (or GLASSFLEET_BROKER)"
+    return f"the `glassfleet broker` that wrote {state_dir / 'broker-url'} was killed", f"{again}, or {other}"
+
+
 def no_broker(state_dir: Path) -> str:
     """Say that there is no broker, and the way to one."""
-    note = state_dir / "broker-url"
     if is_left_behind(state_dir):
-        return (
-            f"no broker: the `glassfleet broker` that wrote {note} was killed; start it again with `glassfleet "
-            "broker` (it takes its former port), or name another with --broker URL (or GLASSFLEET_BROKER)"
-        )
-    return (
-        f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - {note} does not "
-        "exist"
-    )
+        return "no broker: " + "; ".join(killed_broker(state_dir))
+    lacks = f"{state_dir / 'broker-url'} does not exist"
+    return f"no broker: give --broker URL (or GLASSFLEET_BROKER), or start one with `glassfleet broker` - {lacks}"
 
 
 def awaited_broker(state_dir: Path, wait: float) -> str:

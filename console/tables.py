@@ -159,7 +159,7 @@ def show_models(models: Sequence[dict[str, Any]]) -> None:
         (
             str(row["name"]),
             str(row["version"]),
-            str(row["standing"]).partition(",")[0],
+            "current" if row["current"] else "candidate" if row["standing"] else "",
             str(row["scheme"]),
             str(row["cohort"]),
             _moment(row["created"]),
@@ -168,7 +168,8 @@ def show_models(models: Sequence[dict[str, Any]]) -> None:
         )
         for row in models
     ]
-    stands = [f"{row['name']} v{row['version']}: {row['standing']}" for row in models if "," in str(row["standing"])]
+    waiting = [row for row in models if row["standing"] and not row["current"]]
+    stands = [f"{row['name']} v{row['version']}: {row['standing']}" for row in waiting]
     show_table(MODELS, rows, stands)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from glassfleet.data.condense import NO_ROWS
 from glassfleet.scheme import Contribution, Next, State, Task
 from schemas.codec import Value, encode
 from schemas.errors import RunFailedError
@@ -91,11 +90,16 @@ def count_rows(contributions: Sequence[Contribution], most: int) -> int:
     """
     rows = sum(contribution.rows for contribution in contributions)
     if rows == 0:
-        raise RunFailedError(NO_ROWS)
+        raise RunFailedError(
+            "no agent that answered has any rows to use. Bring more rows: where they are condensed, more different "
+            "ones than there are columns, and at least min_rows; or use them as they are (min_rows=1)",
+            "no-rows",
+        )
     if rows > most:
         raise RunFailedError(
-            f"too-many-rows: {rows} rows in all, the sums are good for {most}; use fewer agents, or let fewer rows of "
-            "each count (max_rows_each)"
+            f"{rows} rows in all, the sums are good for {most}; use fewer agents, or let fewer rows of each count "
+            "(max_rows_each)",
+            "too-many-rows",
         )
     return rows
 

@@ -22,9 +22,18 @@ class UsageError(GlassfleetError):
 
 
 class DataError(GlassfleetError):
-    """The vehicle's data cannot be used: missing target, text column, NaN, no rows."""
+    """The vehicle's data cannot be used: missing target, text column, NaN, no rows.
+
+    It tells `where` the data is (may be empty), `what` is wrong with it, and how to `mend` that (may be empty).
+    """
 
     exit_code = 3
+
+    def __init__(self, what: str, mend: str = "", where: str = "") -> None:
+        super().__init__((f"{where}: " if where else "") + what + (f". {mend}" if mend else ""))
+        self.what = what
+        self.mend = mend
+        self.where = where
 
 
 class BrokerError(GlassfleetError):
@@ -44,9 +53,14 @@ class DamagedError(StorageError):
 
 
 class RunFailedError(GlassfleetError):
-    """The run reached a named end that is not a model."""
+    """The run reached a named end that is not a model; `cause` is its name, empty where it has none of its own."""
 
     exit_code = 6
+
+    def __init__(self, detail: str, cause: str = "") -> None:
+        super().__init__(f"{cause}: {detail}" if cause else detail)
+        self.detail = detail
+        self.cause = cause
 
 
 class IdentityError(GlassfleetError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, no_broker, noted_broker, read_note
+from console.broker_discovery import ANONYMOUS_BROKER, is_left_behind, killed_broker, noted_broker, read_note
 from console.checkup import machine
 from console.checkup.finding import Finding, looked, warning, wrong
 from console.common import BrokerOptions, broker_options, options_as, print_json, result_options, rows_place
@@ -130,7 +130,7 @@ def _none(state_dir: Path, *, is_needed: bool) -> Finding:
     from broker.port import Link
 
     if is_left_behind(state_dir):
-        return wrong("broker", *no_broker(state_dir).removeprefix("no broker: ").split("; ", 1))
+        return wrong("broker", *killed_broker(state_dir))
     level = wrong if is_needed else warning
     try:
         connect_once(Link(ANONYMOUS_BROKER, f"gf-doctor-{secrets.token_hex(6)}", session_expiry=0), timeout=2.0)

@@ -90,8 +90,7 @@ def data(path: str, target: str | None) -> list[Finding]:
     source = read_source(path, target=target)
     says = (
         f"{many(source.train.rows, 'row')} to train, {source.test.rows} to test, "
-        f"{many(len(source.train.features), 'input')}, "
-        f"target {source.train.target}"
+        f"{many(len(source.train.features), 'input')}, target {source.train.target}"
     )
     findings = [fine("data", says), *(warning("data", text) for text in source.warnings)]
     return findings if source.test.rows else [*findings, warning("data", NO_TEST_ROWS, HOW_TO_TEST)]

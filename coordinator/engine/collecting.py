@@ -30,8 +30,8 @@ MASKED = "masked"
 class GroupSumError(RunFailedError):
     """The answers of one group do not add up to what vehicles can have."""
 
-    def __init__(self, group: int, detail: str) -> None:
-        super().__init__(detail)
+    def __init__(self, group: int, detail: str, cause: str) -> None:
+        super().__init__(detail, cause)
         self.group = group
 
 
@@ -123,10 +123,10 @@ class Privately:
                 self.server.check(task, total)
             except (PrivacyError, ContributionError) as fault:
                 detail = (
-                    f"impossible-sum: the {len(words)} answers of group {edition.group} do not add up to what vehicles "
+                    f"the {len(words)} answers of group {edition.group} do not add up to what vehicles "
                     f"can have ({fault}): one of them is false or of other software"
                 )
-                raise GroupSumError(edition.group, detail) from fault
+                raise GroupSumError(edition.group, detail, "impossible-sum") from fault
             former = tuple(
                 part for (group, number, _), part in self.counted_rows.items()
                 if group == edition.group and number < edition.number
@@ -134,15 +134,15 @@ class Privately:
             sums.append(replace(total, agent=f"group-{edition.group}", summed=edition.summed, former=former))
         rows = sum(each.rows for each in sums)
         if not rows:
-            raise RunFailedError(f"no-rows: the {len(members)} agents that answered have no rows for this")
+            raise RunFailedError(f"the {len(members)} agents that answered have no rows for this", "no-rows")
         self._check_rows(rows)
         return sums
 
     def _check_rows(self, rows: int, group: int | None = None) -> None:
         if self.max_rows is None or rows <= self.max_rows:
             return
-        detail = f"too-many-rows: {rows} rows; the sums are good for {self.max_rows} in all"
-        raise RunFailedError(detail) if group is None else GroupSumError(group, detail)
+        cause, detail = "too-many-rows", f"{rows} rows; the sums are good for {self.max_rows} in all"
+        raise RunFailedError(detail, cause) if group is None else GroupSumError(group, detail, cause)
 
 
 def shrink(

@@ -187,9 +187,8 @@ def _fault(what: str, fault: Exception) -> SchemeFaultError:
     if not isinstance(fault, RunFailedError):
         return SchemeFaultError(f"{what} raised {type(fault).__name__}: {fault}"[:400])
     # Not a fault of the scheme: it says that these rows give no model, and by which name if there is one.
-    cause, _, detail = str(fault).partition(":")
-    if cause in SCHEME_ENDS:
-        return SchemeFaultError(detail.strip()[:400], cause, getattr(fault, "group", None))
+    if fault.cause in SCHEME_ENDS:
+        return SchemeFaultError(fault.detail[:400], fault.cause, getattr(fault, "group", None))
     return SchemeFaultError(str(fault)[:400], "no-model")
 
 

@@ -19,8 +19,8 @@ SCHEME_ENDS: dict[str, str] = {
     "no-model": "the scheme says that a model cannot be learned from these answers",
     "scheme-error": "the scheme's server half raised or repeated a task",
 }
-"""Ends that a server half brings about: by a ``RunFailedError`` whose text begins with the name and a colon
-(``no-model``: by any other), or by a fault."""
+"""Ends that a server half brings about: by a ``RunFailedError`` with this `cause` (``no-model``: with any other), or by
+a fault."""
 
 _END = "ClearRequest, Ended"
 _OPEN = "RoundClosed, OpenRound"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from coordinator.fleet.directory import Fleet
@@ -29,8 +29,10 @@ def in_one_metric(evaluations: Mapping[str, E]) -> tuple[str, dict[str, E]]:
     return metric, {agent: each for agent, each in evaluations.items() if each["metric"] == metric}
 
 
-def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a line for each vehicle whose score is far out, the worst first; nothing for less than `MIN_FLEET`.
+def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return each vehicle whose score is far out, and by how much in words, the worst first.
+
+    Nobody is named where there are less than `MIN_FLEET`.
 
     That is an error above `FAR` times the fleet's median, and above the error of the constant at the vehicle itself: a
     target that varies more at one vehicle than at others makes both of its errors larger, and is no fault. Of F1 the
@@ -47,7 +49,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
     >>> sound = {"metric": "rmse", "federated": 0.5, "constant": 1.2}
     >>> fleet = {f"v{number}": sound for number in range(1, 5)} | {"v5": {**sound, "federated": 40.0}}
     >>> far_out(fleet)
-    ["v5: its RMSE is 40, the median vehicle's is 0.5; always forecasting the mean would have 1.2"]
+    [('v5', "its RMSE is 40, the median vehicle's is 0.5; always forecasting the mean would have 1.2")]
     """
     metric, of_fleet = in_one_metric(evaluations)
     if len(of_fleet) < MIN_FLEET:
@@ -64,15 +66,17 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if each["constant"] is not None and error(each["federated"]) > max(least, error(each["constant"]))
     ]
     outliers.sort(key=lambda one: (-error(one[1]), one[0]))
-    constant = "the most frequent class" if metric == "f1" else "the mean"
-    return [
-        f"{agent}: its {metric.upper()} is {score:.4g}, the median vehicle's is {median:.4g}; "
-        f"always forecasting {constant} would have {other:.4g}"
-        for agent, score, other in outliers[:MAX_NAMED]
-    ]
+    name, constant = metric.upper(), "the most frequent class" if metric == "f1" else "the mean"
+    beside = f"the median vehicle's is {median:.4g}; always forecasting {constant} would have"
+    return [(agent, f"its {name} is {score:.4g}, {beside} {other:.4g}") for agent, score, other in outliers[:MAX_NAMED]]
 
 
-def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[str]:
+def in_lines(outliers: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what `far_out` says as documents have it."""
+    return [f"{agent}: {words}" for agent, words in outliers]
+
+
+def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Return `far_out` of a model version (``name``, ``version``, ``digest``); nothing where there is none."""
     return [] if model is None else far_out(fleet.evaluations(model["name"], model["version"], model["digest"]))
 
@@ -80,4 +84,4 @@ def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[str]:
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
     """Return a run's document; its notes name the vehicles, too, whose scores of the run's model are far out."""
     # Documents of earlier software have no notes.
-    return {**document, "notes": [*document.get("notes", []), *far_out_of(fleet, document["model"])]}
+    return {**document, "notes": [*document.get("notes", []), *in_lines(far_out_of(fleet, document["model"]))]}

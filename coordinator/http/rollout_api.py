@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
-from coordinator.fleet.outliers import far_out_of
+from coordinator.fleet.outliers import far_out_of, in_lines
 from coordinator.http.access import TOKEN
 from coordinator.http.errors import Whole, refuse_booleans
 from coordinator.models.central import read_reference
@@ -78,7 +78,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
         return {
             "name": name,
             **pointers,
-            "notes": {alias: far_out_of(coordinator.fleet, pointer) for alias, pointer in pointers.items()},
+            "notes": {alias: in_lines(far_out_of(coordinator.fleet, each)) for alias, each in pointers.items()},
             "decisions": [
                 {"kind": each.kind, "at": each.at, "wall": each.wall, **each.body} for each in registry.history(name)
             ],

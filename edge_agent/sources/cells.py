@@ -30,56 +30,49 @@ _CELLS: Final = frozenset({float, int, str, bool, type(None), Decimal})
 def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
     """Say that there is no such column, and which there are."""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return DataError(f"{where}: there is no column {name!r}. The columns are: {shown}. Name the target with --target")
+    return DataError(f"there is no column {name!r}", f"The columns are: {shown}. Name the target with --target", where)
+
+
+def wrong_cell(where: str, name: str, row: int, what: str, mend: str) -> DataError:
+    """Say what is wrong with a cell, and the way out."""
+    return DataError(f"row {row + 1} (after the header), column {name!r}: {what}", mend, where)
 
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
     """Say that a cell should be a number."""
+    what, mend = "is not a number", "Inputs and target must be numbers: encode the column as numbers, or remove it"
     if "," in cell and is_number(cell.replace(",", "")):
-        return DataError(
-            f"{where}: row {row + 1} (after the header), column {name!r}: {cell[:40]!r} has a comma. "
-            "Write a point for a decimal comma, and nothing between thousands"
-        )
-    return DataError(
-        f"{where}: row {row + 1} (after the header), column {name!r}: {cell[:40]!r} is not a number. "
-        "Inputs and target must be numbers: encode the column as numbers, or remove it"
-    )
+        what, mend = "has a comma", "Write a point for a decimal comma, and nothing between thousands"
+    return wrong_cell(where, name, row, f"{cell[:40]!r} {what}", mend)
 
 
 def empty_cell(where: str, name: str, row: int) -> DataError:
     """Say that a cell is empty."""
-    return DataError(
-        f"{where}: row {row + 1} (after the header), column {name!r}: the cell is empty. Fill it in, or remove the row"
-    )
+    return wrong_cell(where, name, row, "the cell is empty", "Fill it in, or remove the row")
 
 
 def not_finite(where: str, name: str, row: int, value: float) -> DataError:
     """Say that a number is not finite."""
-    return DataError(
-        f"{where}: row {row + 1} (after the header), column {name!r}: {value} is not a finite number. "
-        "Correct it, or remove the row"
-    )
+    return wrong_cell(where, name, row, f"{value} is not a finite number", "Correct it, or remove the row")
 
 
 def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
     """Return the columns' names, stripped; raises DataError when they cannot name columns."""
     names = tuple(cell.strip() for cell in cells)
     if not names:
-        raise DataError(f"{where}: the file is empty. A header row with the column names is needed")
+        raise DataError("the file is empty", "A header row with the column names is needed", where)
     if what := separated(names):
-        raise DataError(f"{where}: the columns are separated by {what}. Read it with a plan: glassfleet data prepare")
+        raise DataError(f"the columns are separated by {what}", "Read it with a plan: glassfleet data prepare", where)
     if all(is_number(name) for name in names):
-        raise DataError(f"{where}: the first row holds numbers only. A header row with the column names is needed")
+        raise DataError("the first row holds numbers only", "A header row with the column names is needed", where)
     for index, name in enumerate(names):
         if not name:
-            raise DataError(f"{where}: column {index + 1} has no name. Name it in the header row")
+            raise DataError(f"column {index + 1} has no name", "Name it in the header row", where)
         if len(name) > LONGEST_NAME:
-            raise DataError(f"{where}: the name of column {index + 1} is longer than {LONGEST_NAME} characters")
+            raise DataError(f"the name of column {index + 1} is longer than {LONGEST_NAME} characters", where=where)
         if name in names[:index]:
-            raise DataError(
-                f"{where}: two columns are called {name!r} "
-                f"({names.index(name) + 1} and {index + 1}). Rename one of them"
-            )
+            what = f"two columns are called {name!r} ({names.index(name) + 1} and {index + 1})"
+            raise DataError(what, "Rename one of them", where)
     return names
 
 
@@ -97,19 +90,17 @@ def check_roles(where: str, names: tuple[str, ...], target: str | None) -> None:
     if target is not None and target not in names:
         raise no_column(where, target, names)
     if target == SPLIT:
-        raise DataError(f"{where}: the column {SPLIT!r} says which rows train and test; it cannot be the target")
+        raise DataError(f"the column {SPLIT!r} says which rows train and test; it cannot be the target", where=where)
     if all(name == SPLIT for name in names):
-        raise DataError(f"{where}: there is no column beside {SPLIT!r}")
+        raise DataError(f"there is no column beside {SPLIT!r}", where=where)
 
 
 def check_widths(where: str, block: list[list[Any]], width: int, row: int) -> None:
     """Raise DataError naming the first row that has not as many cells as the header."""
     for offset, cells in enumerate(block):
         if len(cells) != width:
-            raise DataError(
-                f"{where}: row {row + offset + 1} (after the header) has {len(cells)} cells, "
-                f"the header has {width} columns"
-            )
+            what = f"row {row + offset + 1} (after the header) has {len(cells)} cells, the header has {width} columns"
+            raise DataError(what, where=where)
 
 
 def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
@@ -117,11 +108,8 @@ def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
     train = np.empty(len(splits), dtype=np.bool_)
     for offset, value in enumerate(splits):
         if value not in ("train", "test"):
-            raise DataError(
-                f"{where}: row {row + offset + 1}, column {SPLIT!r}: "
-                f"{str(value)[:40]!r} is neither 'train' nor 'test'. "
-                "Correct it, or remove the column to train on all rows"
-            )
+            what = f"row {row + offset + 1}, column {SPLIT!r}: {str(value)[:40]!r} is neither 'train' nor 'test'"
+            raise DataError(what, "Correct it, or remove the column to train on all rows", where)
         train[offset] = value == "train"
     return train
 
@@ -184,7 +172,7 @@ def block_of_numbers(
                     raise empty_cell(where, name, row + offset) from fault
                 if not is_number(cell):
                     raise text_cell(where, name, row + offset, str(cell)) from fault
-        raise DataError(f"{where}: rows {row + 1} to {row + len(block)} are not numbers ({fault})") from fault
+        raise DataError(f"rows {row + 1} to {row + len(block)} are not numbers ({fault})", where=where) from fault
     finite = np.isfinite(numbers)
     finite[:, may_be_empty] |= np.isnan(numbers[:, may_be_empty])
     if not finite.all():
@@ -235,10 +223,8 @@ def _plain(where: str, name: str, cell: Any) -> float | str:
 
 def no_cell(where: str, name: str, kind: str) -> DataError:
     """Say that a column holds something that can be no cell."""
-    return DataError(
-        f"{where}: column {name!r} holds values of type {kind}, which are neither numbers nor texts. "
-        "Take single numbers out of them, or leave the column out"
-    )
+    what = f"column {name!r} holds values of type {kind}, which are neither numbers nor texts"
+    return DataError(what, "Take single numbers out of them, or leave the column out", where)
 
 
 def as_numbers(where: str, name: str, column: NDArray[Any], *, may_be_empty: bool = False) -> NDArray[Any]:
@@ -292,4 +278,4 @@ def _no_underscores(block: Sequence[Sequence[Any]]) -> None:
 
 def empty_table(where: str) -> DataError:
     """Say that a table has columns, but no rows."""
-    return DataError(f"{where}: there are columns but no rows. Collect data first, or leave this vehicle out")
+    return DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", where)

@@ -56,8 +56,7 @@ def examine(
     try:
         cells = _of_blocks(place) if place.reader.lines is None else _of_lines(place.reader.lines(place), findings)
     except DataError as fault:
-        what, _, mend = str(fault).removeprefix(f"{place.shown}: ").removeprefix(f"{place.shown} ").partition(". ")
-        findings.faults.append(Fault("error", what, mend))
+        findings.refuse(fault)
         return findings
     findings.rows = len(cells.lines)
     judge_names(cells.names, target, findings)
@@ -136,7 +135,7 @@ def _of_lines(rows: Iterator[tuple[int, list[str]]], findings: Findings) -> Cell
         for column, cell in zip(columns, cells, strict=True):
             column.append(cell.strip())
     if not names:
-        raise DataError(f"{findings.source}: the file is empty. Write a header row with the columns' names")
+        raise DataError("the file is empty", "Write a header row with the columns' names", findings.source)
     if ragged and not separated(names):
         widths = sorted({len(cells) for _, cells in ragged})[:SHOWN]
         mend = _how_to_mend_rows(names, lines, [cells for _, cells in ragged])

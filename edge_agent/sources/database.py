@@ -35,9 +35,8 @@ def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
     try:
         import sqlalchemy as sql  # noqa: PLC0415 - optional: an agent that reads a file must not pay for it
     except ImportError as fault:
-        raise DataError(
-            f"{place.shown}: reading a database needs sqlalchemy. Install it with: pip install 'glassfleet[sql]'"
-        ) from fault
+        mend = "Install it with: pip install 'glassfleet[sql]'"
+        raise DataError("reading a database needs sqlalchemy", mend, place.shown) from fault
     try:
         engine = _engine(sql, place)
         try:
@@ -53,18 +52,17 @@ def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
                     rows = sql.table(name, schema=schema or None)
                     result = connection.execute(sql.select(sql.literal_column("*")).select_from(rows))
                 if not result.returns_rows:
-                    raise DataError(f"{place.shown}: the statement returns no rows. Write a SELECT")
+                    raise DataError("the statement returns no rows", "Write a SELECT", place.shown)
                 names = header(place.shown, tuple(result.keys()))
                 parts = result.partitions(BLOCK)
                 yield names, (plain_cells(place.shown, names, [list(row) for row in part]) for part in parts)
         finally:
             engine.dispose()
     except ModuleNotFoundError as fault:
-        raise DataError(
-            f"{place.shown}: reading PostgreSQL needs psycopg. Install it with: pip install 'glassfleet[postgres]'"
-        ) from fault
+        mend = "Install it with: pip install 'glassfleet[postgres]'"
+        raise DataError("reading PostgreSQL needs psycopg", mend, place.shown) from fault
     except (sql.exc.SQLAlchemyError, sqlite3.Error) as fault:
-        raise DataError(f"{place.shown}: {_words(fault, place.query)}") from fault
+        raise DataError(*_words(fault, place.query), place.shown) from fault
 
 
 def _engine(sql: Any, place: Location) -> Any:
@@ -73,11 +71,10 @@ def _engine(sql: Any, place: Location) -> Any:
     if url.get_backend_name() == "sqlite":
         path = url.database
         if not path or path == ":memory:":
-            raise DataError(f"{place.shown}: name a file, as in sqlite:///drives.db?table=rows")
+            raise DataError("name a file, as in sqlite:///drives.db?table=rows", where=place.shown)
         if not Path(path).is_file():
-            raise DataError(
-                f"{place.shown}: there is no file {path}. An absolute path has four slashes: sqlite:////..."
-            )
+            mend = "An absolute path has four slashes: sqlite:////..."
+            raise DataError(f"there is no file {path}", mend, place.shown)
         # Read-only by SQLite itself: no statement can change the file, and none is made.
         return sql.create_engine(f"sqlite:///file:{quote(str(Path(path).absolute()))}?mode=ro&uri=true")
     return sql.create_engine(
@@ -100,21 +97,20 @@ _WAYS_OUT: Final = (
 )  # fmt: skip
 """Marks in what a database says, in lower case, and the way out; the first that fits counts."""
 
-_ANY: Final = ". Correct the query, and try it in the database's own shell"
+_ANY: Final = "Correct the query, and try it in the database's own shell"
 
 
-def _words(fault: Exception, query: str) -> str:
-    """Return what the database said, in one line, with the way out for the usual cases."""
+def _words(fault: Exception, query: str) -> tuple[str, str]:
+    """Return what the database said, in one line, and the way out."""
     text = str(getattr(fault, "orig", None) or fault)
     text = " ".join(line.strip() for line in text.splitlines() if not line.startswith(("[SQL", "(Background")))
     low = text.lower()
-    advice = ""
     writes = query and query.split(maxsplit=1)[0].upper() not in ("SELECT", "WITH", "VALUES", "TABLE")
     if writes or "readonly" in low or "read-only" in low:
-        advice = ". Only reading is allowed here: write a SELECT"
+        advice = "Only reading is allowed here: write a SELECT"
     else:
-        advice = next((f". {way}" for marks, way in _WAYS_OUT if any(mark in low for mark in marks)), "")
-    return f"the database says: {text[:300].rstrip('.?')}{advice or _ANY}"
+        advice = next((way for marks, way in _WAYS_OUT if any(mark in low for mark in marks)), _ANY)
+    return f"the database says: {text[:300].rstrip('.?')}", advice
 
 
 READER: Final = Reader("database", query_rows, schemes=("sqlite", "postgresql", "postgres"))

@@ -59,23 +59,21 @@ def opened(path: Path) -> Iterator[io.TextIOWrapper]:
             with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
                 yield text
     except FileNotFoundError as fault:
-        raise DataError(f"{path}: there is no such file. Check its name and its folder") from fault
+        raise DataError("there is no such file", "Check its name and its folder", str(path)) from fault
     except IsADirectoryError as fault:
-        raise DataError(f"{path} is a directory. Name one vehicle's file") from fault
+        raise DataError("it is a directory", "Name one vehicle's file", str(path)) from fault
     except gzip.BadGzipFile as fault:
-        raise DataError(
-            f"{path}: not a gzip file, in spite of its name. Rename it to .csv if it is plain, or compress it with gzip"
-        ) from fault
+        mend = "Rename it to .csv if it is plain, or compress it with gzip"
+        raise DataError("not a gzip file, in spite of its name", mend, str(path)) from fault
     except (EOFError, zlib.error) as fault:
-        raise DataError(f"{path}: the gzip file is damaged or cut short ({fault}). Copy it again") from fault
+        raise DataError(f"the gzip file is damaged or cut short ({fault})", "Copy it again", str(path)) from fault
     except UnicodeDecodeError as fault:
-        raise DataError(_not_text(path, fault.start)) from fault
+        raise _not_text(path, fault.start) from fault
     except csv.Error as fault:
-        raise DataError(
-            f"{path}: not a CSV file ({fault}). Look for a quote that is not closed, and that it is text at all"
-        ) from fault
+        mend = "Look for a quote that is not closed, and that it is text at all"
+        raise DataError(f"not a CSV file ({fault})", mend, str(path)) from fault
     except OSError as fault:
-        raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
+        raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
 
 
 def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
@@ -85,34 +83,32 @@ def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
         yield block
 
 
-def _not_text(path: Path, at: int) -> str:
+def _not_text(path: Path, at: int) -> DataError:
     """Say what a file is instead, as far as its first bytes tell, and the way out."""
     with path.open("rb") as file:
         begin = file.read(16)
     for mark, what, mend in _KINDS:
         if begin.startswith(mark):
-            return f"{path}: {what}, not a CSV file. {mend.format(path=path)}"
+            return DataError(f"{what}, not a CSV file", mend.format(path=path), str(path))
     wide = begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     name = "UTF-16" if wide else "WINDOWS-1252"
     how = f", for example with: iconv -f {name} -t UTF-8 {path.name} > utf8.csv" if path.suffix != ".gz" else ""
-    return f"{path}: not UTF-8 text (byte {at}). Save it as UTF-8 CSV{how}"
+    return DataError(f"not UTF-8 text (byte {at})", f"Save it as UTF-8 CSV{how}", str(path))
 
 
 def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any]]]:
     """Return names and columns of a Parquet file; points and spans of time become seconds, as from a database."""
     path = Path(place.text)
     if not path.exists():
-        raise DataError(f"{path}: there is no such file. Check its name and its folder")
+        raise DataError("there is no such file", "Check its name and its folder", str(path))
     try:
         # Optional, and large: an agent that reads CSV must not pay for it.
         from pyarrow import ArrowException, parquet  # noqa: PLC0415
 
         from edge_agent.sources.arrow import column_of  # noqa: PLC0415
     except ImportError as fault:
-        raise DataError(
-            f"{path}: reading Parquet needs pyarrow. Install it with: pip install 'glassfleet[parquet]', "
-            "or convert the file to CSV"
-        ) from fault
+        mend = "Install it with: pip install 'glassfleet[parquet]', or convert the file to CSV"
+        raise DataError("reading Parquet needs pyarrow", mend, str(path)) from fault
     try:
         if path.is_file():  # before its rows: two columns of one name are a fault that pyarrow tells on many lines
             header(str(path), parquet.read_schema(path).names)
@@ -121,7 +117,7 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
         reason = str(fault).partition("\n")[0].partition(". ")[0]
-        raise DataError(f"{path}: not a readable Parquet file ({reason}). Write or copy it again") from fault
+        raise DataError(f"not a readable Parquet file ({reason})", "Write or copy it again", str(path)) from fault
 
 
 @contextmanager

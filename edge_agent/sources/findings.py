@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from schemas.errors import DataError
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -113,6 +115,11 @@ class Findings:
     place: str = "line"
     columns: list[Column] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+
+    def refuse(self, fault: DataError) -> None:
+        """Add why the table cannot be read."""
+        where = "" if fault.where in {"", self.source} else f"{fault.where}: "
+        self.faults.append(Fault("error", where + fault.what, fault.mend))
 
     @property
     def usable(self) -> bool:

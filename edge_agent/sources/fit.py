@@ -157,14 +157,12 @@ def _memory(
         rows = read_source(source, target=domain.target_name, **kinds).train
         left = remember(rows, domain.memory).rows
     except DataError as fault:
-        what, _, mend = str(fault).partition(". ")
-        findings.faults.append(Fault("error", what, mend))
+        findings.refuse(fault)
         return
     assert domain.memory is not None
     lost = rows.rows - left
-    text = f"lagged features can be computed: {', '.join(domain.memory.columns)}"
-    if lost:
-        text += f"; {lost} first rows of drives are left out"
+    more = f"; {lost} first rows of drives are left out" if lost else ""
+    text = f"lagged features can be computed: {', '.join(domain.memory.columns)}{more}"
     findings.faults.append(Fault("note", text))
 
 

@@ -104,10 +104,8 @@ class Lines:
 
 def unreadable(source: str, fault: OSError) -> DataError:
     """Say that reading a source failed."""
-    return DataError(
-        f"--source {source}: reading failed ({fault.strerror or fault}). Check the disk or device that it is on, and "
-        "start again"
-    )
+    mend = "Check the disk or device that it is on, and start again"
+    return DataError(f"reading failed ({fault.strerror or fault})", mend, f"--source {source}")
 
 
 def _open(path: Path, *, follow: bool) -> int:

@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from edge_agent.sources.cells import SPLIT, check_widths, header, is_number
+from edge_agent.sources.cells import SPLIT, check_widths, header, is_number, wrong_cell
 from edge_agent.sources.files import in_blocks, opened
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
@@ -163,10 +163,10 @@ def read_plan(path: Path) -> Plan:
     try:
         return Plan.model_validate_json(path.read_bytes())
     except OSError as fault:
-        raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
+        raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
     except ValidationError as fault:
         what = first_fault(fault)
-        raise DataError(f"{path}: not a plan ({what}). Make one with glassfleet data prepare") from fault
+        raise DataError(f"not a plan ({what})", "Make one with glassfleet data prepare", str(path)) from fault
 
 
 def behind(paths: Iterable[Path]) -> set[Path]:
@@ -197,9 +197,9 @@ def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list
         names = header(str(path), [cells[index] for index in named])
         unknown = [name for name in names if name not in plan.columns and name != SPLIT]
         gone = [name for name in plan.columns if name not in names]
-        for which, where in ((unknown, "the plan says nothing of"), (gone, f"{plan.data} has not")):
+        for which, says in ((unknown, "the plan says nothing of"), (gone, f"{plan.data} has not")):
             if which:
-                raise DataError(f"{path}: {where} the column {which[0]!r}. Prepare the file again")
+                raise DataError(f"{says} the column {which[0]!r}", "Prepare the file again", str(path))
         taken = [
             (index, name, str if name == SPLIT else plan.converter(name))
             for index, name in zip(named, names, strict=True)
@@ -227,11 +227,9 @@ def _converted(
                 try:
                     line.append(convert(cells[index]))
                 except (ValueError, OverflowError) as fault:
-                    what = plan.columns[name].take
-                    raise DataError(
-                        f"{path}: row {row + offset + 1} (after the header), column {name!r}: {cells[index][:40]!r} "
-                        f"cannot be taken as {what}. Correct it, add it to `missing` in the plan, or prepare again"
-                    ) from fault
+                    what = f"{cells[index][:40]!r} cannot be taken as {plan.columns[name].take}"
+                    mend = "Correct it, add it to `missing` in the plan, or prepare again"
+                    raise wrong_cell(str(path), name, row + offset, what, mend) from fault
             converted.append(line)
         row += len(block)
         yield converted

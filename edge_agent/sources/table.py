@@ -186,17 +186,15 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     label = _target(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
-        raise DataError(f"{where}: there is no input column beside the target {label!r}")
+        raise DataError(f"there is no input column beside the target {label!r}", where=where)
     if len(features) > MAX_FEATURES:
-        raise DataError(f"{where}: {len(features)} input columns; at most {MAX_FEATURES} are allowed")
+        raise DataError(f"{len(features)} input columns; at most {MAX_FEATURES} are allowed", where=where)
     train = raw.train
     if train.sum() < 2:
         which = "" if SPLIT not in raw.names else " with split 'train'"
         text = f"only one row{which}" if train.any() else f"no rows{which}"
-        raise DataError(
-            f"{where}: {text}; an agent needs at least 2 rows to learn from. "
-            "Collect more data, or leave this vehicle out"
-        )
+        what = f"{text}; an agent needs at least 2 rows to learn from"
+        raise DataError(what, "Collect more data, or leave this vehicle out", where)
     warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)
     columns = [raw.numeric_names.index(name) for name in features]
 

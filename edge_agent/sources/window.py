@@ -89,7 +89,7 @@ class WindowStore:
             self._db.executescript(_TABLES)
             known = dict(self._db.execute("SELECT name, value FROM about"))
         if known.get("format", FORMAT) != FORMAT:
-            raise DataError(f"{path}: a window of format {known['format']}; this software reads {FORMAT}")
+            raise DataError(f"a window of format {known['format']}; this software reads {FORMAT}", where=str(path))
         self._max_rows = max_rows or int(known.get("max_rows", MAX_ROWS))
         self._max_seconds = float(known.get("max_seconds", 0)) if max_seconds is None else max_seconds
         self.columns: tuple[str, ...] = tuple(json.loads(known.get("columns", "[]")))
@@ -97,10 +97,8 @@ class WindowStore:
         self._fixed = bool(self.columns)
         if columns:
             if self._fixed and tuple(columns) != self.columns:
-                raise DataError(
-                    f"{path}: the window holds the columns {', '.join(self.columns)}, not {', '.join(columns)}. "
-                    "Name another --store for other columns"
-                )
+                what = f"the window holds the columns {', '.join(self.columns)}, not {', '.join(columns)}"
+                raise DataError(what, "Name another --store for other columns", str(path))
             self.columns = header(str(path), columns)
         about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
         if about.items() - known.items():  # a reader need not wait for a writer
@@ -123,10 +121,8 @@ class WindowStore:
     def open(cls, path: Path, *, wait: float = BUSY_WAIT) -> WindowStore:
         """Open a window that is there already; raises DataError when it is not."""
         if not path.is_file():
-            raise DataError(
-                f"{path}: there is no such window. Fill one with: "
-                f"glassfleet data collect --source URL --store {path.name}"
-            )
+            mend = f"Fill one with: glassfleet data collect --source URL --store {path.name}"
+            raise DataError("there is no such window", mend, str(path))
         return cls(path, wait=wait)
 
     @property
@@ -180,7 +176,7 @@ class WindowStore:
             Nothing was collected yet, or the file cannot be read.
         """
         if not self.columns:
-            raise DataError(f"{self.path}: the window is empty. Collect samples first: glassfleet data collect")
+            raise DataError("the window is empty", "Collect samples first: glassfleet data collect", str(self.path))
         oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
         with self._explained():
             rows = self._db.execute(
@@ -238,7 +234,8 @@ class WindowStore:
         except sqlite3.DatabaseError as fault:
             if isinstance(fault, sqlite3.OperationalError):
                 raise StorageError(f"{self.path}: {fault}. Check the folder, its rights and the free space") from fault
-            raise DataError(f"{self.path}: not a window store ({fault}). Name another file with --store") from fault
+            mend = "Name another file with --store"
+            raise DataError(f"not a window store ({fault})", mend, str(self.path)) from fault
 
 
 def _misfit(sample: Mapping[str, Any], names: Sequence[str], text: frozenset[str]) -> str:

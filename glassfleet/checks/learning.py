@@ -104,7 +104,7 @@ def check_empty_vehicles(bench: Bench) -> None:
     try:
         bench.run(bench.parameters, {"a": bench.empty(), "b": bench.empty()})
     except RunFailedError as fault:
-        require(str(fault).startswith("no-rows: "), f"a run without rows ends as no-rows, not as: {fault}")
+        require(fault.cause == "no-rows", f"a run without rows ends as no-rows, not as: {fault}")
     except Exception as fault:
         raise ConformanceError(f"a run without rows raised {fault_text(fault)} instead of RunFailedError") from fault
     else:

@@ -91,8 +91,9 @@ def union_of_categories(answers: Sequence[Mapping[str, Any]]) -> dict[str, list[
     for name, texts in union.items():
         if not texts:
             raise RunFailedError(
-                f"no-categories: column {name!r} holds text, and no vehicle has one of its categories in enough rows "
-                "to tell it; leave the column out, or lower min_count"
+                f"column {name!r} holds text, and no vehicle has one of its categories in enough rows to tell it; "
+                "leave the column out, or lower min_count",
+                "no-categories",
             )
         if len(texts) > MAX_CATEGORIES:
             raise RunFailedError(f"column {name!r} has {len(texts)} categories, at most {MAX_CATEGORIES} are possible")

@@ -33,12 +33,6 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.intp]
 
-NO_ROWS = (
-    "no-rows: no agent that answered has any rows to use. Bring more rows: where they are condensed, more different "
-    "ones than there are columns, and at least min_rows; or use them as they are (min_rows=1)"
-)
-"""Why a run fails in which nobody has anything to tell, whether rows are condensed or not; its end's name first."""
-
 GRID_BITS = 20
 """Points are rounded to multiples of 2^-20, so that sums of their products are exact integers."""
 

@@ -284,10 +284,8 @@ def _drives(data: Dataset, memory: Memory) -> tuple[NDArray[np.intp], NDArray[np
         new = np.ones(count, dtype=np.bool_)
         new[1:] = drive[1:] != drive[:-1]
         if int(new.sum()) > len(np.unique(drive)):
-            raise DataError(
-                f"lagged features: rows of one drive ({memory.drive!r}) are not together. Sort the file, or declare "
-                "its time column"
-            )
+            what = f"lagged features: rows of one drive ({memory.drive!r}) are not together"
+            raise DataError(what, "Sort the file, or declare its time column")
         return position, np.maximum.accumulate(np.where(new, position, 0))
     time = data.X[:, data.features.index(memory.time)]
     order = np.lexsort((time, drive))
@@ -296,10 +294,8 @@ def _drives(data: Dataset, memory: Memory) -> tuple[NDArray[np.intp], NDArray[np
     gaps = time[1:] - time[:-1]
     twice = np.flatnonzero(same & (gaps <= 0))
     if twice.size:
-        raise DataError(
-            f"lagged features: two rows of one drive have the same time {time[twice[0]]:g} ({memory.time!r}). Name the "
-            "column that tells drives apart as drive, or leave out the doubles"
-        )
+        what = f"lagged features: two rows of one drive have the same time {time[twice[0]]:g} ({memory.time!r})"
+        raise DataError(what, "Name the column that tells drives apart as drive, or leave out the doubles")
     new = np.ones(count, dtype=np.bool_)
     new[1:] = ~same if memory.step is None else ~same | (np.abs(gaps - memory.step) > memory.step / 2)
     return order, np.maximum.accumulate(np.where(new, position, 0))

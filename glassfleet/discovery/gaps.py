@@ -31,7 +31,7 @@ def middles(
         if not vehicles:
             continue
         if not above[-1]:
-            raise RunFailedError(f"no-rows: no cell of column {name!r} has a value; leave the column out")
+            raise RunFailedError(f"no cell of column {name!r} has a value; leave the column out", "no-rows")
         middle = int(np.searchsorted(above, (above[-1] + 1) // 2))
         first, last = grid.edges()[middle : middle + 2].tolist()
         if name not in bins or last - first < bins[name][1] - bins[name][0]:

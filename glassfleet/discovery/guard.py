@@ -57,10 +57,10 @@ def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
     lines = []
     for agent, columns in sorted(notes.get("far_out", {}).items()):
         worst = sorted(columns.items(), key=lambda column: (-column[1], column[0]))
-        shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in worst[:_COLUMNS_TOLD])
+        (first, share), *others = worst[:_COLUMNS_TOLD]
+        told = ", ".join([repr(first), *(f"{part:.0%} of {name!r}" for name, part in others)])
         more = f" and {len(worst) - _COLUMNS_TOLD} more columns" if len(worst) > _COLUMNS_TOLD else ""
-        first, _, rest = shares.partition(" of ")
-        lines.append(f"{agent}: {first} of its rows lie outside the limits of {rest}{more}")
+        lines.append(f"{agent}: {share:.0%} of its rows lie outside the limits of {told}{more}")
     return lines + [
         f"{agent}: at most {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
     ]

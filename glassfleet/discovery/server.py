@@ -216,8 +216,9 @@ def _names_told(
         class_rows = union_of([contribution.values for contribution in contributions])
         if not class_rows and not parameters.either:
             raise RunFailedError(
-                f"no-classes: no vehicle has a label of {parameters.target!r} in {parameters.min_count} rows or "
-                "more; add vehicles with data, or declare the classes"
+                f"no vehicle has a label of {parameters.target!r} in {parameters.min_count} rows or more; add vehicles "
+                "with data, or declare the classes",
+                "no-classes",
             )
         # Known from here on, as if they had been declared; or the target is a number.
         found_out = {"classes": tuple(class_rows)} if class_rows else {"either": False}
@@ -316,7 +317,7 @@ def _place(
     cumulative = np.cumsum(counts)
     total = int(cumulative[-1])
     if total == 0:
-        raise RunFailedError("no-rows: no vehicle counted a row; add vehicles with more rows, or give the run a domain")
+        raise RunFailedError("no vehicle counted a row; add vehicles with more, or give the run a domain", "no-rows")
     least = min(max(1, parameters.support), (total + 1) // 2)
     ranks = [min(total + 1 - least, max(least, math.ceil(quantile * total))) for quantile in quantiles]
     first, last = (int(np.searchsorted(cumulative, rank)) for rank in ranks)

@@ -131,7 +131,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         self.parameters = parameters
         self.domain = domain
         self.tree = tree
-        self._rules = rules
+        self.base = rules
         self.levels = levels
 
     # --- what each tree says of itself ------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
     def _raw(self, scaled: Array, weights: Array) -> Array:
         """Return scaled, unclipped forecasts of scaled rows, shape (F, n), with the leaves' weights, shape (L, n)."""
         answer = np.zeros(scaled.shape[1])
-        for weight, coefficients in zip(weights, self._rules.coefficients, strict=True):
+        for weight, coefficients in zip(weights, self.base.coefficients, strict=True):
             answer += weight * outputs_of(coefficients, scaled)
         return answer
 
@@ -212,7 +212,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         assert target is not None
         width = target.high - target.low
         shares = np.zeros(len(scaled))
-        for part, coefficients in zip(weight, self._rules.coefficients, strict=True):
+        for part, coefficients in zip(weight, self.base.coefficients, strict=True):
             shares += part * width * coefficients[1:] * scaled[:, 0]
         order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
         fired = [
@@ -246,8 +246,8 @@ class LinearTree(ReadsRules, Generic[T, Span]):
 
     def _rule(self, index: int) -> Rule:
         conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
-        line = self._rules.coefficients[index]
-        return linear_rule(self.domain, index, self._rules, conditions, line[0], line[1:], self.forecasts.get(index))
+        line = self.base.coefficients[index]
+        return linear_rule(self.domain, index, self.base, conditions, line[0], line[1:], self.forecasts.get(index))
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
@@ -255,11 +255,11 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
         FRT paper).
         """
-        return tree_complexity(self.tree, sum(map(len, self._spans)), self._rules.coefficients)
+        return tree_complexity(self.tree, sum(map(len, self._spans)), self.base.coefficients)
 
-    def _tables(self, conditions: Conditions, *, alone: bool = False) -> RuleTables:
+    def tables_over(self, conditions: Conditions, *, alone: bool = False) -> RuleTables:
         """Return the model as plain tables; one rule answers `alone`, or all, whose strengths add up to one."""
-        lines_of = self._rules.coefficients
+        lines_of = self.base.coefficients
         return RuleTables(
             evaluator="maximum_matching" if alone else "weighted_mean",
             conditions=conditions,

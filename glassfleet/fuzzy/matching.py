@@ -52,6 +52,11 @@ class MatchedRules(ReadsRules, Generic[R]):
         Inputs and numeric target.
     base : Polynomials
         The rules, at least one.
+
+    Attributes
+    ----------
+    order, rank : ndarray of intp, shape (r,)
+        See :func:`ranking`.
     """
 
     _otherwise: int | None = None
@@ -60,7 +65,7 @@ class MatchedRules(ReadsRules, Generic[R]):
         self.parameters = parameters
         self.domain = domain
         self.base = base
-        self._order, self._rank = ranking(base.weight)
+        self.order, self.rank = ranking(base.weight)
 
     @abstractmethod
     def _blocks(self, rows: int) -> Iterator[slice]:
@@ -118,7 +123,7 @@ class MatchedRules(ReadsRules, Generic[R]):
         prediction, scaled = float(self.predict(row)[0]), self.domain.scale_inputs(row)
         members = fuzzify(scaled, self.parameters.n_sets)
         fired = self._fired(members)
-        ranked = fired or [(int(self._order[0]), 0.0)]
+        ranked = fired or [(int(self.order[0]), 0.0)]
         first = ranked[0][0]
         parts = [(first, 1.0)]
         if fired and self.parameters.inference == "weighted_average":

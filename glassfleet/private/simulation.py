@@ -135,7 +135,7 @@ class PrivateFleet:
         founders = [vehicle.announcement for vehicle in vehicles]
         needed = missing(terms, founders)
         if needed:
-            raise RunFailedError(f"too-few-for-privacy: {needed} vehicles more are needed")
+            raise RunFailedError(f"{needed} vehicles more are needed", "too-few-for-privacy")
         self._editions = {roster.group: roster.first() for roster in cut_groups(terms, founders, group)}
         for edition in self._editions.values():
             for agent in edition.members:
@@ -225,4 +225,4 @@ class PrivateFleet:
         self._company += [agent for agent in edition.members if agent not in {*shrunk.lost, *shrunk.company}]
         del self._editions[edition.group]
         if not self._editions:
-            raise RunFailedError("too-few-for-privacy: no group has enough members left")
+            raise RunFailedError("no group has enough members left", "too-few-for-privacy")

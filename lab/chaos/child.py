@@ -32,22 +32,14 @@ def install(path: Path) -> None:
 
 def _let_rows_count_as_new_in_every_second_run() -> None:
     """Let a vehicle's rows be others in some private runs, for its ledger alone, see `lab.chaos.schedule.era`."""
-    import numpy as np
-
     from edge_agent.session.private import PrivateRuns
-    from glassfleet.private.ledger import row_hashes
 
-    def hashed(secret: bytes, run: str, data: Any) -> Any:
-        return row_hashes(f"rows {era(run)}".encode() + secret, data)
+    real = PrivateRuns.row_secret
 
-    def hashes(self: PrivateRuns, run: str, snapshot: Any) -> Any:
-        return hashed(self._secret, run, snapshot.data)
+    def row_secret(self: PrivateRuns, run: str) -> bytes:
+        return f"rows {era(run)}".encode() + real(self, run)
 
-    def all_hashes(self: PrivateRuns, run: str, snapshot: Any) -> Any:
-        return np.union1d(hashes(self, run, snapshot), hashed(self._secret, run, self._tests(run)))
-
-    setattr(PrivateRuns, "_hashes", hashes)  # noqa: B010 - as above
-    setattr(PrivateRuns, "_all_hashes", all_hashes)  # noqa: B010 - as above
+    setattr(PrivateRuns, "row_secret", row_secret)  # noqa: B010 - as above
 
 
 if __name__ == "__main__":

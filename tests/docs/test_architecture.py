@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -48,12 +49,12 @@ MOST_LINES = {"product": 82_100, "lab": 13_550, "tests": 43_300}
 
 
 DATA = """
-state.agents state.frozen state.open state.spec state.store spec.policy start.plan record.parameters training.dropped
-roster.terms config.http model.domain fired.rule forecast.errors score.metric verdict.model verdict.personal
-source.train source.test data.X X.flags y.flags y.dtype rules.classes rules.first
-file.name directory.parent parent.parent url.path c.at scheme.server
+    state.agents state.frozen state.open state.spec state.store spec.policy start.plan record.parameters
+    training.dropped roster.terms config.http model.domain fired.rule forecast.errors score.metric verdict.model
+    verdict.personal source.train source.test data.X X.flags y.flags y.dtype rules.classes rules.first file.name
+    directory.parent parent.parent url.path c.at scheme.server
 """
-"""What a longer chain of names may go through: values, files, addresses, and a scheme's two halves (its contract)."""
+"""What a longer chain of names may pass through: values, files, addresses; and a scheme's halves, its contract."""
 
 
 @pytest.fixture
@@ -121,17 +122,47 @@ def reached_through(node: ast.expr) -> list[str]:
     return names if node.id == "self" else [node.id, *names]
 
 
+@cache
+def trees() -> dict[Path, list[ast.AST]]:
+    """Return the nodes of each module of product and laboratory, the module itself first."""
+    paths = sorted(path for room in HOUSE if room != "tests" for path in (ROOT / room).rglob("*.py"))
+    return {path.relative_to(ROOT): list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))) for path in paths}
+
+
 def test_nobody_reaches_through_two_objects() -> None:
-    known, chains = set(DATA.split()), list[str]()
-    for path in sorted(path for room in HOUSE if room != "tests" for path in (ROOT / room).rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    data, chains = set(DATA.split()), list[str]()
+    for path, nodes in trees().items():
         imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         modules = {(name.asname or name.name).partition(".")[0] for node in imports for name in node.names}
-        for names in (reached_through(node) for node in nodes if isinstance(node, ast.Attribute)):
-            passed = {f"{one}.{two}" for one, two in pairwise(names[1:-1])}
-            if not passed <= known and names[0] not in modules:
-                chains.append(f"{path.relative_to(ROOT)}: {'.'.join(names)}")
+        for node in nodes:
+            names = reached_through(node) if isinstance(node, ast.Attribute) else []
+            if len(names) < 4 or names[0] in modules:
+                continue
+            if not data.issuperset(map(".".join, pairwise(names[1:-1]))):
+                chains.append(f"{path}: {'.'.join(names)}")
     assert chains == []
+
+
+def test_private_names_are_used_in_their_own_module_alone() -> None:
+    used = list[str]()
+    for path, nodes in trees().items():
+        defined, theirs, own = set[str](), list[str](), set[str]()
+        for node in nodes:
+            match node:
+                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.Name(name, ast.Store()):
+                    defined.add(name)
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    defined.add(name)
+                case ast.Attribute(ast.Name("self"), name):
+                    own.add(name)
+                case ast.ImportFrom():
+                    theirs += [alias.name for alias in node.names]
+                case ast.Call(ast.Name("getattr" | "setattr"), [_, ast.Constant(str(name)), *_]):
+                    theirs.append(name)
+        # Apart: classes that extend a library's; and estimators, whose public names are what their users see.
+        if path.name != "amqtt_patches.py" and path.parent.name != "estimators":
+            used += [f"{path}: {name}" for name in [*theirs, *own - defined] if re.match("_[^_]", name)]
+    assert used == []
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:

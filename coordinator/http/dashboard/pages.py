@@ -12,7 +12,7 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.fleet.outliers import with_scores
+from coordinator.fleet.outliers import far_out_of
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
@@ -255,7 +255,8 @@ class Dashboard:
         return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
 
     def _document(self, run: str) -> dict[str, Any]:
-        return with_scores(self.coordinator.runs.document(run), self.coordinator.fleet)
+        document = self.coordinator.runs.document(run)
+        return {**document, "far_out": far_out_of(self.coordinator.fleet, document["model"])}
 
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""

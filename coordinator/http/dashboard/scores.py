@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from coordinator.core import Coordinator
-from coordinator.fleet.outliers import far_out, in_one_metric
+from coordinator.fleet.outliers import far_out, in_lines, in_one_metric
 from coordinator.http.dashboard.comparison import Comparison, alone
 from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
@@ -105,8 +105,8 @@ class Scores:
         they are not.
     about : str
         What is to be said about the central scores, in one sentence.
-    notes : list of str
-        Vehicles whose scores are far out, a line each.
+    far_out : list of (str, str)
+        See `coordinator.fleet.outliers.far_out`.
     confusion : Confusion or None
         Of a model of classes: the test rows of all vehicles that told theirs; of a private run, the fleet's.
     """
@@ -117,7 +117,7 @@ class Scores:
     central: float | None = None
     source: Source = ""
     about: str = ""
-    notes: list[str] = field(default_factory=list)
+    far_out: list[tuple[str, str]] = field(default_factory=list)
     confusion: Confusion | None = None
 
     @property
@@ -159,7 +159,7 @@ def scores(coordinator: Coordinator, loaded: LoadedModel) -> Scores:
         central=sum(known) / len(known) if known else None,
         source=source,
         about=about,
-        notes=far_out(own),
+        far_out=far_out(own),
         confusion=Confusion.of(classes, summed) if counts else None,
     )
 
@@ -203,7 +203,7 @@ def as_document(coordinator: Coordinator, loaded: LoadedModel) -> ScoresDocument
         "metric": known.metric,
         "source": known.source,
         "about": known.about,
-        "notes": known.notes,
+        "notes": in_lines(known.far_out),
         "since": datetime.fromtimestamp(coordinator.fleet.began, tz=UTC).isoformat(timespec="seconds"),
         "vehicles": {
             line.agent: {

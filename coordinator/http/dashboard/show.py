@@ -124,7 +124,7 @@ def links(agents: Sequence[str], most: int) -> Markup:
 
 
 def linked(note: str) -> Markup:
-    """Return a note about a vehicle with its name, which begins it, as a link.
+    """Return a note of a run with the vehicle's name, which begins it, as a link: journals keep notes as texts.
 
     >>> linked("v-1: its RMSE is 40"), linked("a < b")
     (Markup('<a href="/vehicles/v-1">v-1</a>: its RMSE is 40'), Markup('a &lt; b'))

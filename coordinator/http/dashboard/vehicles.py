@@ -222,9 +222,7 @@ def _of_models(
                 needs.append((agent, Need(OLD, words, address)))
             elif agent in own and worse >= GATE.vehicle_worse:
                 needs.append((agent, Need(WORSE, f"{in_words(worse)} than alone with {name}", address)))
-        for note in far_out(own):
-            agent, _, words = note.partition(": ")
-            needs.append((agent, Need(FAR_OUT, words, address)))
+        needs += [(agent, Need(FAR_OUT, words, address)) for agent, words in far_out(own)]
     return held, needs
 
 

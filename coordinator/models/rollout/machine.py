@@ -75,6 +75,8 @@ class Rollout:
         Seconds that were left when it was paused.
     reason : str
         Why it ended or stands still.
+    outcome : str
+        The name of its end, a cause in `TABLE`; empty before.
     at : float
         Time of the last event.
     """
@@ -88,6 +90,7 @@ class Rollout:
     cannot: dict[str, str] = field(default_factory=dict)
     left: float = 0.0
     reason: str = ""
+    outcome: str = ""
 
     @property
     def is_ended(self) -> bool:
@@ -265,7 +268,8 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
         phase = TABLE.target(state.phase, "promoted", state)
-        return replace(state, phase=phase, stages=stages, reason=verdict, at=now), (events.Promote(verdict),)
+        after = replace(state, phase=phase, stages=stages, reason=verdict, outcome="promoted", at=now)
+        return after, (events.Promote(verdict),)
     phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
 
@@ -327,4 +331,4 @@ def _end(state: Rollout, cause: str, now: float, reason: str) -> tuple[Rollout, 
     text = reason if cause == phase else f"{cause}: {reason}"
     if state.is_open:
         stages = (*stages[:-1], replace(stages[-1], closed=now, verdict=f"{cause}: {reason}"))
-    return replace(state, phase=phase, stages=stages, reason=text, at=now), (events.Withdraw(),)
+    return replace(state, phase=phase, stages=stages, reason=text, outcome=cause, at=now), (events.Withdraw(),)

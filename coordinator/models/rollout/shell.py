@@ -309,8 +309,7 @@ class Rollouts:
             self._forget(state.start.name)
             self.metrics[f"rollouts.{state.phase}"] += 1
             if state.start.plan.gate:
-                outcome = state.reason.partition(":")[0] if state.phase == "rolled-back" else state.phase
-                self.metrics[f"gates.{outcome}"] += 1
+                self.metrics[f"gates.{state.outcome}"] += 1
             say = _log.info if state.phase == "promoted" else _log.warning
             say("rollout-ended", **_about(state))
 

@@ -47,11 +47,11 @@ class BlendedModelTree(LinearTree[Tree, Span]):
         """Return the model as plain tables, for exports."""
         splits = self.tree.splits
         places, ramps = [(split.node, split.feature) for split in splits], [(split.low, split.high) for split in splits]
-        return self._tables(RampTree(tuple(places), tuple(ramps), tuple(self.tree.leaves)))
+        return self.tables_over(RampTree(tuple(places), tuple(ramps), tuple(self.tree.leaves)))
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
-        return write_document(self.parameters, self.domain, self.tree, self._rules, self.levels)
+        return write_document(self.parameters, self.domain, self.tree, self.base, self.levels)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> BlendedModelTree:

@@ -54,7 +54,7 @@ class DifferentiallyPrivateTree:
         """
         columns = prepare(data, domain)
         if not columns.rows:
-            raise RunFailedError("no-rows: a tree needs rows")
+            raise RunFailedError("a tree needs rows", "no-rows")
         positive = 1 if len(domain.classes) == 2 else None
         tree = cross_validated_tree(columns, np.random.default_rng([seed % 2**63, 1]), positive=positive)
         return TreeModel(NAME, parameters, domain, tree)

@@ -59,7 +59,7 @@ class DpTreeServer:
         question = read_task(Task(NAME, state["kind"], state["body"]))
         present = sum(each.rows > 0 if each.vehicles is None else each.vehicles for each in contributions)
         if not present:
-            raise RunFailedError("no-rows: no agent that answered has any rows")
+            raise RunFailedError("no agent that answered has any rows", "no-rows")
         state = {**state, "spent": _spent(question, state, contributions)}
         if question.kind == "hello":
             return ask(replace(question, kind="edges", agents=present), state)
@@ -67,8 +67,9 @@ class DpTreeServer:
         is_private = contributions[0].summed is not None
         if question.parameters.noise == "aggregate" and not is_private and present < question.agents - 1:
             raise RunFailedError(
-                f"too-few-shares: {present} of {question.agents} agents answered; their noise does not keep the "
-                "promised epsilon. Ask for a larger quorum, or use noise=local"
+                f"{present} of {question.agents} agents answered; their noise does not keep the promised epsilon. Ask "
+                "for a larger quorum, or use noise=local",
+                "too-few-shares",
             )
         sums = add_up(contributions)
         digest = chained_digest(str(state["sums_digest"]), {"sums": sums})

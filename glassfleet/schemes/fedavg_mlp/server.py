@@ -40,9 +40,9 @@ class FedAvgServer:
         question = read_task(Task(NAME, KIND, state["body"]))
         rows = sum(int(given.sums["rows"][0]) for given in contributions)
         if rows == 0:
-            raise RunFailedError("no-rows: no agent that answered has any rows")
+            raise RunFailedError("no agent that answered has any rows", "no-rows")
         if rows >= MAX_ROWS:
-            raise RunFailedError(f"too-many-rows: {rows} rows in all, the sums are good for less than {MAX_ROWS}")
+            raise RunFailedError(f"{rows} rows in all, the sums are good for less than {MAX_ROWS}", "too-many-rows")
         total = np.zeros(question.shape.size, dtype=np.int64)
         for given in contributions:
             total += given.sums["weights"]

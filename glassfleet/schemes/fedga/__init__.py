@@ -52,7 +52,7 @@ class FederatedGeneticTrees:
         """
         tree = own_tree(Question("depth", parameters, domain, seed % 2**63), data)
         if tree is None:
-            raise RunFailedError("no-rows: a tree needs rows")
+            raise RunFailedError("a tree needs rows", "no-rows")
         return PersonalTree(parameters, domain, tree)
 
     def private(self, parameters: FedgaParameters) -> FedgaParameters:  # noqa: ARG002 - whatever they are

@@ -58,7 +58,7 @@ class FedgaServer:
             if contribution.rows
         }
         if not answers:
-            raise RunFailedError("no-rows: no agent that answered has any rows")
+            raise RunFailedError("no agent that answered has any rows", "no-rows")
         if question.kind == "depth":
             return _agree(question, state, answers)
         if question.kind == "local":

@@ -66,11 +66,11 @@ class FuzzyModelTree(LinearTree[Tree, tuple[int, int]]):
     def tables(self) -> RuleTables:
         """Return the model as plain tables, for exports."""
         alone = self.parameters.inference == "one_rule"
-        return self._tables(self.inputs.cut_tree(self.tree, crisp=alone), alone=alone)
+        return self.tables_over(self.inputs.cut_tree(self.tree, crisp=alone), alone=alone)
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
-        return write_document(self.parameters, self.inputs, self.tree, self._rules)
+        return write_document(self.parameters, self.inputs, self.tree, self.base)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> FuzzyModelTree:

@@ -82,7 +82,7 @@ class FuzzyRegressionTree(MatchedRules[Rules]):
         strength = np.bincount(reached.row, weights=reached.strength, minlength=n)
         fired = strength > 0
         mean = np.bincount(reached.row, weights=terms, minlength=n) / np.where(fired, strength, 1.0)
-        return np.where(fired, mean, outputs_at(coefficients, scaled, np.full(n, self._order[0])))
+        return np.where(fired, mean, outputs_at(coefficients, scaled, np.full(n, self.order[0])))
 
     def _measure(self, reached: Reached) -> NDArray[np.float64]:
         """Return by what rules are compared: strength, normalised where one rule answers alone (Eq. 22)."""
@@ -95,14 +95,14 @@ class FuzzyRegressionTree(MatchedRules[Rules]):
         measure, best = self._measure(reached), np.zeros(members.rows)
         np.maximum.at(best, reached.row, measure)
         top = measure == best[reached.row]
-        rank = np.full(members.rows, len(self._order), dtype=np.intp)
-        np.minimum.at(rank, reached.row[top], self._rank[self._rule_of[reached.node[top]]])
-        return self._order[np.where(rank == len(self._order), 0, rank)]
+        rank = np.full(members.rows, len(self.order), dtype=np.intp)
+        np.minimum.at(rank, reached.row[top], self.rank[self._rule_of[reached.node[top]]])
+        return self.order[np.where(rank == len(self.order), 0, rank)]
 
     def _fired(self, members: Memberships) -> list[tuple[int, float]]:
         reached = reach_leaves(self.tree, members)
         fired = self._rule_of[reached.node]
-        order = np.lexsort((self._rank[fired], -self._measure(reached)))
+        order = np.lexsort((self.rank[fired], -self._measure(reached)))
         return [(int(fired[i]), float(reached.strength[i])) for i in order]
 
     def _normalised(self, index: int, strength: float) -> float | None:

@@ -71,8 +71,8 @@ class TskSystem(MatchedRules[RuleBase]):
     def _winners(self, strength: Floats) -> NDArray[np.intp]:
         """Return the rule that answers each row: the strongest, ties by rule weight; the default where none fires."""
         best = strength.max(axis=0)
-        rank = np.where(strength == best, self._rank[:, None], self.base.size).min(axis=0)
-        return self._order[np.where(best > 0, rank, 0)]
+        rank = np.where(strength == best, self.rank[:, None], self.base.size).min(axis=0)
+        return self.order[np.where(best > 0, rank, 0)]
 
     def _deciding(self, members: Memberships) -> NDArray[np.intp]:
         return self._winners(self._strengths(members))
@@ -80,7 +80,7 @@ class TskSystem(MatchedRules[RuleBase]):
     def _fired(self, members: Memberships) -> list[tuple[int, float]]:
         strength = self._strengths(members)[:, 0]
         fired = np.flatnonzero(strength)
-        order = fired[np.lexsort((self._rank[fired], -strength[fired]))]
+        order = fired[np.lexsort((self.rank[fired], -strength[fired]))]
         return [(int(rule), float(strength[rule])) for rule in order]
 
     def _path(self, index: int) -> list[tuple[int, int]]:

@@ -74,7 +74,7 @@ class Server:
         parameters = Parameters.model_validate(state["parameters"])
         count, total = (sum(int(part.sums[name][0]) for part in contributions) for name in ("count", "total"))
         if count == 0:
-            raise RunFailedError("no-rows: no vehicle has rows")
+            raise RunFailedError("no vehicle has rows", "no-rows")
         return Done(
             FederatedMean(parameters, Domain.from_document(state["domain"]), total / (count << parameters.bits))
         )

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.config import FleetLimits
 from coordinator.fleet.leadership import QUIET, Election
-from coordinator.fleet.outliers import far_out
+from coordinator.fleet.outliers import far_out, in_lines
 from coordinator.messages.publisher import birth
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, CoordinatorState
@@ -198,10 +198,10 @@ def fleet(*others: tuple[float, float | None], metric: str = "rmse", sound: int 
 def test_vehicle_is_named_when_its_error_is_far_above_the_median_and_above_its_constants(
     sent: dict[str, dict[str, Any]], named: list[str]
 ) -> None:
-    assert [line.partition(":")[0] for line in far_out(sent)] == named
+    assert [agent for agent, _ in far_out(sent)] == named
 
 
 def test_line_says_what_the_numbers_are_of_when_a_score_is_far_out() -> None:
-    assert far_out(fleet((0.1, 0.3), metric="f1")) == [
+    assert in_lines(far_out(fleet((0.1, 0.3), metric="f1"))) == [
         "v5: its F1 is 0.1, the median vehicle's is 0.9; always forecasting the most frequent class would have 0.3"
     ]

@@ -393,18 +393,19 @@ def test_engine_says_who_is_left_out_when_too_few_agents_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("fault", "reason"),
     [
-        ("no-rows: nobody counted", "no-rows: nobody counted"),
-        ("too-many-rows: 9 of 8", "too-many-rows: 9 of 8"),
-        ("no-classes: no labels", "no-classes: no labels"),
-        ("nothing is left", "no-model: nothing is left"),
-        ("cancelled: not a name for a scheme", "no-model: cancelled: not a name for a scheme"),
+        (RunFailedError("nobody counted", "no-rows"), "no-rows: nobody counted"),
+        (RunFailedError("9 of 8", "too-many-rows"), "too-many-rows: 9 of 8"),
+        (RunFailedError("no-rows: but a text"), "no-model: no-rows: but a text"),
+        (RunFailedError("not for a scheme", "cancelled"), "no-model: cancelled: not for a scheme"),
     ],
 )
-def test_engine_ends_by_the_name_that_the_scheme_gives(monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
+def test_engine_ends_by_the_name_that_the_scheme_gives(
+    monkeypatch: pytest.MonkeyPatch, fault: RunFailedError, reason: str
+) -> None:
     def reduce(*_arguments: object) -> None:
-        raise RunFailedError(text)
+        raise fault
 
     monkeypatch.setattr(ToyServer, "reduce", reduce)
     play = Play(toy_spec())

@@ -73,6 +73,10 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         ("split\ntrain\n", None, "no column beside 'split'"),
         ("split,a\ntrain,1\n", "split", "it cannot be the target"),
         (b"a,y\n\xff,2\n", None, "not UTF-8 text"),
+        (b"SQLite format 3\x00\x04\xff", None, "an SQLite database, not a CSV file. Name its rows: sqlite:///"),
+        (b"PAR1\xff\xff", None, "a Parquet file, not a CSV file. Let its name end in .parquet"),
+        (b"PK\x03\x04\xff", None, "a spreadsheet or a zip archive, not a CSV file. Save the table as CSV"),
+        (b"\x1f\x8b\x08\xff", None, "a file compressed with gzip, not a CSV file. Let its name end in .csv.gz"),
     ],
 )
 def test_source_names_fault_place_and_way_out_when_data_cannot_be_used(write, text, target, message):
@@ -83,14 +87,11 @@ def test_source_names_fault_place_and_way_out_when_data_cannot_be_used(write, te
     assert message in str(caught.value)
 
 
-def test_source_says_so_when_there_is_no_such_file_or_it_is_a_directory(tmp_path):
+def test_source_says_so_when_a_file_is_not_there_or_a_directory_or_no_gzip_or_cut(write, tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         read_source(tmp_path / "absent.csv")
     with pytest.raises(DataError, match="is a directory"):
         read_source(tmp_path)
-
-
-def test_source_says_so_when_a_gzip_is_none_or_is_cut(write, tmp_path):
     path = tmp_path / "plain.csv.gz"
     path.write_text(GOOD)
     with pytest.raises(DataError, match="not a gzip file, in spite of its name"):
@@ -252,9 +253,6 @@ def test_plan_is_applied_to_every_file_of_its_name_and_names_what_does_not_fit(w
     (other / "data.csv").write_text((HEAD + LINES[3]).replace("city;", "town;"))
     with pytest.raises(DataError, match=r"the plan says nothing of the column 'town'\."):
         read_source(other / "data.plan", categories=True)
-    (other / "data.plan").write_text('{"data": "data.csv", "columns": {"q": {"take": "half"}}}')
-    with pytest.raises(DataError, match=r"data\.plan: not a plan \(columns\.q\.take: "):
-        read_source(other / "data.plan")
 
 
 def test_vehicle_whose_file_has_other_marks_is_told_and_not_read_wrongly(write: Write) -> None:
@@ -278,15 +276,16 @@ def test_hour_is_the_one_that_the_clock_showed(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "what"),
     [
-        '{"data": "data.csv", "decimal": ",", "thousands": ",", "columns": {}}',
-        '{"data": "data.csv", "columns": {"a": {"take": "hour", "format": "%d%d"}}}',
-        '{"data": "x\\u0000.csv", "columns": {}}',
+        ('{"data": "data.csv", "columns": {"q": {"take": "half"}}}', "columns.q.take: "),
+        ('{"data": "data.csv", "decimal": ",", "thousands": ",", "columns": {}}', "thousands "),
+        ('{"data": "data.csv", "columns": {"a": {"take": "hour", "format": "%d%d"}}}', "columns.a.format: "),
+        ('{"data": "x\\u0000.csv", "columns": {}}', "data: "),
     ],
 )
-def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str) -> None:
-    with pytest.raises(DataError, match="not a plan"):
+def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str, what: str) -> None:
+    with pytest.raises(DataError, match=rf"data\.plan: not a plan \({what}"):
         read_source(write(document, "data.plan"))
 
 
