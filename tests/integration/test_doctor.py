@@ -18,6 +18,7 @@ from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
 from broker.servers.mosquitto import MosquittoProcess
 from console.checkup import machine
 from console.main import run
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
@@ -211,7 +212,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
         return time.time() + ahead
 
     transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = assemble("fleet", transport, MemoryJournal(), Engine(), wall=wall)
+    core = assemble(CoordinatorConfig(), transport, MemoryJournal(), Engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20

@@ -19,7 +19,7 @@ from broker.credentials import FolderCredentials
 from broker.identity import save_identity
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link, Message
+from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal, migrations
@@ -55,7 +55,7 @@ class TornDisk(MemoryJournal):
 class Fleet:
     """A coordinator and scripted agents around one in-memory broker.
 
-    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `assemble`.
+    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `CoordinatorConfig`.
     """
 
     engine: Engine = TOY_ENGINE
@@ -76,15 +76,17 @@ class Fleet:
     def open(self) -> None:
         self.transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
         self.core = assemble(
-            "f",
+            CoordinatorConfig(
+                fleet="f",
+                connection=ConnectionSettings(max_message_bytes=self.max_bytes),
+                fleet_limits=self.fleet_limits,
+                **self.settings,
+            ),
             self.transport,
             self.journal,
             self.engine,
-            max_message_bytes=self.max_bytes,
-            fleet_limits=self.fleet_limits,
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
-            **self.settings,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -209,12 +211,14 @@ class Cloud:
         self.credentials = FolderCredentials(self.folder, pause=0.0)
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
         self.core = assemble(
-            "f",
+            CoordinatorConfig(
+                fleet="f",
+                connection=ConnectionSettings(max_message_bytes=self.limit),
+                retained_versions=self.kept,
+            ),
             transport,
             self.journal,
             TOY_ENGINE,
-            max_message_bytes=self.limit,
-            retained_versions=self.kept,
             clock=lambda: self.hub.now,
             signer=(lambda: self.credentials.signer) if self.signs else None,
             verifier=self.credentials.verifier,

@@ -230,9 +230,9 @@ def test_service_takes_what_waits_before_it_lets_a_deadline_pass(
 
     clock, hub = [0.0], MemoryHub()
     transport, journal = MemoryTransport(hub, Link("mqtt://m", "c")), Slow()
-    core = assemble("f", transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
+    config = CoordinatorConfig(fleet="f", state_dir=tmp_path)
+    core = assemble(config, transport, journal, TOY_ENGINE, clock=lambda: clock[0], wall=lambda: 1.7e9 + clock[0])
     monkeypatch.setattr("coordinator.process.service.BATCH_MESSAGES", 1)
-    config = CoordinatorConfig.load(state_dir=tmp_path)
     service = Service(config, core)
     agents = tuple("abcd")
     for agent in agents:
