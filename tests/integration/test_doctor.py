@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,14 +24,8 @@ from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = [pytest.mark.mosquitto, pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("GLASSFLEET_") and name != "GLASSFLEET_DATA"]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from broker.memory_client import MemoryTransport
 from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, MemoryJournal, migrations
+from coordinator.journal import Entry, Journal, MemoryJournal, migrations
 from coordinator.journal.port import StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -49,6 +49,17 @@ class TornDisk(MemoryJournal):
         if self.is_full:
             raise StorageError("no room")
         super().append(entries)
+
+
+def memory_opener() -> Callable[[], Journal]:
+    """Return what opens the same journal in memory each time it is called."""
+    kept: list[MemoryJournal] = []
+
+    def open_memory() -> Journal:
+        kept.append(MemoryJournal(kept[-1] if kept else None))
+        return kept[-1]
+
+    return open_memory
 
 
 @dataclass
