@@ -67,7 +67,7 @@ class CoordinatorConfig(Settings):
     broker_wait : float
         Seconds to wait for the first connection before giving up with exit code 4; 0: wait for ever. Why: a service
         that starts with its broker waits for ever.
-    connection : Connection
+    connection : ConnectionSettings
         How it speaks with the broker.
     journal : str
         SQLAlchemy URL; empty: ``sqlite:///{state_dir}/journal.sqlite``. Why: PostgreSQL, for a coordinator that may

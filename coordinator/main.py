@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.paho_transport import PahoTransport
 from broker.port import Link, Transport
 from broker.signed import RefusalLog, SignedTransport, signed
-from coordinator.config import CoordinatorConfig, FleetLimits
+from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator, Timeline
 from coordinator.engine import Engine
 from coordinator.fleet.arrivals import Arrivals
@@ -47,7 +47,6 @@ from coordinator.telemetry.refusals import Refusals
 from coordinator.telemetry.tracing import tracing
 from glassfleet import catalogue
 from schemas.errors import StorageError
-from schemas.limits import MAX_MESSAGE_BYTES
 from schemas.plain_structlog import structlog
 from schemas.private_files import private_folder
 from schemas.topics import Topics
@@ -61,16 +60,11 @@ _log = structlog.get_logger("coordinator")
 
 
 def assemble(
-    fleet: str,
+    config: CoordinatorConfig,
     transport: Transport,
     journal: Journal,
     engine: Engine,
     *,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-    retained_versions: int = 10,
-    keep_records: bool = True,
-    kept_runs: int = 10_000,
-    fleet_limits: FleetLimits = FleetLimits(),  # noqa: B008 - frozen
     clock: Callable[[], float] = time.monotonic,
     wall: Callable[[], float] = time.time,
     software: str = "glassfleet",
@@ -83,10 +77,10 @@ def assemble(
 
     Parameters
     ----------
+    config : CoordinatorConfig
+        Of it: the fleet, what it may make the coordinator remember, the largest message, and what is kept.
     transport : Transport
         Not started yet.
-    max_message_bytes, retained_versions, keep_records, kept_runs, fleet_limits
-        See `CoordinatorConfig`.
     clock, wall : callable
         See `Timeline`.
     software, incarnation : str
@@ -103,17 +97,18 @@ def assemble(
     StorageError
         The journal is damaged.
     """
+    fleet, limits = config.fleet, config.fleet_limits
     engine = replace(engine, fleet=fleet)  # stands in what vehicles of private runs are told, and compare
     topics, metrics = Topics(fleet), Counter[str]()
     timeline = Timeline(journal.last_time(), clock, wall)
     now = timeline.now
     outages = Outages(now)
-    directory = Fleet(wall, clock, max_agents=fleet_limits.max_agents, fleet_bytes=fleet_limits.fleet_bytes)
+    directory = Fleet(wall, clock, max_agents=limits.max_agents, fleet_bytes=limits.fleet_bytes)
     rebroadcast = Rebroadcast()
-    publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=max_message_bytes)
+    publisher = Publisher(topics, transport, metrics, now=now, wall=wall, max_bytes=config.connection.max_message_bytes)
     aliases = Aliases(now, wall)
     registry = Registry(journal, aliases, fleet, software, wall, signer, verifier)
-    published = ModelPublisher(topics, publisher, registry, aliases, metrics, retained_versions)
+    published = ModelPublisher(topics, publisher, registry, aliases, metrics, config.retained_versions)
     rollouts = Rollouts(registry, aliases, published.moved, directory.offers, metrics, now)
     models = Models(registry, aliases, published, rollouts, metrics, now, engine.lookup)
     runs = Runs(
@@ -123,9 +118,9 @@ def assemble(
         metrics,
         now=now,
         outages=outages,
-        keep_records=keep_records,
-        kept_runs=kept_runs,
-        kept_versions=retained_versions,
+        keep_records=config.keep_records,
+        kept_runs=config.kept_runs,
+        kept_versions=config.retained_versions,
     )
     preflight = Preflight(publisher, published, registry, now)
     coordinator = Coordinator(
@@ -210,15 +205,10 @@ def build(config: CoordinatorConfig, *, journal: Journal | None = None, standby:
             standby.leads(journal.leader())
         metrics = Metrics(time.monotonic)
         coordinator = assemble(
-            config.fleet,
+            config,
             transport,
             journal,
             Engine(),
-            max_message_bytes=config.connection.max_message_bytes,
-            retained_versions=config.retained_versions,
-            keep_records=config.keep_records,
-            kept_runs=config.kept_runs,
-            fleet_limits=config.fleet_limits,
             software=software(),
             incarnation=incarnation,
             signer=None if credentials is None else partial(getattr, credentials, "signer"),

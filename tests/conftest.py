@@ -19,7 +19,7 @@ from broker.servers.mosquitto import find_mosquitto
 from glassfleet import catalogue
 from tests.support.brokers import find_nats, find_rabbitmq
 from tests.support.postgres import PostgresServer, find_postgresql
-from tests.support.processes import Processes
+from tests.support.processes import Processes, without_settings
 
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
@@ -143,6 +143,14 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(tmp_path)
     yield made
     made.end()
+
+
+@pytest.fixture
+def own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings from the environment, and a state folder of the test's own."""
+    for name in os.environ.keys() - without_settings().keys():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link, Message
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal.sql import SqlJournal
 from coordinator.main import assemble
@@ -64,7 +65,7 @@ class Bench:
         self.transport = MemoryTransport(self.hub, Link("mqtt://memory", "coordinator"))
         self.journal = SqlJournal(f"sqlite:///{self.folder}/journal.db")
         self.core = assemble(
-            "bench",
+            CoordinatorConfig(fleet="bench"),
             self.transport,
             self.journal,
             Engine(),

@@ -7,6 +7,7 @@ from typing import Any
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link
+from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Engine
 from coordinator.journal import MemoryJournal
@@ -43,7 +44,7 @@ def _waiting() -> Coordinator:
     """Return a coordinator around an in-memory broker, with vehicles up and runs that none of them can join."""
     hub, topics = MemoryHub(), Topics("bench")
     transport = MemoryTransport(hub, Link("mqtt://memory", "coordinator"))
-    core = assemble("bench", transport, MemoryJournal(), Engine(), clock=lambda: hub.now)
+    core = assemble(CoordinatorConfig(fleet="bench"), transport, MemoryJournal(), Engine(), clock=lambda: hub.now)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     vehicles = MemoryTransport(hub, Link("mqtt://memory", "vehicles"))
     vehicles.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))

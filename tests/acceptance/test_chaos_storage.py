@@ -8,15 +8,16 @@ import resource
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from edge_agent.fleet import Fleet
-from tests.support.cloud import ROOT, SOURCES, Start, begin_run, central_digest, ended, record_of, spec
+from tests.support.agent_bench import write_rows
+from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, record_of, spec
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -103,35 +104,23 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
 def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_when_there_is_room(
     small: SmallDisk | SmallLimit, start: Start, broker: str, tmp_path: Path
 ) -> None:
-    data = SOURCES["vc"].train
-    lines = [",".join([*data.features, data.target])]
-    lines += [",".join(repr(float(v)) for v in (*x, y)) for x, y in zip(data.X, data.y, strict=True)]
-    (tmp_path / "vc.csv").write_text("\n".join(lines) + "\n")
-
-    def agent() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "console.main", "agent", "--id", "vc", "--data", str(tmp_path / "vc.csv"),
-             "--state-dir", str(small.folder), "--slow", "0.3", "--no-evaluate", "--log-level", "warning"],
-            stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "GLASSFLEET_BROKER": broker},
-        )  # fmt: skip
-
+    rows = write_rows(tmp_path / "vc.csv", SOURCES["vc"].train)
+    options = ("--id", "vc", "--data", str(rows), "--slow", "0.3", "--no-evaluate")
+    agent = partial(start, small.folder, *options, command="agent")
     coordinator = start(tmp_path / "coordinator")
     two = {name: SOURCES[name] for name in ("va", "vb")}
-    process = agent()
-    try:
-        with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
-            begin_run(api, spec("r1"), 1)
-            small.fill(process.pid)
-            _, result = process.communicate(timeout=60)
-            assert process.returncode == 5, result
-            assert result.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
-            assert "Traceback" not in result
-            small.free()
-            process = agent()
-            run = ended(api, "r1")
-    finally:
-        process.kill()
-        process.communicate()
+    process = agent().process
+    with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
+        begin_run(api, spec("r1"), 1)
+        small.fill(process.pid)
+        _, result = process.communicate(timeout=60)
+        assert process.returncode == 5, result
+        assert result.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
+        assert "Traceback" not in result
+        small.free()
+        again = agent()
+        run = ended(api, "r1")
+    again.end()
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     coordinator.end()
     record = record_of(tmp_path / "coordinator", "r1")

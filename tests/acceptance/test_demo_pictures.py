@@ -26,9 +26,9 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.docs.pictures import NOTE, as_note, digests
 from tests.support.dashboard_world import chromium
 from tests.support.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
+from tests.support.docs.pictures import NOTE, as_note, digests
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -16,9 +16,8 @@ import yaml
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
-from tests.support.cloud import ROOT
 from tests.support.postgres import PASSWORD, USER, PostgresServer
-from tests.support.processes import Processes, eventually
+from tests.support.processes import ROOT, Processes, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.postgresql, pytest.mark.timeout(180)]
 FOLDER = ROOT / "deploy" / "compose"
@@ -65,12 +64,7 @@ class Machine(Processes):
         if service == "standby":  # each container has a port 8080; this machine has one
             words = [word.replace(self.ports["8080"], "0") for word in words]
         state = {"GLASSFLEET_STATE_DIR": f"{self.folder}/state-{service}", "GLASSFLEET_LOG_FORMAT": "json"}
-        with (self.folder / f"{service}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*program, *words], stdout=log, stderr=log, cwd=ROOT, env={**self.environment, **state}
-            )
-        self.processes.append(process)
-        return process
+        return self.start(*words, program=program, env={**self.environment, **state})
 
     def glassfleet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, "GLASSFLEET_STATE_DIR": f"{self.folder}/state-coordinator"}

@@ -129,13 +129,13 @@ def test_private_run_loses_nobody_when_agents_die_before_and_after_each_thing_th
         for index, place in enumerate(PLACES, start=8):
             hosts.append(host := Host(broker, agents, range(index, index + 1), resend_first=0.3))
             cleanup.callback(host.kill)
-            host.start(place)
+            host.begin(place)
         coordinator = start(state)
         with coordinator.api() as api:
             begin_run(api, spec("r1", fleet))
             for host in hosts:
-                host.wait_for_death()
-                host.start()
+                assert host.reap(120) == -signal.SIGKILL
+                host.begin()
             run = ended(api, "r1")
         assert (run["outcome"], run["reason"], run["restarts"]) == ("finished", "", 0)
         assert coordinator.end()[0] == 0

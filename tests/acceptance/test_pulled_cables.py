@@ -26,9 +26,9 @@ from lab.chaos.fleet import FLEET
 from lab.chaos.rows import write_data
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
-from tests.support.cloud import EXACT, ROOT
+from tests.support.cloud import EXACT
 from tests.support.netns import Network, why_not
-from tests.support.processes import eventually
+from tests.support.processes import ROOT, eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
 KEEPALIVE = 2

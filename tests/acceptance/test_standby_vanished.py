@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from broker.servers.mosquitto import find_mosquitto
-from tests.support.cloud import ROOT
 from tests.support.netns import Network, why_not
 from tests.support.postgres import PostgresServer
-from tests.support.processes import eventually
+from tests.support.processes import ROOT, eventually
 
 pytestmark = [
     pytest.mark.acceptance,

@@ -16,13 +16,14 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from coordinator.journal import Entry, Journal, MemoryJournal, migrations, postgres
+from coordinator.journal import Entry, Journal, migrations, postgres
 from coordinator.journal.inspect import rows
 from coordinator.journal.port import CHECKPOINT, Damaged, Decision, Leader, overview
 from coordinator.journal.sql import HEAD, SqlJournal
 from coordinator.journal.tables import METADATA
 from coordinator.runs.view import run_document
 from schemas.errors import DamagedError, StorageError
+from tests.support.coordinator_bench import memory_opener
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
 from tests.support.postgres import PostgresServer
 
@@ -42,13 +43,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
         server: PostgresServer = request.getfixturevalue("postgres")
         url = server.url(server.database())
         return lambda: SqlJournal(url, busy_timeout=0.3)
-    kept: list[MemoryJournal] = []
-
-    def open_memory() -> Journal:
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    return open_memory
+    return memory_opener()
 
 
 def test_journal_gives_records_back_in_order_after_reopening(opener: Opener) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.support.docs.pages import ROOT
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,8 @@ from edge_agent.sources import read_source
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explain.summary import summary
-from tests.docs.pages import ROOT
 from tests.support.authorities import TestCa
+from tests.support.docs.pages import ROOT
 from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
@@ -111,6 +111,20 @@ def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
     assert sum(room != other for room, other in arrows) <= 45  # among the rooms of coordinator/
 
 
+def test_tests_lie_as_the_product_does_and_share_only_what_is_in_support() -> None:
+    tests = ROOT / "tests"
+    files = [path.relative_to(tests) for path in tests.rglob("*.py")]
+    folders = {path.parent.relative_to("unit") for path in files if path.parts[0] == "unit"}
+    assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
+    # What is fuzzed is a program of its own; the others are packages that a test installs.
+    others = ("support", "fuzz", "conformance/toy", "property/tiny")
+    assert [
+        str(path) for path in files if path.name[:5] not in {"test_", "conft"} and not str(path).startswith(others)
+    ] == []
+    taken = re.compile(r"^ *(?:from|import) tests\..*\b(?:test_|conftest)", re.MULTILINE)
+    assert [each for path in files for each in taken.findall((tests / path).read_text("utf-8"))] == []
+
+
 def reached_through(node: ast.expr) -> list[str]:
     """Return the names of a chain like ``a.b.c.d``, without a leading ``self``; none where it is no chain of names."""
     names = list[str]()
@@ -134,11 +148,8 @@ def test_nobody_reaches_through_two_objects() -> None:
     for path, nodes in trees().items():
         imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         modules = {(name.asname or name.name).partition(".")[0] for node in imports for name in node.names}
-        for node in nodes:
-            names = reached_through(node) if isinstance(node, ast.Attribute) else []
-            if len(names) < 4 or names[0] in modules:
-                continue
-            if not data.issuperset(map(".".join, pairwise(names[1:-1]))):
+        for names in (reached_through(node) for node in nodes if isinstance(node, ast.Attribute)):
+            if not data.issuperset(map(".".join, pairwise(names[1:-1]))) and names[0] not in modules:
                 chains.append(f"{path}: {'.'.join(names)}")
     assert chains == []
 

@@ -7,10 +7,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from tests.docs.commands import command_lines, fault
-from tests.docs.examples import SHELLS
-from tests.docs.pages import ROOT, Block, Page, pages
-from tests.docs.readers import READERS
+from tests.support.docs.commands import command_lines, fault
+from tests.support.docs.examples import SHELLS
+from tests.support.docs.pages import ROOT, Block, Page, pages
+from tests.support.docs.readers import READERS
 
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code; every example of a command's help is tried in ``tests/unit/console/test_every_command.py``."""
@@ -51,7 +51,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "docs/howto/reproduce-the-papers.md": {
         "glassfleet datasets fetch mortgage california --data-dir data": NETWORK,
         "glassfleet datasets qoe export.csv --out data/qoe --form 15                  # nine metrics, once a second": (
-            "the raw export is not published; tests/unit/lab/test_qoe.py makes one"
+            "the raw export is not published; tests/unit/lab/datasets/test_qoe_export.py makes one"
         ),
     },
     "docs/howto/your-own-data.md": {

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import environment, run, shown
-from tests.docs.groups import SAYS
-from tests.docs.pages import ROOT, Block, Page
+from tests.support.docs.examples import environment, run, shown
+from tests.support.docs.groups import SAYS
+from tests.support.docs.pages import ROOT, Block, Page
 
 _ABSENT = [name for name in ("git", "make") if shutil.which(name) is None]
 pytestmark = [

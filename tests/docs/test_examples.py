@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import run, shown
-from tests.docs.groups import GROUPS, PARTS, SAYS
-from tests.docs.pages import Block
+from tests.support.docs.examples import run, shown
+from tests.support.docs.groups import GROUPS, PARTS, SAYS
+from tests.support.docs.pages import Block
 
 
 def test_every_example_is_run_by_one_file_of_tests():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.groups import PARTS, check, parameters
+from tests.support.docs.groups import PARTS, check, parameters
 
 pytestmark = pytest.mark.acceptance
 

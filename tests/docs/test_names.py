@@ -13,14 +13,13 @@ from edge_agent.config import AgentConfig
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS
 from schemas.settings import settings_of
-from tests.docs.commands import all_options, command_lines, fault
-from tests.docs.pages import ROOT, Page, pages
+from tests.support.docs.commands import all_options, command_lines, fault
+from tests.support.docs.pages import CODE, ROOT, Page, pages
 
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
 OTHERS_OPTIONS = {"--build", "--detach", "--signed", "--timeout"}
 """Options of docker, pytest and others in our pages."""
-CODE = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "lab", "tests", "deploy")
 
 
 def of_every_page(find: Callable[[Page], Iterable[str]], but: set[str] = GENERATED) -> list[str]:

@@ -13,8 +13,7 @@ import matplotlib as mpl
 import pytest
 
 from glassfleet.errors import REFUSALS
-from tests.docs.pages import ROOT
-from tests.docs.test_names import CODE
+from tests.support.docs.pages import CODE, ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deploy.site import diagrams, formulas
-from tests.docs.pages import ROOT, pages
+from tests.support.docs.pages import ROOT, pages
 
 
 class _Reader(HTMLParser):

@@ -17,6 +17,7 @@ import numpy as np
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine, RunState
 from coordinator.journal import Entry, MemoryJournal
 from coordinator.main import assemble
@@ -67,7 +68,12 @@ class CoordinatorWorld:
         self._journal = MemoryJournal()
         transport = MemoryTransport(self._hub, Link(URL, "coordinator"))
         self._core = assemble(
-            FLEET, transport, self._journal, Engine(), clock=lambda: self._hub.now, wall=lambda: self._hub.now
+            CoordinatorConfig(fleet=FLEET),
+            transport,
+            self._journal,
+            Engine(),
+            clock=lambda: self._hub.now,
+            wall=lambda: self._hub.now,
         )
         transport.start(Handlers(lambda m: self._core.handle([m]), self._core.connected, lambda _why: None))
         self._peer = MemoryTransport(self._hub, Link(URL, "peer", max_message_bytes=2**27))

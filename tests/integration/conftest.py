@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from broker.paho_transport import PahoTransport
@@ -10,9 +12,9 @@ from tests.support.agent_bench import FakeCoordinator
 
 
 @pytest.fixture
-def fleet_name(request):
+def fleet_name() -> str:
     """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{abs(hash(request.node.nodeid)) % 10**9}"
+    return f"f{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

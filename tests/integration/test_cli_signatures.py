@@ -31,17 +31,11 @@ from schemas.topics import Topics
 from schemas.trust.owner import Owner
 from schemas.trust.signing import Signer
 from tests.support.authorities import FleetCa
-from tests.unit.edge_agent.forecast.test_forecast import PLAIN
+from tests.support.coordinator_http import record_of, small_document
 
+pytestmark = pytest.mark.usefixtures("own_state")
 TOPICS = Topics("fleet")
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("BROKER", "IDENTITY", "STATE_DIR", "FLEET", "CONFIG"):
-        monkeypatch.delenv(f"GLASSFLEET_{name}", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +60,7 @@ def signer(ca: FleetCa, name: str) -> Signer:
 
 def record(version: int = 1) -> ModelRecord:
     # Made today: a certificate must have been valid when the record was made.
-    return PLAIN.model_copy(update={"version": version, "created": datetime.now(UTC).isoformat()})
+    return record_of(small_document(), version=version, created=datetime.now(UTC).isoformat())
 
 
 @pytest.fixture

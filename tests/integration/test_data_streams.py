@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from tests.support.authorities import FleetCa
 from tests.support.postgres import PASSWORD, USER, PostgresServer
-from tests.support.processes import eventually
+from tests.support.processes import Processes, eventually
 from tests.support.schedules import central_digest
 from tests.support.simulation import Simulation
 
@@ -47,18 +46,16 @@ def line(number: int) -> bytes:
     return json.dumps({"n": number, "speed": number * 0.5, "quality": number / 100}).encode() + b"\n"
 
 
-def started(store: Path, *options: str, **streams: Any) -> subprocess.Popen[str]:
-    """A collector that fills a window."""
-    command = [*COLLECT, "--store", str(store), *options]
-    return subprocess.Popen(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}, text=True)
+def collect(processes: Processes, store: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start a collector that fills a window."""
+    return processes.start("data", "collect", "--store", str(store), *options)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Tell a collector to end; what it had printed."""
+def ended(process: subprocess.Popen[bytes], processes: Processes) -> str:
+    """Tell a collector to end; its log."""
     process.terminate()
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    return out, err
+    assert process.wait(60) == 0, processes.logs()
+    return processes.output(process)
 
 
 def numbers(store: Path) -> list[int]:
@@ -123,7 +120,7 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
     ids=["nothing", "only-the-ca", "another-fleets", "no-folder"],
 )
 def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
-    vehicle: Vehicle, tmp_path: Path, options: list[str], text: str
+    vehicle: Vehicle, tmp_path: Path, processes: Processes, options: list[str], text: str
 ) -> None:
     places = {
         "ca": vehicle.folders["v1"] / "ca.pem",
@@ -132,28 +129,32 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
     }
     given = [option.format(**places) for option in options]
     store = tmp_path / "drive.window"
-    process = started(store, "--source", f"{vehicle.broker.url}/{TOPIC}", *given)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode in {2, 4}
+    process = collect(processes, store, "--source", f"{vehicle.broker.url}/{TOPIC}", *given)
+    assert process.wait(60) in {2, 4}
+    err = processes.output(process)
     assert text in err
     assert "Traceback" not in err
     assert not store.exists(), "no empty window stays behind"
 
 
 @pytest.mark.mosquitto
-def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(vehicle: Vehicle, tmp_path: Path) -> None:
+def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(
+    vehicle: Vehicle, tmp_path: Path, processes: Processes
+) -> None:
     store = tmp_path / "drive.window"
-    process = started(store, *vehicle.source("v1-samples"))
+    process = collect(processes, store, *vehicle.source("v1-samples"))
     with vehicle.publishing():
         wait_for(5, store)
         vehicle.broker.kill()
         vehicle.broker.start()
         before = WindowStore.open(store).span()[0]
         wait_for(before + 5, store)
-    assert "source-lost" in ended(process)[1]
+    assert "source-lost" in ended(process, processes)
 
 
-def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again_and_again(tmp_path: Path) -> None:
+def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again_and_again(
+    tmp_path: Path, processes: Processes
+) -> None:
     file, store = tmp_path / "samples.jsonl", tmp_path / "drive.window"
     file.touch()
     total = 1500
@@ -173,17 +174,17 @@ def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again
     thread.start()
     kept = 0
     while not is_over.is_set():
-        process = started(store, "--source", str(file), "--follow")
+        process = collect(processes, store, "--source", str(file), "--follow")
         wait_for(min(total, kept + 300), store)
         process.kill()
-        process.communicate()
+        process.wait()
         kept = WindowStore.open(store).span()[0]
     thread.join()
     with file.open("ab") as out:
         out.write(line(total))
-    process = started(store, "--source", str(file), "--follow")
+    process = collect(processes, store, "--source", str(file), "--follow")
     wait_for(total + 1, store)
-    ended(process)
+    ended(process, processes)
     assert numbers(store) == list(range(total + 1))
 
 

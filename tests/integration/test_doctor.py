@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,20 +17,15 @@ from broker.servers.acl import agent_rules, certificate_acl, mosquitto_acl
 from broker.servers.mosquitto import MosquittoProcess
 from console.checkup import machine
 from console.main import run
+from coordinator.config import CoordinatorConfig
 from coordinator.engine import Engine
 from coordinator.journal import MemoryJournal
 from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = [pytest.mark.mosquitto, pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")
-
-
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("GLASSFLEET_") and name != "GLASSFLEET_DATA"]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -211,7 +205,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(
         return time.time() + ahead
 
     transport = PahoTransport(Link(plain.url, "coordinator"))
-    core = assemble("fleet", transport, MemoryJournal(), Engine(), wall=wall)
+    core = assemble(CoordinatorConfig(), transport, MemoryJournal(), Engine(), wall=wall)
     transport.start(Handlers(lambda message: core.handle([message]), core.connected, lambda _why: None))
     try:
         end = time.monotonic() + 20

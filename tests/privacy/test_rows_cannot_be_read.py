@@ -25,7 +25,18 @@ from glassfleet.data.condense import GRID_BITS, condense, condensed
 from glassfleet.data.domain import Domain
 from glassfleet.scheme import Task
 from schemas.codec import encode
-from tests.privacy.transcripts import Count, Fleet, count, domain_of, fleets_of, qoe, table, total, transcripts, view_of
+from tests.support.privacy.transcripts import (
+    Count,
+    Fleet,
+    count,
+    domain_of,
+    fleets_of,
+    qoe,
+    table,
+    total,
+    transcripts,
+    view_of,
+)
 
 EXACT: dict[str, dict[str, Any]] = {
     "bmt": {"min_rows": 1},

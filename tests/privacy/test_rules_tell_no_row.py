@@ -26,8 +26,8 @@ from glassfleet.scheme import input_quantiles_of
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
-from tests.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
-from tests.privacy.transcripts import (
+from tests.support.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
+from tests.support.privacy.transcripts import (
     Count,
     Fleet,
     Transcript,

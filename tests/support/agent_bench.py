@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,13 @@ def record_of(document: dict[str, Any], **fields: Any) -> ModelRecord:
         created="2026-01-01T00:00:00+00:00",
         **(usual | fields),
     )
+
+
+def write_rows(path: Path, data: Dataset) -> Path:
+    """Write rows as an agent reads them."""
+    lines = [",".join(map(repr, [*row, y])) for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
+    path.write_text("\n".join([",".join([*data.features, data.target]), *lines]) + "\n")
+    return path
 
 
 class FakeCoordinator:

@@ -23,9 +23,8 @@ from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord
 from tests.support import schedules
-from tests.support.processes import eventually
+from tests.support.processes import ROOT, eventually
 
-ROOT = Path(__file__).resolve().parents[2]
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 3}
 
 
@@ -54,20 +53,21 @@ def spec(run: str, **changes: Any) -> dict[str, Any]:
 
 
 class CoordinatorProcess:
-    """``glassfleet coordinator`` with its errors in a pipe: a full disk must not take its last words."""
+    """``glassfleet coordinator``, or another `command`, with errors in a pipe: a full disk must not take last words."""
 
     def __init__(
         self,
         url: str,
         state_dir: Path,
         *arguments: str,
+        command: str = "coordinator",
         environment: Mapping[str, str] | None = None,
         program: Sequence[str] = ("-m", "console.main"),
     ) -> None:
         self.state_dir = state_dir
         (state_dir / "api-url").unlink(missing_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, *program, "coordinator", "--state-dir", str(state_dir), *arguments],
+            [sys.executable, *program, command, "--state-dir", str(state_dir), *arguments],
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,

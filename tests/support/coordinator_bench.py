@@ -19,10 +19,10 @@ from broker.credentials import FolderCredentials
 from broker.identity import save_identity
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link, Message
+from broker.port import ConnectionSettings, Handlers, Link, Message
 from coordinator.config import CoordinatorConfig, FleetLimits
 from coordinator.engine import Engine, RunState
-from coordinator.journal import Entry, MemoryJournal, migrations
+from coordinator.journal import Entry, Journal, MemoryJournal, migrations
 from coordinator.journal.port import StoredModel
 from coordinator.main import assemble
 from coordinator.process.service import Service
@@ -51,11 +51,22 @@ class TornDisk(MemoryJournal):
         super().append(entries)
 
 
+def memory_opener() -> Callable[[], Journal]:
+    """Return what opens the same journal in memory each time it is called."""
+    kept: list[MemoryJournal] = []
+
+    def open_memory() -> Journal:
+        kept.append(MemoryJournal(kept[-1] if kept else None))
+        return kept[-1]
+
+    return open_memory
+
+
 @dataclass
 class Fleet:
     """A coordinator and scripted agents around one in-memory broker.
 
-    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `assemble`.
+    `reopen` makes the journal of the next life of the closed one; `settings` are further ones of `CoordinatorConfig`.
     """
 
     engine: Engine = TOY_ENGINE
@@ -76,15 +87,17 @@ class Fleet:
     def open(self) -> None:
         self.transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.max_bytes))
         self.core = assemble(
-            "f",
+            CoordinatorConfig(
+                fleet="f",
+                connection=ConnectionSettings(max_message_bytes=self.max_bytes),
+                fleet_limits=self.fleet_limits,
+                **self.settings,
+            ),
             self.transport,
             self.journal,
             self.engine,
-            max_message_bytes=self.max_bytes,
-            fleet_limits=self.fleet_limits,
             clock=lambda: self.hub.now,
             wall=lambda: 1.7e9 + self.hub.now,
-            **self.settings,
         )
         handlers = Handlers(lambda message: self.core.handle([message]), self.core.connected, lambda _why: None)
         self.transport.start(handlers)
@@ -209,12 +222,14 @@ class Cloud:
         self.credentials = FolderCredentials(self.folder, pause=0.0)
         transport = MemoryTransport(self.hub, Link("mqtt://m", "coordinator", max_message_bytes=self.limit))
         self.core = assemble(
-            "f",
+            CoordinatorConfig(
+                fleet="f",
+                connection=ConnectionSettings(max_message_bytes=self.limit),
+                retained_versions=self.kept,
+            ),
             transport,
             self.journal,
             TOY_ENGINE,
-            max_message_bytes=self.limit,
-            retained_versions=self.kept,
             clock=lambda: self.hub.now,
             signer=(lambda: self.credentials.signer) if self.signs else None,
             verifier=self.credentials.verifier,

@@ -23,6 +23,7 @@ from coordinator.main import build
 from coordinator.process.service import Service
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
+from glassfleet.data.domain import Domain, Variable
 from schemas.documents import document_digest
 from schemas.messages import AgentState
 from schemas.record import ModelRecord, Training
@@ -132,3 +133,21 @@ def small_document(slope: float = 1.0) -> dict[str, Any]:
     data = Dataset(("a", "b"), "y", X, np.clip(X[:, 0] * slope, 0, 1))
     made: dict[str, Any] = local.central(scheme, scheme.Parameters(max_depth=1), domain, data).model.to_document()
     return made
+
+
+def dataset(names: tuple[str, ...], *, labels: bool, rows: int = 600) -> Dataset:
+    """Rows whose labels and target are written to harm a page."""
+    rng = np.random.default_rng(5)
+    X = rng.random((rows, len(names)))
+    y: Any = X[:, 0] + np.sin(5 * X[:, 1]) * X[:, -1]
+    if labels:
+        y = np.where(y > np.median(y), EVIL[:60], "Poor")
+    return Dataset(names, "quality <b>", X, y)
+
+
+def domain_of(data: Dataset, *, labels: bool) -> Domain:
+    """The domain of such rows, its units like them."""
+    features = tuple(Variable(name=name, low=0, high=1, unit="<i>") for name in data.features)
+    if labels:
+        return Domain(features=features, label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
+    return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -149,6 +149,39 @@ def lookup(name: str) -> Any:
 
 
 TOY_ENGINE = Engine(lookup, ToyDiscovery())
+
+
+NOISE = np.random.default_rng(1).bytes(20_000).hex()
+
+
+class Wordy:
+    """The toy, whose tasks carry `noise` from level `first` on, and whose model goes through `change`."""
+
+    def __init__(self, noise: str = NOISE, first: int = 1, change: Callable[[Any], Any] = lambda model: model) -> None:
+        inner = TOY_ENGINE.lookup("toy")
+        self.participation, self.Parameters, self.server = inner.participation, inner.Parameters, self
+        self._inner: Any = inner.server
+        self._noise, self._first, self._change = noise, first, change
+
+    def start(self, *args: Any) -> Any:
+        return self._wordy(self._inner.start(*args))
+
+    def reduce(self, *args: Any) -> Any:
+        return self._wordy(self._inner.reduce(*args))
+
+    def _wordy(self, step: Next | Done) -> Next | Done:
+        if isinstance(step, Done):
+            return replace(step, model=self._change(step.model))
+        if step.task.body["level"] < self._first:
+            return step
+        return Next(step.state, Task("toy", "add", {**step.task.body, "noise": self._noise}))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def engine_with(scheme: Any) -> Engine:
+    return Engine(lambda _name: scheme, TOY_ENGINE.search)
 
 
 def toy_spec(run: str = "r1", *, domain: Domain | None = DOMAIN, **changes: Any) -> RunSpec:

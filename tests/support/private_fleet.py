@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -22,13 +20,14 @@ from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
+from lab.processes import Process
 from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord
 from tests.support import dying
-from tests.support.processes import ROOT, eventually, without_settings
+from tests.support.processes import eventually
 from tests.support.schedules import central_digest
 
-READY = "ready"
+READY = b"ready\n"
 """What a host process prints once its agents are connected."""
 
 
@@ -71,7 +70,7 @@ def check_model(record: ModelRecord, fleet: Mapping[str, Source], members: Colle
     assert record.digest == central_digest(record, fleet)
 
 
-class Host:
+class Host(Process):
     """A process with some agents; the next life goes on from the state folders of the one before.
 
     Parameters
@@ -89,40 +88,27 @@ class Host:
     def __init__(self, url: str, state_dir: Path, indices: range, salt: int = 0, **settings: float) -> None:
         self.names = frozenset(sources(indices, salt))
         options = [f"{name}={value}" for name, value in settings.items()]
-        self._arguments = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
-        self.process: subprocess.Popen[str] | None = None
+        words = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
+        state_dir.mkdir(parents=True, exist_ok=True)
+        log = state_dir / f"host-{indices.start}.log"
+        super().__init__("host", words, {}, log, module="tests.support.private_fleet")
 
-    def start(self, dies_at: str = "") -> None:
+    def begin(self, dies_at: str = "") -> None:
         """Begin a life; `dies_at`: as in `tests.support.dying`."""
-        environment = without_settings() | ({dying.VARIABLE: dies_at} if dies_at else {})
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.private_fleet", *self._arguments],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
-        )  # fmt: skip
+        self.environment = {dying.VARIABLE: dies_at}
+        self.start()
 
     def wait(self) -> None:
         """Wait until its agents are connected."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline().strip() == READY
-
-    def wait_for_death(self) -> None:
-        """Wait until it has died where it should."""
-        assert self.process is not None
-        assert self.process.wait(120) == -signal.SIGKILL
-
-    def kill(self) -> None:
-        """SIGKILL: all its agents are gone at once. Idempotent."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        eventually(lambda: self.has_said(READY) or self.has_ended)
+        assert self.is_running, self.last_words()
 
 
 @contextlib.contextmanager
 def hosted(url: str, state_dir: Path, indices: range, salt: int = 0, **settings: float) -> Iterator[Host]:
     """Start a host, and kill what is left of it in the end."""
     host = Host(url, state_dir, indices, salt, **settings)
-    host.start()
+    host.begin()
     try:
         host.wait()
         yield host
@@ -138,7 +124,7 @@ def _host(url: str, state_dir: str, start: str, stop: str, salt: str, *options: 
     fleet = Fleet(sources(range(int(start), int(stop)), int(salt)), broker=url, state_dir=Path(state_dir), **settings)
     with fleet:
         eventually(lambda: all(agent.transport.is_connected for agent in fleet.agents.values()))
-        print(READY, flush=True)
+        print(READY.decode(), end="", flush=True)
         while True:
             time.sleep(1.0)
 

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 
 from console.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = (sys.executable, "-m", "console.main")
 
 
 def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:
@@ -44,7 +46,7 @@ def glassfleet(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `environment`: in place of this process's without its settings."""
     return subprocess.run(
-        [sys.executable, "-m", "console.main", *arguments], cwd=ROOT, check=False, timeout=timeout,
+        [*PROGRAM, *arguments], cwd=ROOT, check=False, timeout=timeout,
         capture_output=True, text=True, env=without_settings() if environment is None else environment,
     )  # fmt: skip
 
@@ -75,14 +77,12 @@ class Processes:
         self.processes: list[subprocess.Popen[bytes]] = []
         self._names: list[str] = []
 
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        """Start a command that goes on."""
+    def start(self, *arguments: str, program: Sequence[str] = PROGRAM, **options: Any) -> subprocess.Popen[bytes]:
+        """Start a command that goes on; `program`: what takes its words, `options`: of `Popen`, instead of ours."""
         name = f"{arguments[0]}-{len(self.processes)}"
+        ours = {"stdin": subprocess.DEVNULL, "env": self.environment, "cwd": ROOT}
         with (self.folder / f"{name}.out").open("wb") as out, (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "console.main", *arguments],
-                stdin=stdin, stdout=out, stderr=log, env=self.environment, cwd=ROOT,
-            )  # fmt: skip
+            process = subprocess.Popen([*program, *arguments], stdout=out, stderr=log, **{**ours, **options})
         self.processes.append(process)
         self._names.append(name)
         return process
@@ -99,6 +99,13 @@ class Processes:
         """Return what stands in a file of the folder; empty: there is none."""
         path = self.folder / name
         return path.read_text().strip() if path.exists() else ""
+
+    def is_healthy(self) -> bool:
+        """Whether the coordinator answers, and has its broker."""
+        with contextlib.suppress(httpx.HTTPError):
+            url = self.note("api-url")
+            return bool(url) and httpx.get(f"{url}/api/health", trust_env=False).json()["connected"] is True
+        return False
 
     def wait_for(self, name: str, process: subprocess.Popen[bytes]) -> None:
         """Wait for a file in the folder, while the process that shall write it lives."""

@@ -156,6 +156,12 @@ def _inputs(names: Iterable[str]) -> tuple[Variable, ...]:
     return tuple(Variable(name=name, low=0.0, high=1.0) for name in names)
 
 
+def curve(count: int = 200, seed: int = 1) -> Dataset:
+    """Rows of two inputs, on the unit interval as their target is."""
+    X = np.random.default_rng(seed).random((count, 2))
+    return Dataset(("a", "b"), "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
+
+
 def search(
     parameters: DiscoveryParameters,
     fleet: Sequence[Dataset],

@@ -20,8 +20,9 @@ from weakref import WeakSet
 
 from broker.memory import Faults, MemoryHub, Saved
 from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link, Message, Transport
+from broker.port import ConnectionSettings, Handlers, Link, Message, Transport
 from broker.signed import SignedTransport, seal_will
+from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Engine
 from coordinator.journal.memory import MemoryJournal
@@ -167,11 +168,10 @@ class Simulation:
 
         def begin() -> None:
             coordinator = self.coordinator = assemble(
-                FLEET,
+                CoordinatorConfig(fleet=FLEET, connection=ConnectionSettings(max_message_bytes=self._limit)),
                 transport,
                 self.journal,
                 Engine(),
-                max_message_bytes=self._limit,
                 clock=clock,
                 wall=clock,
                 software="sim",

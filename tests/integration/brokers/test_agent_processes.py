@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -14,22 +12,13 @@ from edge_agent.config import AgentConfig
 from edge_agent.runner import make_agent
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
-from tests.support.agent_bench import first_task, rows, source
-from tests.support.processes import ROOT, Processes
-
-
-@pytest.fixture
-def fleet_name() -> str:
-    """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{uuid.uuid4().hex[:12]}"
+from tests.support.agent_bench import first_task, rows, source, write_rows
+from tests.support.processes import Processes
 
 
 @pytest.fixture
 def arguments(processes: Processes, broker, fleet_name):
-    data = rows()
-    path = processes.folder / "rows.csv"
-    lines = ["a,b,c,y", *(",".join(map(repr, [*map(float, x), float(y)])) for x, y in zip(data.X, data.y, strict=True))]
-    path.write_text("\n".join(lines) + "\n")
+    path = write_rows(processes.folder / "rows.csv", rows())
     return ("agent", "--id", "v1", "--broker", broker.url, "--fleet", fleet_name, "--data", str(path))
 
 
@@ -71,12 +60,12 @@ def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
 
 
 def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, arguments, processes):
-    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
-    command = [sys.executable, "-c", program, *arguments]
-    agent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=processes.environment, cwd=ROOT)
+    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
+    agent = processes.start(*arguments, program=(sys.executable, "-c", code))
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     agent.terminate()
-    loaded = set(agent.communicate(timeout=10)[0].split())
+    agent.wait(10)
+    loaded = set(processes.output(agent, "out").split())
     packages = {name.partition(".")[0] for name in loaded if not name.startswith("_")} - set(sys.stdlib_module_names)
     ours = {"broker", "console", "edge_agent", "glassfleet", "schemas"}
     # Neither scipy nor the cryptography of a fleet that signs; structlog takes the last two where they are installed.

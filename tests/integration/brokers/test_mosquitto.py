@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -88,21 +87,19 @@ def test_broker_survives_what_is_not_mqtt(embedded, junk):
     assert connect_once(Link(embedded.url, "after-junk")) == "3.1.1"
 
 
-def test_broker_ends_when_the_process_that_started_it_is_killed(tmp_path):
+def test_broker_ends_when_the_process_that_started_it_is_killed(processes):
     code = (
         "import sys, pathlib, time\n"
         "from broker.servers.launch import launch\n"
-        "b = launch('embedded', state_dir=pathlib.Path(sys.argv[1]))\n"
-        "print(b.pid, b.url, flush=True)\n"
+        "b = launch(sys.argv[1], state_dir=pathlib.Path(sys.argv[2]))\n"
+        "print(b.url, flush=True)\n"
         "time.sleep(60)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    _pid, url = parent.stdout.readline().split()
+    parent = processes.start("embedded", str(processes.folder), program=(sys.executable, "-c", code))
+    url = eventually(lambda: processes.output(parent, "out")).strip()
     assert connect_once(Link(url, "x")) == "3.1.1"
     parent.kill()
     parent.wait()
-    parent.stdout.close()
 
     def is_gone() -> bool:
         try:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import resource
 import select
-import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -29,9 +26,8 @@ from coordinator.http.dashboard import explain_api
 from coordinator.http.server import HttpLimits, HttpServer
 from glassfleet.explain import counterfactual
 from tests.support import sample_models
-from tests.support.cloud import ROOT
 from tests.support.coordinator_http import is_closed, publish, served
-from tests.support.processes import eventually
+from tests.support.processes import PROGRAM, Processes, eventually
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 EXPLAIN = "/api/models/m/explain"
@@ -176,31 +172,21 @@ def test_oldest_request_that_is_not_whole_gives_way_when_all_places_are_taken(
         assert "event: page" in (next(lines), next(lines), next(lines))
 
 
-@contextlib.contextmanager
-def process(folder: Path, descriptors: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A coordinator that looks for its broker in vain, and its address; its log is ``log`` in `folder`."""
-    with (folder / "log").open("wb") as log:
-        running = subprocess.Popen(
-            ["sh", "-c", f"ulimit -n {descriptors}; exec {sys.executable} -m console.main coordinator"],
-            stderr=log, cwd=ROOT,
-            env={**os.environ, "GLASSFLEET_STATE_DIR": str(folder), "GLASSFLEET_BROKER": "mqtt://127.0.0.1:1",
-                 "GLASSFLEET_BROKER_WAIT": "0"},
-        )  # fmt: skip
-        note = folder / "api-url"
-        try:
-            eventually(lambda: note.exists() and note.read_text().strip())
-            yield running, note.read_text().strip()
-        finally:
-            running.send_signal(signal.SIGTERM)
-            running.wait(30)
+def started(processes: Processes, descriptors: int) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a coordinator that looks for its broker in vain; and its address."""
+    limited = ("sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *PROGRAM)
+    processes.environment |= {"GLASSFLEET_BROKER": "mqtt://127.0.0.1:1", "GLASSFLEET_BROKER_WAIT": "0"}
+    running = processes.start("coordinator", program=limited)
+    return running, eventually(lambda: processes.note("api-url"))
 
 
 @pytest.mark.parametrize("knew", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(tmp_path: Path, knew: bool) -> None:
-    with process(tmp_path, 64 if knew else 512) as (running, url), contextlib.ExitStack() as stack:
+def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(processes: Processes, knew: bool) -> None:
+    running, url = started(processes, 64 if knew else 512)
+    with contextlib.ExitStack() as stack:
         if not knew:
             # Its own connection to the broker takes some; a coordinator that has none left while it starts ends.
-            eventually(lambda: b"broker-unreachable" in (tmp_path / "log").read_bytes())
+            eventually(lambda: "broker-unreachable" in processes.output(running))
             resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (64, 64))
         for _ in range(90):
             peer = stack.enter_context(dial(url))
@@ -208,8 +194,9 @@ def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(tm
                 peer.sendall(HALF)
         for _ in range(3):
             assert httpx.get(url + "/api/health", timeout=20, trust_env=False).status_code == 200
-        assert (tmp_path / "log").read_bytes().count(b"cannot-take-connections") == (0 if knew else 1)
-        assert (tmp_path / "log").stat().st_size < 20_000
+        log = processes.output(running)
+        assert log.count("cannot-take-connections") == (0 if knew else 1)
+        assert len(log) < 20_000
 
 
 @pytest.mark.parametrize(

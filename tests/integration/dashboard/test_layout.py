@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from glassfleet import catalogue, local
-from tests.integration.dashboard.test_size import dataset, domain_of
-from tests.support.coordinator_http import publish, served
+from tests.support.coordinator_http import dataset, domain_of, publish, served
 
 pytestmark = pytest.mark.slow
 

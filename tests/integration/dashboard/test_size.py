@@ -12,29 +12,11 @@ import pytest
 
 from coordinator.http.dashboard.growth import growing, grown
 from glassfleet import catalogue, local
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.scheme import Done, Next
 from schemas.messages import Evaluation
-from tests.support.coordinator_http import EVIL, births, publish, served
+from tests.support.coordinator_http import EVIL, births, dataset, domain_of, publish, served
 
 VEHICLES = 500
-
-
-def dataset(names: tuple[str, ...], *, labels: bool, rows: int = 600) -> Dataset:
-    rng = np.random.default_rng(5)
-    X = rng.random((rows, len(names)))
-    y: Any = X[:, 0] + np.sin(5 * X[:, 1]) * X[:, -1]
-    if labels:
-        y = np.where(y > np.median(y), EVIL[:60], "Poor")
-    return Dataset(names, "quality <b>", X, y)
-
-
-def domain_of(data: Dataset, *, labels: bool) -> Domain:
-    features = tuple(Variable(name=name, low=0, high=1, unit="<i>") for name in data.features)
-    if labels:
-        return Domain(features=features, label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
-    return Domain(features=features, target=Variable(name=data.target, low=0, high=2, unit="<u>"))
 
 
 @pytest.fixture(scope="module")

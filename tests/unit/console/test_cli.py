@@ -27,12 +27,7 @@ from schemas.topics import Topics
 from tests.support.agent_bench import record_of
 from tests.support.processes import ROOT, every_command, python
 
-
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("BROKER", "COORDINATOR", "TOKEN", "STATE_DIR", "FLEET", "CONFIG"):
-        monkeypatch.delenv(f"GLASSFLEET_{name}", raising=False)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 @pytest.fixture(scope="module")

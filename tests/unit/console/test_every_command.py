@@ -7,12 +7,12 @@ import inspect
 import json
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +20,8 @@ import click
 import pytest
 
 from console.main import cli, run
-from tests.docs.commands import fault
-from tests.support.processes import eventually, every_command, on_terminal, python
+from tests.support.docs.commands import fault
+from tests.support.processes import Processes, eventually, every_command, on_terminal, python
 
 BIN = Path(sys.executable).parent
 
@@ -50,10 +50,7 @@ SETTINGS_OF_A_SERVICE = ("glassfleet agent", "glassfleet coordinator", "glassfle
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("GLASSFLEET_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def _own_folder(own_state: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -253,29 +250,18 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
     ],
     ids=lambda words: " ".join(words[:2]) + words[-1],
 )
-def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(words: list[str], rows: Path) -> None:
-    assert rows.is_file()
-    process = subprocess.Popen(
-        [str(BIN / "glassfleet"), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    store = rows.with_name("x.window")
-    try:
-        assert process.stderr is not None
-        assert process.stdout is not None
-        text = [process.stderr, process.stdout]
-        # Before it is at work, Python itself may still be starting, and tells of Ctrl-C in its own way.
-        eventually(lambda: select.select(text, [], [], 0.02)[0] or store.exists(), f"{words} is at work")
-        select.select([], [], [], 0.3)
-        # A terminal sends it to every process of the command.
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(
+    words: list[str], rows: Path, processes: Processes
+) -> None:
+    process = processes.start(*words, stdin=subprocess.PIPE, cwd=rows.parent, start_new_session=True)
+    ends, store = ("out", "log"), rows.with_name("x.window")
+    # Before it is at work, Python itself may still be starting, and tells of Ctrl-C in its own way.
+    eventually(lambda: store.exists() or any(processes.output(process, end) for end in ends), f"{words} is at work")
+    time.sleep(0.3)
+    # A terminal sends it to every process of the command.
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(60)
+    out, err = (processes.output(process, end) for end in ends)
     service = words[0] in {"broker", "coordinator", "agent"} or words[1] == "collect"
     assert "Traceback" not in err + out
     # A service that has spoken, but not begun its work yet, is interrupted like any other command.

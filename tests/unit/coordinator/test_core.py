@@ -1,21 +1,14 @@
-"""The coordinator without threads: its configuration, queue, policy; runs over crashes, quorums, hostile messages."""
+"""The coordinator without threads: runs over crashes, quorums, hostile messages."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from broker.memory import Saved
-from broker.port import Message
-from coordinator.config import CoordinatorConfig
-from coordinator.process.queue import EventQueue
-from coordinator.specification.run import RoundPolicy, RunSpec
+from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
@@ -202,126 +195,3 @@ def test_default_quorum_asks_for_no_more_than_the_policy_allows(
 ) -> None:
     policy = RoundPolicy(**given).with_quorum(fleet)
     assert (policy.min_agents, policy.gather_agents) == (quorum, gather)
-
-
-def test_config_prefers_flags_to_environment_to_file_to_defaults(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "glassfleet.toml"
-    file.write_text('fleet = "file"\nkeepalive = 11\napi_port = 1\nsession_expiry = 7\n[coordinator]\nkeepalive = 12\n')
-    monkeypatch.setenv("GLASSFLEET_FLEET", "environment")
-    monkeypatch.setenv("GLASSFLEET_API_PORT", "2")
-    monkeypatch.setenv("GLASSFLEET_COORDINATOR_SESSION_EXPIRY", "8")
-    config = CoordinatorConfig.load(file, api_port=3, broker=None)
-    assert (config.http.api_port, config.fleet, config.connection.session_expiry, config.connection.keepalive) == (
-        3,
-        "environment",
-        8,
-        12,
-    )
-    assert config.broker == "mqtt://127.0.0.1:1883"
-    assert CoordinatorConfig.load().connection.keepalive == 30, "the file is forgotten again"
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"broker": "localhost"}, "mqtt://host:port"),
-        ({"fleet": "a b"}, "valid id"),
-        ({"api_host": "0.0.0.0"}, "api_expose"),
-        ({"api_port": 70000}, "api_port"),
-        ({"max_message_bytes": 10}, "max_message_bytes"),
-        ({"nonsense": 1}, "nonsense"),
-    ],
-)
-def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        CoordinatorConfig.load(**flags)
-    with pytest.raises(UsageError, match="model: not a valid id: use 1 to 64 letters"):
-        RunSpec.from_document({"scheme": "fmt", "model": "a b"})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("fleet = [", "not valid TOML"), ("flet = 'x'", "no setting 'flet'"), ("coordinator = 1", "must be a table")],
-)
-def test_config_names_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> None:
-    file = tmp_path / "f.toml"
-    file.write_text(text)
-    with pytest.raises(UsageError, match=words):
-        CoordinatorConfig.load(file)
-
-
-def test_event_queue_drops_contributions_above_its_bounds_but_never_states() -> None:
-    queue = EventQueue(max_messages=3, max_bytes=5000, full_wait=0.01)
-    for number in range(5):
-        queue.put(Message(f"c/{number}", b"x"))
-        queue.put(Message("agent/a/state", b"%d" % number))
-    assert queue.dropped == 2
-    batch = queue.get_batch(2, 0.0)
-    assert [message.payload for message in batch.messages] == [b"4", b"x"], "of states only the latest is kept"
-    queue.put(Message("c/big", b"y" * 4900))
-    assert queue.dropped == 3
-    assert queue.depth()[0] == 2
-
-
-def test_event_queue_counts_topics_as_well_and_gives_states_no_endless_room() -> None:
-    queue = EventQueue(max_messages=100, max_bytes=50_000)
-    for number in range(20):
-        queue.put(Message(f"c/{number:09000d}", b""))
-        queue.put(Message(f"agent/{number:09000d}/state", b""))
-    assert len(queue.get_batch(100, 0.0).messages) == 10, "five of each: their topics alone take 9 kB"
-    assert queue.dropped == 30
-    assert queue.depth() == (0, 0)
-
-
-def test_event_queue_that_is_full_lets_who_puts_wait_for_room_and_loses_nothing() -> None:
-    queue = EventQueue(max_messages=3, max_bytes=5000)
-    taken: list[Message] = []
-
-    def write() -> None:
-        for number in range(200):
-            queue.put(Message(f"c/{number}", b"x"))
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    while len(taken) < 200:
-        waiting, _ = queue.depth()
-        assert waiting <= 3
-        taken += queue.get_batch(2, 5.0).messages
-    writer.join()
-    assert [message.topic for message in taken] == [f"c/{number}" for number in range(200)]
-    assert queue.dropped == 0
-
-
-def test_event_queue_lets_nobody_wait_again_until_something_is_taken() -> None:
-    queue = EventQueue(max_messages=1, max_bytes=5000, full_wait=0.2)
-    begun = time.monotonic()
-    for number in range(100):
-        queue.put(Message(f"c/{number}", b"x"))
-    assert queue.dropped == 99
-    assert time.monotonic() - begun < 10, "one of them waited"
-
-
-def test_event_queue_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
-    queue = EventQueue(10, 1000)
-    futures = [queue.call(threading.get_ident), queue.call(lambda: 1 // 0)]
-    for call in queue.get_batch(10, 0.0).calls:
-        call()
-    assert futures[0].result(0) == threading.get_ident()
-    with pytest.raises(ZeroDivisionError):
-        futures[1].result(0)
-
-
-def test_event_queue_stamps_messages_when_they_arrive_and_knows_the_oldest() -> None:
-    now = [0.0]
-    queue = EventQueue(max_messages=9, max_bytes=10_000, clock=lambda: now[0])
-    assert queue.oldest() is None
-    for now[0], topic in ((1.0, "c/1"), (2.0, "c/2"), (3.0, "agent/a/state")):
-        queue.put(Message(topic, b"x"))
-    batch = queue.get_batch(2, 0.0)
-    assert [message.topic for message in batch.messages] == ["agent/a/state", "c/1"]
-    assert batch.arrived == [1.0, 1.0], "a state goes first, at the time of what it overtook"
-    assert queue.oldest() == 2.0
-    queue.get_batch(9, 0.0)
-    assert queue.oldest() is None

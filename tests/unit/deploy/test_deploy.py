@@ -12,8 +12,8 @@ import pytest
 from deploy.bootstrap import run_quietly
 from deploy.site.limits_page import PROCESSES, render
 from schemas.settings import settings_of
-from tests.docs.pages import pages
-from tests.docs.pictures import FOLDER, MOST_BYTES, NOTE, SEEN, as_note, digests, from_note, stale
+from tests.support.docs.pages import ROOT, pages
+from tests.support.docs.pictures import FOLDER, MOST_BYTES, NOTE, SEEN, as_note, digests, from_note, stale
 
 TALKS = "import sys; print('WARNING: old', file=sys.stderr); print('told'); sys.exit(int(sys.argv[1]))"
 
@@ -30,9 +30,6 @@ def test_bootstrap_shows_all_of_it_when_a_command_fails(capfd: pytest.CaptureFix
     shown = capfd.readouterr().err
     assert "WARNING: old" in shown
     assert "told" in shown
-
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_page_is_what_the_code_says() -> None:

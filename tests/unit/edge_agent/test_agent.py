@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 import sys
 import textwrap
 import tomllib
@@ -23,6 +21,7 @@ from schemas import limits
 from schemas.errors import IdentityError, UsageError
 from schemas.settings import settings_of
 from tests.support.agent_bench import Bench, first_task, rows, source
+from tests.support.processes import ROOT, python
 
 
 def test_agent_refuses_to_start_when_its_columns_do_not_fit_one_message(tmp_path):
@@ -200,13 +199,6 @@ def test_agent_for_private_runs_only_does_not_start_where_nobody_signs(tmp_path)
 GIVEN = {"id": "v1", "broker": "mqtt://here", "data": "rows.csv"}
 
 
-@pytest.fixture(autouse=True)
-def _clean(monkeypatch):
-    for name in os.environ:
-        if name.startswith("GLASSFLEET_"):
-            monkeypatch.delenv(name)
-
-
 def test_config_does_not_take_the_folder_of_test_data_for_the_vehicles_rows(monkeypatch):
     monkeypatch.setenv("GLASSFLEET_DATA", "datasets")
     assert AgentConfig.load(**GIVEN).data == Path("rows.csv")
@@ -239,12 +231,9 @@ def test_config_names_setting_fault_and_where_to_give_it(flags, text):
     assert text in str(caught.value)
 
 
-ROOT = Path(__file__).parents[3]
-
-
 def run(program: str) -> str:
     code = textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = python(code, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.journal import Journal, MemoryJournal
+from coordinator.journal import Journal
 from coordinator.journal.sql import SqlJournal
+from tests.support.coordinator_bench import memory_opener
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -16,10 +17,4 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Journ
     """Open the same journal each time it is called."""
     if request.param == "sqlite":
         return lambda: SqlJournal(f"sqlite:///{tmp_path / 'journal.sqlite'}")
-    kept: list[MemoryJournal] = []
-
-    def open_memory() -> Journal:
-        kept.append(MemoryJournal(kept[-1] if kept else None))
-        return kept[-1]
-
-    return open_memory
+    return memory_opener()

@@ -33,7 +33,7 @@ from schemas.documents import document_digest
 from schemas.errors import NotFoundError
 from schemas.messages import Forecast
 from schemas.record import ModelRecord
-from tests.support.agent_bench import record_of
+from tests.support.agent_bench import record_of, write_rows
 
 MEMORY = Memory(inputs=(Recall(input="a", difference=1), Recall(input="b", lag=2)), drive="trip", time="at", step=1.0)
 SAY = logs.get_logger("test")
@@ -196,8 +196,7 @@ def _population() -> ModelRecord:
 
 def _own_rows(path: Path, seed: int = 5) -> Dataset:
     data = rows(seed, 120).select(("a", "b"))
-    lines = [",".join(map(repr, [*row, y])) for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
-    path.write_text("\n".join(["a,b,y", *lines]) + "\n", encoding="utf-8")
+    write_rows(path, data)
     return data
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.docs.pages import ROOT
+from tests.support.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "images"
 NOTE = FOLDER / "pictures.sha256"

@@ -22,6 +22,7 @@ from glassfleet.audit.saved import place_of
 from schemas import codec
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
+from tests.support.agent_bench import write_rows
 from tests.support.private_bench import PrivateStage, rows_of
 from tests.support.simulation import Simulation
 
@@ -70,9 +71,7 @@ def private_run(folder: Path, fleet: str, **spec: Any) -> Path:
     journal.close()
     (folder / "data").mkdir()
     for agent in agents:
-        rows = rows_of(agent)
-        lines = [",".join(map(repr, [*row, y])) for row, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)]
-        (folder / "data" / f"{agent}.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+        write_rows(folder / "data" / f"{agent}.csv", rows_of(agent))
     return folder
 
 

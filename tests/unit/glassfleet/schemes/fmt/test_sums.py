@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import catalogue
+from glassfleet.checks.bench import Bench
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError
 from glassfleet.local import central
@@ -24,7 +26,6 @@ from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS, find_knots, positions, up_to
 from glassfleet.schemes.fmt.support import weights
 from glassfleet.schemes.fmt.tree import Split, Tree, degrees
-from tests.fuzz.targets import steps
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -174,8 +175,10 @@ LIES: list[tuple[Callable[[Ints], None], str]] = [
 ]
 
 
+@cache
 def asked_first(kind: str) -> tuple[Any, Any]:
-    step, answers = next(pair for pair in steps("fmt") if pair[0].task.kind == kind)
+    bench = next(iter(Bench.all_of(FMT, Parameters())))
+    step, answers = next(pair for pair in bench.steps(bench.parameters) if pair[0].task.kind == kind)
     return step.task, max(answers, key=lambda answer: answer.rows)
 
 

@@ -10,6 +10,7 @@ import pytest
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Link
+from coordinator.config import CoordinatorConfig
 from coordinator.core import Coordinator
 from coordinator.engine import Engine, OpenRound, asking, learning
 from coordinator.engine.collecting import Openly
@@ -210,7 +211,7 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece:
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:
-    return assemble("fleet", MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, Engine())
+    return assemble(CoordinatorConfig(), MemoryTransport(MemoryHub(), Link("mqtt://m", "c")), journal, Engine())
 
 
 def test_coordinator_draws_a_nonce_for_each_run_and_keeps_it_over_a_restart():

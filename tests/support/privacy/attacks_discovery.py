@@ -22,7 +22,7 @@ from glassfleet.discovery.client import read_task
 from glassfleet.draw import drawn_for
 from glassfleet.numerics.grids import Grid
 from glassfleet.scheme import Task
-from tests.privacy.transcripts import Transcript
+from tests.support.privacy.transcripts import Transcript
 
 Array = NDArray[np.float64]
 

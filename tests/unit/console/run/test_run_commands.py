@@ -24,7 +24,7 @@ from coordinator.specification.rollout import RolloutPlan
 from schemas.errors import GlassfleetError, RunFailedError, UsageError
 from tests.support.authorities import FleetCa
 from tests.support.coordinator_bench import Cloud, authorities, is_believed, record_of
-from tests.support.processes import eventually
+from tests.support.processes import ROOT, eventually
 
 OFFER = "this fleet could learn privately, nobody would see a single vehicle's numbers: --private"
 SPEC: dict[str, Any] = {"run": "", "scheme": "frt", "parameters": {}, "policy": {}}
@@ -76,9 +76,6 @@ def test_model_that_stayed_a_candidate_is_a_failure_with_the_reason_and_the_way_
 @pytest.mark.parametrize("candidate", [None, 2])
 def test_model_that_became_current_is_none(candidate: int | None) -> None:
     _check_end(api(candidate), STATUS, None, 0.0)
-
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_plan_is_a_share_or_a_file_and_refused_when_it_is_neither_or_cannot_be_meant(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
-from tests.docs.pages import ROOT, Block
+from tests.support.docs.pages import ROOT, Block
 
 SHELLS = frozenset({"bash", "sh"})
 PORTS = ("1883", "8080", "8443", "8883", "18830")

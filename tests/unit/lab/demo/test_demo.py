@@ -1,92 +1,28 @@
-"""The QoE simulator, its windows and raw exports; the demonstration's vehicles, plan, display and verdict."""
+"""The demonstration's vehicles, plan, display and verdict."""
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from edge_agent.sources import Source, read_source
+from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.reference import recorded
 from glassfleet.scheme import promises_central
-from lab.datasets.command import datasets
-from lab.datasets.qoe_export import Layout, prepare, read_export
 from lab.demo.command import keep_promise
 from lab.demo.display import Live
 from lab.demo.plan import for_private_run, make_plan
 from lab.demo.reference import Verdict, judge
 from lab.demo.vehicles import check_columns, real_files
-from lab.qoe.simulator import RUNS, TEST_RUNS, Vehicle, simulate_vehicle
-from lab.qoe.windows import BOUNDS, FEATURES, HORIZON, METRICS, TARGET, UNITS, WINDOW, rows_of_run
 from schemas.errors import DataError, VerificationError
 from schemas.record import ModelRecord
 from tests.support.agent_bench import record_of
-
-
-@pytest.fixture(scope="module")
-def fleet() -> list[Vehicle]:
-    return [simulate_vehicle(number, seed=0) for number in range(6)]
-
-
-def test_vehicle_is_the_same_when_simulated_again_or_alone(fleet: list[Vehicle]) -> None:
-    again = simulate_vehicle(3, seed=0)
-    assert again.habits == fleet[3].habits
-    assert again.test_runs == fleet[3].test_runs
-    assert all(np.array_equal(a, b) for a, b in zip(again.series, fleet[3].series, strict=True))
-
-
-def test_vehicle_drives_24_runs_of_about_120_seconds_and_keeps_4_for_testing(fleet: list[Vehicle]) -> None:
-    for vehicle in fleet:
-        assert len(vehicle.series) == RUNS == 24
-        assert len(vehicle.test_runs) == TEST_RUNS == 4
-        lengths = [len(rows_of_run(run)[1]) for run in vehicle.series]
-        assert min(lengths) >= 114
-        assert max(lengths) <= 124
-        test_rows = sum(lengths[run] for run in vehicle.test_runs)
-        assert vehicle.dataset("test").rows == test_rows
-        assert vehicle.dataset("train").rows == sum(lengths) - test_rows
-
-
-def test_rows_lie_within_the_declared_bounds_when_simulated(fleet: list[Vehicle]) -> None:
-    assert set(BOUNDS) == set(UNITS) == {*FEATURES, TARGET}
-    for vehicle in fleet:
-        for split in ("train", "test"):
-            data = vehicle.dataset(split)
-            for index, name in enumerate(FEATURES):
-                low, high = BOUNDS[name]
-                # A handover between the far ends of the area may move the distance's slope beyond what driving can.
-                share = np.mean((data.X[:, index] < low) | (data.X[:, index] > high))
-                assert share < (0.005 if name == "distance_slope_mps" else 1e-12), name
-            assert data.y.min() >= 0.0
-            assert data.y.max() <= 1.0
-
-
-def test_windows_see_nothing_of_the_future_when_it_is_changed(fleet: list[Vehicle]) -> None:
-    run = fleet[0].series[0]
-    X, _ = rows_of_run(run)
-    changed = run.copy()
-    changed[60:] += 1000.0
-    later, _ = rows_of_run(changed)
-    untouched = 60 - WINDOW + 1
-    assert np.array_equal(X[:untouched], later[:untouched])
-    assert not np.array_equal(X[untouched], later[untouched])
-
-
-def test_target_is_the_share_displayed_three_seconds_after_the_window(fleet: list[Vehicle]) -> None:
-    run = fleet[0].series[0]
-    X, y = rows_of_run(run)
-    assert np.array_equal(y, run[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")])
-    assert np.array_equal(X[:, FEATURES.index("buffer_last_s")], run[WINDOW - 1 : -HORIZON, METRICS.index("buffer_s")])
-    assert [part.shape for part in rows_of_run(run[: WINDOW + HORIZON - 1])] == [(0, len(FEATURES)), (0,)]
 
 
 def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehicle(tmp_path: Path) -> None:
@@ -135,88 +71,6 @@ def test_plan_of_a_private_run_kills_in_two_moments_at_most_and_leaves_enough(
         assert all(plan.kills[vehicle] < moment for vehicle, moment in plan.returns.items())
     if (vehicles, drop) == (15, 0.33):
         assert len(plan.kills) == 5
-
-
-SECONDS = 40
-
-
-@pytest.fixture(scope="module")
-def series() -> Any:
-    """Three runs of a vehicle: the simulator's metrics, once a second."""
-    return [run[:SECONDS] for run in simulate_vehicle(0).series[:3]]
-
-
-def export(runs: Any, *, skip: Any = (), header: str = "vehicle,run,time,metric,value") -> str:
-    """Write an export; `skip` are (run, second) that were not measured."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    text.write(header + "\n")
-    for number, run in enumerate(runs):
-        for second, values in enumerate(run):
-            if (number, second) not in skip:
-                writer.writerows(
-                    ["car", number, second + 0.5, name, repr(float(value))]
-                    for name, value in zip(METRICS, values, strict=True)
-                )
-    return text.getvalue()
-
-
-def test_export_gives_the_rows_that_the_windows_give(series: Any) -> None:
-    runs = read_export([("e.csv", export(series))], Layout())
-    tables, lost = prepare(runs, "15", test_runs=1)
-    table = tables["car"]
-    assert lost == 0
-    assert table.names == ("split", *FEATURES, TARGET)
-    expected = [rows_of_run(run) for run in series]
-    result = np.array([row[1:] for row in table.rows], dtype=np.float64)
-    assert result[:, :-1] == pytest.approx(np.concatenate([X for X, _ in expected]))
-    assert result[:, -1] == pytest.approx(np.concatenate([y for _, y in expected]))
-    count = SECONDS - WINDOW + 1 - HORIZON
-    assert [row[0] for row in table.rows] == ["train"] * 2 * count + ["test"] * count
-
-
-def test_windows_never_cross_a_gap(series: Any) -> None:
-    whole, _ = prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=0)
-    gap, lost = prepare(read_export([("e.csv", export(series, skip={(1, 20)}))], Layout()), "15", test_runs=0)
-    assert lost == 1
-    # A window and its horizon are 13 seconds; all that held second 20 are gone.
-    assert len(whole["car"].rows) - len(gap["car"].rows) == WINDOW + HORIZON
-
-
-def test_command_prepares_files_that_an_agent_reads(series: Any, tmp_path: Path) -> None:
-    text = export(series, header="vehicle,repetition,time,metric,value").replace("sinr_db", "rcvdSinr")
-    (tmp_path / "export.csv").write_text(text)
-    arguments = ["qoe", str(tmp_path / "export.csv"), "--out", str(tmp_path / "out"), "--test-runs", "1"]
-    named = ["--column", "run=repetition", "--metric", "rcvdSinr=sinr_db"]
-    assert isinstance(CliRunner().invoke(datasets, arguments).exception, DataError)
-    result = CliRunner().invoke(datasets, [*arguments, *named, "--labels"])
-    assert result.exit_code == 0, result.output
-    source = read_source(tmp_path / "out" / "vehicle_car.csv.gz", labels=True)
-    assert set(source.train.y.tolist()) <= {"Good", "Poor"}
-    assert source.train.rows == 2 * source.test.rows
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("vehicle,run,time,metric\n", "no column 'value'"),
-        ("vehicle,run,time,metric,value\ncar,1,x,sinr_db,1\n", "line 2: 'x' is not a finite number"),
-        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db,nan\n", "line 2: 'nan' is not a finite number"),
-        ("vehicle,run,time,metric,value\ncar,1,0,sinr_db\n", "line 2 has 4 cells"),
-        ("vehicle,run,time,metric,value\ncar,1,0,noise,1\n", "no line of the export"),
-    ],
-)
-def test_export_reader_names_the_fault(text: str, reason: str) -> None:
-    with pytest.raises(DataError, match=reason):
-        read_export([("e.csv", text)], Layout())
-
-
-def test_preparing_names_what_was_not_measured_and_runs_that_do_not_suffice(series: Any) -> None:
-    lines = [line for line in export(series).splitlines() if "cqi" not in line]
-    with pytest.raises(DataError, match="vehicle car, run 0: cqi was not measured"):
-        prepare(read_export([("e.csv", "\n".join(lines))], Layout()), "15", test_runs=0)
-    with pytest.raises(DataError, match="lower --test-runs"):
-        prepare(read_export([("e.csv", export(series))], Layout()), "15", test_runs=3)
 
 
 def closed_round(**changes: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.docs.examples import run, shown
-from tests.docs.pages import pages
+from tests.support.docs.examples import run, shown
+from tests.support.docs.pages import pages
 
 GROUPS = {f"{page.name}:{name}": (page, blocks) for page in pages() for name, blocks in page.groups().items()}
 

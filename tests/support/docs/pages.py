@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
+CODE = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "console", "lab", "tests", "deploy")
 
 _FENCE = re.compile(
     r"^(?:<!-- (?P<mark>run|file|says|from|is): (?P<name>\S+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",

@@ -1,0 +1,100 @@
+"""Commands about runs, and the coordinator that they ask: not there yet, killed meanwhile, without that run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from broker.servers.process import free_port
+from tests.support.processes import Processes, eventually
+
+
+@pytest.mark.slow
+def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_one_that_was_killed(
+    processes: Processes,
+) -> None:
+    port = free_port()
+    at = ("--coordinator", f"http://127.0.0.1:{port}")
+    waiting = processes.start(
+        *("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
+    )
+    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 1)
+    processes.start("broker", "--kind", "embedded", "--port", "0")
+    eventually(lambda: processes.note("broker-url"))
+    first = processes.start("coordinator", "--api-port", str(port))
+    eventually(processes.is_healthy)
+    url = processes.note("api-url")
+    eventually(lambda: httpx.get(f"{url}/api/runs/r1", trust_env=False).is_success)
+    first.kill()
+    first.wait()
+    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 2)
+    processes.start("coordinator", "--api-port", str(port), "--take-over")
+    eventually(processes.is_healthy)
+    assert processes.note("api-url") == url
+    assert processes.call("run", "cancel", "r1").returncode == 0
+    assert waiting.wait(60) == 6
+    assert processes.output(waiting).count("no coordinator answers") == 2
+    assert "cancelled" in processes.output(waiting)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """A broker and a coordinator."""
+    made = Processes(tmp_path_factory.mktemp("running"))
+    try:
+        made.start("broker", "--kind", "embedded", "--port", "0")
+        eventually(lambda: made.note("broker-url"))
+        made.start("coordinator", "--api-port", "0")
+        eventually(made.is_healthy)
+        yield made
+    finally:
+        made.end()
+
+
+def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> None:
+    none = running.call("report", "nosuch")
+    assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
+    failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
+    assert failed.returncode == 6
+    result, end = failed.stderr.splitlines()
+    assert re.search(
+        r": needs 2 vehicles that can answer \(to learn from fewer: min_agents\): no vehicle is up; waits until "
+        r"(\S{10} )?[\d:]{8} UTC for others$",
+        result,
+    )
+    assert "not-enough-agents" in end
+    assert running.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
+
+    ended = running.call("run", "cancel", "base")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "base has failed already; nothing to cancel" in ended.stderr
+    for _again in range(2):
+        cancelled = running.call("run", "cancel", "other")
+        assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
+    shown = running.call("run", "show", "last", "--wait", "--json")
+    assert (shown.returncode, json.loads(shown.stdout)["run"], "cancelled" in shown.stderr) == (6, "other", True)
+    reported = running.call("report", "last", "-o", str(running.folder / "report.html"))
+    assert "report of other" in reported.stdout, reported.stderr
+    for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
+        unknown = running.call(*words)
+        assert unknown.returncode == 9
+        assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
+
+
+def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes) -> None:
+    token = running.note("api-token")
+    (running.folder / "api-token").unlink()
+    (running.folder / "api-token").mkdir()  # unreadable for root, too
+    listed = running.call("run", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    refused = running.call("run", "start", "--gather-timeout", "300", "--run", "r1")
+    assert refused.returncode == 2
+    assert "api-token" in refused.stderr
+    assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
+    assert running.call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+    (running.folder / "api-token").rmdir()
+    (running.folder / "api-token").write_text(token)

@@ -1,0 +1,81 @@
+"""Files of an identity: whose they are, who can read them, and whom they trust."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker.identity import load_identity, save_identity
+from broker.tls import ask_why, tls_of
+from broker.trust import trust
+from console.main import run
+from tests.support.authorities import FleetCa
+
+SOMEBODY = 54321
+"""A user and group that nobody is: root may give files to any number."""
+
+
+def owners(path: Path) -> tuple[int, int]:
+    return path.stat().st_uid, path.stat().st_gid
+
+
+def given_away(path: Path) -> tuple[int, int]:
+    """Give a file to whom this user may give it: root to anybody, others to a group of theirs."""
+    groups = [SOMEBODY] if os.geteuid() == 0 else [*set(os.getgroups()) - {os.getegid()}, os.getegid()]
+    os.chown(path, SOMEBODY if os.geteuid() == 0 else -1, groups[0])
+    return owners(path)
+
+
+def test_identity_that_is_renewed_by_another_user_keeps_its_owner(tmp_path):
+    ca = FleetCa(tmp_path)
+    folder = ca.identity("broker", "b")
+    whose = {path.name: given_away(path) for path in sorted(folder.iterdir())}
+    before = (folder / "cert.pem").read_bytes()
+    other = FleetCa(tmp_path / "other", "other CA").authority
+    trust(folder, other.ca_pem + other.crl_pem)
+    assert run(["ca", "renew", str(folder), "--ca-dir", str(ca.authority.folder)]) == 0
+    assert (folder / "cert.pem").read_bytes() != before
+    assert {path.name: owners(path) for path in sorted(folder.iterdir()) if path.name in whose} == whose
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+def test_key_is_not_given_to_who_laid_a_file_in_its_place_where_strangers_can_write(tmp_path, mode):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "key.pem").write_bytes(b"laid")
+    laid = given_away(folder / "key.pem")
+    folder.chmod(mode)
+    save_identity(folder, key=b"secret")
+    assert (folder / "key.pem").read_bytes() == b"secret"
+    # Who is not root cannot play the stranger: the file is its own, as the folder is.
+    assert (folder / "key.pem").stat().st_uid == os.geteuid()
+    assert os.geteuid() != 0 or owners(folder / "key.pem") != laid
+
+
+def test_verdict_on_a_certificate_is_left_open_while_its_key_is_replaced(tmp_path):
+    # Asked on the thread that connects: a fault there would be the end of all connections of this process.
+    ca = FleetCa(tmp_path)
+    folder, fresh = ca.identity("agent", "v1"), ca.identity("agent", "v1", where="fresh")
+    save_identity(folder, key=(fresh / "key.pem").read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert ask_why("127.0.0.1", server.getsockname()[1], tls_of(folder), 5.0, 3) is None
+
+
+@pytest.mark.parametrize("only", [(), ("--only",)])
+def test_no_folder_is_changed_when_one_of_several_cannot_trust_the_next_authority(tmp_path, capsys, only):
+    ca, other = FleetCa(tmp_path), FleetCa(tmp_path / "other", "other CA").authority
+    good, bad = ca.identity("agent", "v1"), tmp_path / "bad"
+    bad.mkdir()
+    (tmp_path / "next.pem").write_bytes(other.ca_pem + other.crl_pem)
+    before = {path.name: path.read_bytes() for path in good.iterdir()}
+    trusts = ["ca", "trust", str(tmp_path / "next.pem"), *only, "--into", str(good)]
+    assert run([*trusts, "--into", str(bad)]) == 2
+    errors = capsys.readouterr().err
+    assert str(bad) in errors
+    assert "nothing was changed" in errors
+    assert {path.name: path.read_bytes() for path in good.iterdir()} == before
+    assert run(trusts) == 0
+    assert other.ca_pem in load_identity(good).ca
