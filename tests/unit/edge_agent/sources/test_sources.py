@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,11 @@ from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.check import examine
 from edge_agent.sources.location import Location, Reader
 from edge_agent.sources.proposal import propose
+from edge_agent.sources.window import WindowStore
 from lab.demo.vehicles import real_files
 from schemas.errors import DataError
+
+Write = Callable[..., Path]
 
 GOOD = "split,a,b,y\ntrain,1,2,3\ntest,4,5,6\ntrain,7,8.5,-9e1\n"
 
@@ -122,6 +126,31 @@ def test_source_reads_parquet_or_names_the_command_that_makes_it_possible(tmp_pa
         read_source(path)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "window", "database"])
+@pytest.mark.parametrize("given", [[0, 1], [0.5, 1.0], [True, False], ["007", "7.0"]])
+def test_labels_are_the_text_that_stands_in_the_table_with_and_without_categories(
+    tmp_path: Path, kind: str, given: list[Any]
+) -> None:
+    place, rows = str(tmp_path / f"rows.{kind}"), list(enumerate(given))
+    if kind == "csv":
+        Path(place).write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in rows))
+    elif kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"a": [0, 1], "y": given}), place)
+    elif kind == "window":
+        WindowStore(Path(place)).append([{"a": a, "y": y} for a, y in rows])
+    else:
+        with sqlite3.connect(place) as database:
+            database.execute("CREATE TABLE rows (a, y)")
+            database.executemany("INSERT INTO rows VALUES (?, ?)", rows)
+        place = f"sqlite:///{place}?table=rows"
+        given = list(map(int, given)) if given[0] is True else given  # SQLite knows no truth values
+    for categories in (False, True):
+        source = read_source(place, labels=True, categories=categories)
+        assert source.train.y.tolist() == list(map(str, given))
+    assert list(examine(place, labels=True).columns[-1].common) == list(map(str, given))
+
+
 @contextmanager
 def tabbed_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
     with Path(place.text.removeprefix("tabs://")).open() as file:
@@ -154,8 +183,6 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     path.write_text("a\ty\n1\t2\n3\t4\n5\t6\n")
     assert source.current().train.rows == 3
 
-
-Write = Callable[..., Path]
 
 HEAD = "when;speed;lights;id;price;city;day;remark;q;\n"
 LINES = [
