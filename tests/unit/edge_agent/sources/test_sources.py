@@ -7,7 +7,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,15 @@ def test_labels_are_the_text_that_stands_in_the_table_with_and_without_categorie
         source = read_source(place, labels=True, categories=categories)
         assert source.train.y.tolist() == list(map(str, given))
     assert list(examine(place, labels=True).columns[-1].common) == list(map(str, given))
+
+
+@pytest.mark.parametrize("size", [400, 5000])
+def test_whole_number_beyond_a_float_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    huge = Reader("huge", lambda _: nullcontext((("a", "y"), iter([[[1, 2], [10**size, 4]]]))), endings=(".huge",))
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, huge))
+    for categories in (False, True):
+        with pytest.raises(DataError, match=r"row 2 .* column 'a': inf is not a finite number"):
+            read_source("rows.huge", categories=categories)
 
 
 @contextmanager
