@@ -23,7 +23,7 @@ from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines, unreadable
-from edge_agent.sources.readers import file_endings
+from edge_agent.sources.readers import kind_of
 from schemas.errors import UsageError
 
 _log = structlog.get_logger("glassfleet.samples")
@@ -65,8 +65,9 @@ def is_topic(source: str) -> bool:
 
 
 def is_table(source: str) -> bool:
-    """Whether a source is a file of a table, which is replayed."""
-    return source.endswith(file_endings())
+    """Whether a source is a file of a table, which is replayed: of a kind that stays as it is, and is no stream."""
+    _, reader = kind_of(source)
+    return reader is not None and reader.mark is None and not reader.is_stream
 
 
 def link_of(source: str, access: Access = Access()) -> tuple[Link, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ import numpy as np
 import pytest
 
 from console.main import run
-from edge_agent.forecast.source import Samples
+from edge_agent.forecast.source import Samples, is_table
 from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.check import examine
+from edge_agent.sources.folder import vehicle_files
 from edge_agent.sources.location import Location, Reader
 from edge_agent.sources.proposal import propose
 from edge_agent.sources.window import WindowStore
@@ -151,6 +153,34 @@ def test_labels_are_the_text_that_stands_in_the_table_with_and_without_categorie
     assert list(examine(place, labels=True).columns[-1].common) == list(map(str, given))
 
 
+@pytest.mark.parametrize("name", ["rows.CSV", "rows.Csv.GZ"])
+def test_ending_of_a_name_may_be_written_in_any_case(write: Write, name: str) -> None:
+    path = write("a,y\n1,2\n3,4\n", name)
+    assert read_source(path).train.X.tolist() == [[1.0], [3.0]]
+    assert (vehicle_files(path.parent), is_table(str(path))) == ([("rows", path)], True)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"split": "test", "a": 1}\n', '\ufeff{\n  "a": 1}', '[\n{"a": 1}]', f'{{"a": "{"x" * 9000}"}}\n', "{}"]
+)
+def test_json_is_not_read_as_csv_and_the_way_out_is_told(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for name in ("v0.ndjson", "v0.csv.gz", "v0.CSV"):
+        path = write(text, name)
+        with pytest.raises(DataError, match=r"JSON, not a CSV file\. Save .* data collect --source "):
+            read_source(path)
+        assert run(["data", "prepare", str(path)]) == 3
+        assert "JSON, not a CSV file" in capsys.readouterr().err
+    assert not list(path.parent.glob("*.plan"))
+    assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
+
+
+def test_compressed_file_of_another_coding_is_told_as_that(write: Write) -> None:
+    with pytest.raises(DataError, match=r"not UTF-8 text \(byte 4\)\. Save it as UTF-8 CSV$"):
+        read_source(write(b"a,y\n\xff,2\n", "data.csv.gz"))
+
+
 @pytest.mark.parametrize("size", [400, 5000])
 def test_whole_number_beyond_a_float_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     huge = Reader("huge", lambda _: nullcontext((("a", "y"), iter([[[1, 2], [10**size, 4]]]))), endings=(".huge",))
@@ -191,6 +221,29 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     assert source.current().train is source.current().train, "it is not read again while nothing changes"
     path.write_text("a\ty\n1\t2\n3\t4\n5\t6\n")
     assert source.current().train.rows == 3
+
+
+def test_kind_of_table_whose_lines_are_samples_is_a_vehicles_file_and_a_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = Reader("a JSON object per line", tabbed_rows, endings=(".jsonl",), is_stream=True)
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, lines))
+    path = tmp_path / "v0.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+
+    assert vehicle_files(tmp_path) == [("v0", path)]
+    assert list(Samples(str(path))) == [{"a": 1}, {"a": 2}], "it is not replayed"
+    assert not is_table(str(path)), "data collect follows it"
+
+
+def test_help_and_faults_name_every_kind_of_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, Reader("of tabs", tabbed_rows, endings=(".tsv",))))
+    assert run(["data", "--help"]) == 0
+    assert re.search(r"\.tsv +of tabs\n", capsys.readouterr().out)
+    with pytest.raises(DataError, match=r"holds no \.csv, \.csv\.gz, \.parquet, \.plan or \.tsv files"):
+        vehicle_files(tmp_path)
 
 
 HEAD = "when;speed;lights;id;price;city;day;remark;q;\n"
@@ -341,6 +394,15 @@ def test_file_of_which_no_plan_can_be_made_is_told_why(
 ) -> None:
     assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in result else [])]) == 3
     assert result in capsys.readouterr().err
+
+
+def test_file_that_is_no_csv_gets_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("b.parquet", "w.window", "p.plan"):
+        path = tmp_path / name
+        path.write_bytes(b"PAR1")
+        assert run(["data", "prepare", str(path), "--out", str(tmp_path / "new.plan")]) == 3
+        assert f"{path}: no CSV file; it is read without a plan" in capsys.readouterr().err
+    assert not (tmp_path / "new.plan").exists()
 
 
 def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
