@@ -57,9 +57,8 @@ class AgentConfig(Settings):
     connection : ConnectionSettings
         How it speaks with the broker.
     data : Path or str
-        The vehicle's rows: ``.csv``, ``.csv.gz``, ``.parquet``, the ``.plan`` of a spreadsheet's CSV file, a
-        ``.window`` of a live stream, or a query: ``sqlite:///FILE?query=SELECT ...``,
-        ``postgresql://USER@HOST/DATABASE?query=SELECT ...``. Why: every vehicle has its own.
+        The vehicle's rows: a file, a window of a live stream, or the URL of a query, as `glassfleet data --help` lists
+        them. Why: every vehicle has its own.
     target : str or None
         Target column; None: the last one. Why: another column is to be forecast.
     labels : bool

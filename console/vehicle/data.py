@@ -25,13 +25,21 @@ if TYPE_CHECKING:
 _MARKS = {"error": ("error  ", "red"), "warning": ("warning", "yellow"), "note": ("note   ", "cyan")}
 
 
-@click.group()
+class _Data(click.Group):
+    """The group, whose help lists the kinds of sources."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from edge_agent.sources.readers import READERS  # numpy comes with it
+
+        super().format_help_text(ctx, formatter)
+        with formatter.section("SOURCE"):
+            names = (", ".join((*each.endings, *(f"{scheme}://" for scheme in each.schemes))) for each in READERS)
+            formatter.write_dl([(name, each.help) for name, each in zip(names, READERS, strict=True)])
+
+
+@click.group(cls=_Data)
 def data() -> None:
     """Look at a vehicle's rows, and collect a live stream into a window that an agent can learn from.
-
-    SOURCE is a .csv, .csv.gz or .parquet file, a .window, or a query of a database, read-only:
-    sqlite:///drives.db?query=SELECT ..., postgresql://user@host/database?table=NAME (password in ~/.pgpass or
-    PGPASSWORD).
 
     \b
     Examples:
@@ -128,12 +136,12 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
     """
     from edge_agent.sources.check import examine  # numpy comes with it
     from edge_agent.sources.readers import locate
-    from edge_agent.sources.window import WindowStore
+    from edge_agent.sources.window import READER, WindowStore
 
     findings = examine(source, target=target, labels=False, categories=True)
     order = _order(source, findings, None)
     window: dict[str, Any] | None = None
-    if locate(source).reader.kind == "window" and findings.rows:
+    if locate(source).reader is READER and findings.rows:
         with closing(WindowStore.open(Path(source))) as store:
             rows, seconds = store.limits
             _, first, last = store.span()
@@ -173,9 +181,9 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     """
     from edge_agent.sources.plan import ENDING  # numpy comes with it
     from edge_agent.sources.proposal import SEPARATORS, propose
+    from edge_agent.sources.readers import kind_of
 
-    name = file.name.removesuffix(".gz").removesuffix(".csv")
-    out = file.with_name(f"{name}{ENDING}") if out is None else out
+    out = file.with_name(f"{kind_of(file.name)[0]}{ENDING}") if out is None else out
     if out.suffix != ENDING or out.parent.resolve() != file.parent.resolve():
         raise UsageError(f"--out {out}: a plan ends in {ENDING} and lies beside its file")
     if out.exists():

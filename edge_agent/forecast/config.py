@@ -22,8 +22,8 @@ class ForecastConfig(Settings):
         vehicle has its own.
     source : str
         Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic`` (JSON
-        objects on a broker of the vehicle), a ``.csv``, ``.csv.gz`` or ``.parquet`` file (replayed), or a file or named
-        pipe of JSON lines. Why: every vehicle has its own.
+        objects on a broker of the vehicle), a table's file as for an agent (replayed), or a file or named pipe of JSON
+        lines. Why: every vehicle has its own.
     window : Path or None
         JSON file that says which inputs the last samples make, or ``qoe`` for the case study's; without it samples are
         rows with the inputs already. Why: samples that are no rows yet.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.categories import code_of
-from glassfleet.data.cells import MISSING, as_number, is_empty
+from glassfleet.data.cells import MISSING, PAIRS, as_number, is_empty
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Recollection
 from glassfleet.data.windows import SlidingWindow, WindowPlan
@@ -95,9 +95,14 @@ class LiveFeatures:
             if variable is not None and variable.may_be_empty and is_empty(value):
                 value = MISSING if variable.categories else np.nan
             if variable is not None and variable.categories:
+                if isinstance(value, bool):  # the word that the fleet has for it
+                    words = (text for text in variable.categories for pair in PAIRS if text.lower() == pair[not value])
+                    value = next(words, value)
                 if not isinstance(value, str):
                     raise ValueError(f"{name!r} is {str(value)[:40]}, and the model takes a text")
                 value = code_of(value, variable.categories)
+            elif value is None:
+                raise ValueError(f"{name!r} is empty, and the model takes a number")
             numbers[name] = as_number(value)
         return numbers
 

@@ -1,7 +1,7 @@
 """Where live samples come from: standard input, a local MQTT topic, a replayed table; each feeds a queue.
 
-A sample is a JSON object of numbers (and texts, for columns of categories). What is none is given as the fault that it
-is: the forecaster counts it and goes on.
+A sample is a JSON object of numbers, true and false (1 and 0), texts for columns of categories, and null for an empty
+cell. What is none is given as the fault that it is: the forecaster counts it and goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.tls import tls_of
 from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines, unreadable
-from edge_agent.sources.readers import file_endings
+from edge_agent.sources.readers import kind_of
 from schemas.errors import UsageError
 
 _log = structlog.get_logger("glassfleet.samples")
@@ -65,8 +65,9 @@ def is_topic(source: str) -> bool:
 
 
 def is_table(source: str) -> bool:
-    """Whether a source is a file of a table, which is replayed."""
-    return source.endswith(file_endings())
+    """Whether a source is a file of a table, which is replayed: of a kind that stays as it is, and is no stream."""
+    _, reader = kind_of(source)
+    return reader is not None and reader.mark is None and not reader.is_stream
 
 
 def link_of(source: str, access: Access = Access()) -> tuple[Link, str]:
@@ -110,7 +111,7 @@ class Samples:
     behind : str
         Go on behind this `place` of a followed file, if it is still the same file (see `Followed`).
     is_strict : bool
-        Whether a field that is neither a finite number nor a text makes a sample none.
+        Whether a field of something else, such as a list, makes a sample none.
 
     Attributes
     ----------
@@ -265,6 +266,6 @@ def parse(data: bytes, *, is_strict: bool = True) -> Sample | str:
     if not isinstance(value, dict):
         return "a sample is a JSON object of field and value"
     for name, cell in value.items() if is_strict else ():
-        if not is_finite(cell) and not isinstance(cell, str):
+        if not is_finite(cell) and not isinstance(cell, str | None):
             return f"{name[:40]!r} is neither a finite number nor a text"
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -165,11 +166,13 @@ def block_of_numbers(
     try:
         _no_underscores(block)
         numbers = np.array(block, dtype=np.float64).reshape(len(block), len(names))
-    except (ValueError, TypeError) as fault:
+    except (ValueError, TypeError, OverflowError) as fault:
         for offset, cells in enumerate(block):
             for name, cell in zip(names, cells, strict=True):
-                if cell is None or (isinstance(cell, str) and not cell.strip()):
+                if _is_blank(cell):
                     raise empty_cell(where, name, row + offset) from fault
+                if _is_huge(cell):
+                    raise not_finite(where, name, row + offset, math.inf) from fault
                 if not is_number(cell):
                     raise text_cell(where, name, row + offset, str(cell)) from fault
         raise DataError(f"rows {row + 1} to {row + len(block)} are not numbers ({fault})", where=where) from fault
@@ -233,14 +236,16 @@ def as_numbers(where: str, name: str, column: NDArray[Any], *, may_be_empty: boo
     Where cells `may_be_empty`, these are NaN, or the text :data:`glassfleet.data.cells.MISSING`.
     """
     if column.dtype == object:
-        blank = next((row for row, cell in enumerate(column) if cell is None or not str(cell).strip()), None)
+        blank = next((row for row, cell in enumerate(column) if _is_blank(cell)), None)
         if blank is not None and not may_be_empty:
             raise empty_cell(where, name, blank)
         try:
             cells = [math.nan if may_be_empty and is_empty(cell) else cell for cell in column.tolist()]
             _no_underscores([cells])
             column = np.array(cells, dtype=object).astype(np.float64)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError) as fault:
+            if (huge := next((row for row, cell in enumerate(column) if _is_huge(cell)), None)) is not None:
+                raise not_finite(where, name, huge, math.inf) from fault
             texts = (MISSING if may_be_empty and is_empty(cell) else str(cell) for cell in column)
             return np.array(list(texts), dtype=object)
     numbers = column.astype(np.float64)
@@ -252,11 +257,17 @@ def as_numbers(where: str, name: str, column: NDArray[Any], *, may_be_empty: boo
 
 
 def is_finite(cell: Any) -> bool:
-    """Whether a JSON value is a number that a float can hold; a truth value is none."""
-    try:
-        return isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
-    except OverflowError:  # a whole number of hundreds of digits
-        return False
+    """Whether a JSON value is a number that a float can hold; a truth value is 1 or 0."""
+    return isinstance(cell, int | float) and abs(cell) <= sys.float_info.max
+
+
+def _is_huge(cell: Any) -> bool:
+    """Whether a cell is a whole number beyond what a float can hold."""
+    return isinstance(cell, int) and not is_finite(cell)
+
+
+def _is_blank(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 def is_number(cell: Any) -> bool:

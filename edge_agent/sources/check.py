@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, check_widths, is_number, separated
+from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS, SPLIT, is_number, separated
 from edge_agent.sources.findings import Cells, Fault, Findings
 from edge_agent.sources.judge import DECIMAL_COMMA, FEW_ROWS, SHOWN, Judge, judge_names, many
 from edge_agent.sources.location import Location
 from edge_agent.sources.readers import locate
+from edge_agent.sources.table import gathered
 from schemas.errors import DataError
 
 MANY: Final = 9
@@ -142,7 +143,7 @@ def _of_lines(rows: Iterator[tuple[int, list[str]]], findings: Findings) -> Cell
         held = f"{', '.join(map(str, widths))} {'cell' if widths == [1] else 'cells'}"
         what = f"{many(len(ragged), 'row')} with {held}, where the header has {len(names)}"
         findings.faults.append(Fault("error", what, mend, "", tuple(line for line, _ in ragged[:SHOWN]), len(ragged)))
-    return Cells(names, columns, lines, "line")
+    return Cells(names, columns, lines)
 
 
 def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], ragged: Sequence[list[str]]) -> str:
@@ -163,11 +164,5 @@ def _how_to_mend_rows(names: Sequence[str], good: Sequence[int], ragged: Sequenc
 
 
 def _of_blocks(place: Location) -> Cells:
-    with place.reader.rows(place) as (names, blocks):
-        columns: list[list[Any]] = [[] for _ in names]
-        for block in blocks:
-            check_widths(place.shown, block, len(names), len(columns[0]))
-            for cells in block:
-                for column, cell in zip(columns, cells, strict=True):
-                    column.append(cell)
-    return Cells(tuple(names), columns, list(range(1, len(columns[0]) + 1)), "row")
+    names, columns = gathered(place)
+    return Cells(names, columns, list(range(1, len(columns[0]) + 1)))

@@ -113,4 +113,9 @@ def _words(fault: Exception, query: str) -> tuple[str, str]:
     return f"the database says: {text[:300].rstrip('.?')}", advice
 
 
-READER: Final = Reader("database", query_rows, schemes=("sqlite", "postgresql", "postgres"))
+READER: Final = Reader(
+    "a query, read-only: sqlite:///drives.db?query=SELECT ..., postgresql://user@host/database?table=NAME (password in "
+    "~/.pgpass or PGPASSWORD)",
+    query_rows,
+    schemes=("sqlite", "postgresql", "postgres"),
+)

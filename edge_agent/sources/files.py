@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ _KINDS: Final = (
 )
 """How files that are taken for CSV by mistake begin, what they are, and the way out."""
 
+_JSON: Final = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[\[{])')
+"""How JSON begins: an object, or a list of objects or lists."""
+
 
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
@@ -52,10 +56,16 @@ def _csv_lines(place: Location) -> Iterator[tuple[int, list[str]]]:
 @contextmanager
 def opened(path: Path) -> Iterator[io.TextIOWrapper]:
     """Open a text file, plain or compressed; raises DataError that says what it is instead, also while it is read."""
+    begin = b""
     try:
         with path.open("rb") as raw:
-            packed = path.suffix == ".gz"
+            packed = path.suffix.lower() == ".gz"
             file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+            begin = file.peek(1)
+            if _JSON.match(begin):
+                window = f"glassfleet data collect --source {path} --store {path.stem}.window"
+                mend = f"Save the table as CSV, or keep its lines in a window: {window}"
+                raise DataError("JSON, not a CSV file", mend, str(path))
             with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
                 yield text
     except FileNotFoundError as fault:
@@ -68,7 +78,7 @@ def opened(path: Path) -> Iterator[io.TextIOWrapper]:
     except (EOFError, zlib.error) as fault:
         raise DataError(f"the gzip file is damaged or cut short ({fault})", "Copy it again", str(path)) from fault
     except UnicodeDecodeError as fault:
-        raise _not_text(path, fault.start) from fault
+        raise _not_text(path, begin, fault.start) from fault
     except csv.Error as fault:
         mend = "Look for a quote that is not closed, and that it is text at all"
         raise DataError(f"not a CSV file ({fault})", mend, str(path)) from fault
@@ -83,10 +93,8 @@ def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
         yield block
 
 
-def _not_text(path: Path, at: int) -> DataError:
+def _not_text(path: Path, begin: bytes, at: int) -> DataError:
     """Say what a file is instead, as far as its first bytes tell, and the way out."""
-    with path.open("rb") as file:
-        begin = file.read(16)
     for mark, what, mend in _KINDS:
         if begin.startswith(mark):
             return DataError(f"{what}, not a CSV file", mend.format(path=path), str(path))
@@ -126,5 +134,5 @@ def _parquet_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[l
     yield names, iter([[list(row) for row in zip(*columns, strict=True)]])
 
 
-CSV: Final = Reader("csv", _csv_rows, endings=(".csv", ".csv.gz"), lines=_csv_lines)
-PARQUET: Final = Reader("parquet", _parquet_rows, endings=(".parquet",), columns=_parquet_columns)
+CSV: Final = Reader("a table with a header row", _csv_rows, endings=(".csv", ".csv.gz"), lines=_csv_lines)
+PARQUET: Final = Reader("the same; needs pyarrow", _parquet_rows, endings=(".parquet",), columns=_parquet_columns)

@@ -79,15 +79,12 @@ class Cells:
     columns : list of list
         Cells, as text or as the database's values.
     lines : list of int
-        Place of each row.
-    place : str
-        What a place is: ``line`` or ``row``.
+        Place of each row, as `Findings.place` says.
     """
 
     names: tuple[str, ...]
     columns: list[list[Any]]
     lines: list[int]
-    place: str
 
 
 @dataclass

@@ -110,7 +110,8 @@ def fit(
         if variable.name not in remembered:
             findings.faults += _within(table, variable)
     if domain.target is None:
-        _classes(findings, table, domain)
+        rows = read_source(source, target=domain.label, labels=True, categories=categories, missing=missing)
+        _classes(findings, {*rows.train.y, *rows.test.y}, domain)
     if domain.memory is not None:
         _memory(findings, source, domain, labels=labels, categories=categories, missing=missing)
 
@@ -141,9 +142,8 @@ def _within(table: Table, variable: Variable) -> list[Fault]:
     return [Fault("warning" if mend else "note", text, mend, variable.name, count=count)]
 
 
-def _classes(findings: Findings, table: Table, domain: Domain) -> None:
-    column = table.column(domain.label)
-    unknown = sorted({_word(cell) for cell in column} - set(domain.classes))
+def _classes(findings: Findings, classes: set[str], domain: Domain) -> None:
+    unknown = sorted(classes - set(domain.classes))
     if unknown:
         text = f"classes that the domain does not know: {', '.join(unknown[:5])}"
         findings.faults.append(Fault("error", text, f"Known: {', '.join(domain.classes[:10])}", domain.label))
@@ -173,7 +173,3 @@ def _named(table: Table, names: tuple[str, ...]) -> str:
 def _codes(table: Table, name: str) -> NDArray[Any]:
     column = table.column(name)
     return np.unique(column.astype(np.str_), return_inverse=True)[1] if name in table.text else column
-
-
-def _word(cell: Any) -> str:
-    return f"{cell:.0f}" if isinstance(cell, float) and cell.is_integer() else str(cell).strip()

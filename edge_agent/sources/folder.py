@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_agent.sources.plan import behind
-from edge_agent.sources.readers import file_endings
+from edge_agent.sources.readers import kind_of, table_endings
 from schemas.errors import DataError, os_faults_as
 
 
@@ -18,12 +18,12 @@ def vehicle_files(folder: Path) -> list[tuple[str, Path]]:
         There is no such folder, it cannot be read, or it has none.
     """
     if not folder.is_dir():
-        raise DataError(f"--data {folder} is not a folder: give one with a csv, csv.gz or parquet file per vehicle")
+        raise DataError(f"--data {folder} is not a folder: give one with a {table_endings()} file per vehicle")
     with os_faults_as(DataError, f"--data {folder} cannot be read"):
         paths = sorted(folder.iterdir())
         read = behind(paths)
-        endings = {path: next(filter(path.name.endswith, file_endings()), "") for path in paths if path.is_file()}
-    files = [(path.name.removesuffix(end), path) for path, end in endings.items() if end and path not in read]
+        kinds = {path: kind_of(path.name) for path in paths if path.is_file() and path not in read}
+    files = [(name, path) for path, (name, reader) in kinds.items() if reader is not None and reader.mark is None]
     if not files:
-        raise DataError(f"--data {folder} holds no csv, csv.gz or parquet files: one per vehicle is needed")
+        raise DataError(f"--data {folder} holds no {table_endings()} files: one per vehicle is needed")
     return files

@@ -94,11 +94,11 @@ def many(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def _text(cell: Any) -> str:
+def _text(cell: Any, *, is_label: bool) -> str:
     if cell is None:
         return ""
-    # Truth values of a database or a Parquet file are the numbers 0 and 1 to an agent.
-    return str(int(cell)) if isinstance(cell, bool | np.bool_) else str(cell).strip()
+    # Truth values are the numbers 0 and 1 to an agent, and words where they are classes.
+    return str(int(cell)) if isinstance(cell, bool | np.bool_) and not is_label else str(cell).strip()
 
 
 def _about_commas(commas: list[str], texts: list[str]) -> tuple[str, str]:
@@ -162,7 +162,8 @@ class Judge:
 
     def judge(self, cells: list[Any]) -> Column:
         """Return what the column holds; what is wrong with it is added to the findings."""
-        texts = [_text(cell) for cell in cells]
+        is_label = self._labels and self._column.role == "target"
+        texts = [_text(cell, is_label=is_label) for cell in cells]
         marks_of = NOTHING | {"nan"} if self._may_be_empty else NOTHING
         missing = [row for row, text in enumerate(texts) if text.lower() in marks_of]
         gone = set(missing)
@@ -182,7 +183,7 @@ class Judge:
         column = self._column
         present = len(texts) - len(missing)
         odd = self._yes_and_no(texts, numbers, odd, present)
-        wordy = column.role == "split" or (column.role == "target" and self._labels)
+        wordy = column.role == "split" or is_label
         numeric = present > 0 and present - len(odd) >= MOSTLY * present and not wordy
         column.kind = "number" if numeric else "text" if present else "empty"
         marks = any(texts[row] for row in missing) and not self._may_be_empty

@@ -25,11 +25,12 @@ class Reader:
 
     Attributes
     ----------
-    kind : str
+    help : str
+        What it is, for the list in ``glassfleet data --help``.
     rows : callable
         Opens a location.
     endings : tuple of str
-        How the names of its files end.
+        How the names of its files end, in lower case; a name may have them in any.
     schemes : tuple of str
         How its URLs begin, before ``://`` or ``+``; such a URL ends with a query or a table.
     columns : callable or None
@@ -39,15 +40,18 @@ class Reader:
     mark : callable or None
         Of rows that change while an agent runs: opens a location and returns a function, whose value differs from the
         one before when the rows do. None: the rows stay as they are.
+    is_stream : bool
+        Whether each line of its files is a live sample too: such a file is followed as it grows, and not replayed.
     """
 
-    kind: str
+    help: str
     rows: Callable[[Location], Rows]
     endings: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     columns: Callable[[Location], tuple[tuple[str, ...], list[NDArray[Any]]]] | None = None
     lines: Callable[[Location], Iterator[tuple[int, list[str]]]] | None = None
     mark: Callable[[Location], Callable[[], object]] | None = None
+    is_stream: bool = False
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ def behind(paths: Iterable[Path]) -> set[Path]:
     DataError
         As `read_plan`.
     """
-    return {path.parent / read_plan(path).data for path in paths if path.suffix == ENDING}
+    return {path.parent / read_plan(path).data for path in paths if path.suffix.lower() == ENDING}
 
 
 @contextmanager
@@ -235,4 +235,4 @@ def _converted(
         yield converted
 
 
-READER: Final = Reader("plan", _rows, endings=(ENDING,))
+READER: Final = Reader("how to read a spreadsheet's CSV file; data prepare proposes it", _rows, endings=(ENDING,))

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from edge_agent.sources.cells import SPLIT, check_roles, empty_table, header
-from edge_agent.sources.files import opened
+from edge_agent.sources.files import CSV, opened
 from edge_agent.sources.fit import TIMES
 from edge_agent.sources.judge import MOSTLY
 from edge_agent.sources.plan import Plan, Rule, cells_of, hour, number
+from edge_agent.sources.readers import locate
 from glassfleet.data.cells import NOTHING, PAIRS
 from schemas.errors import DataError
 from schemas.limits import MAX_CATEGORIES
@@ -76,8 +77,10 @@ def propose(path: Path, target: str | None = None) -> Proposal:
     Raises
     ------
     DataError
-        The file cannot be read, has no columns' names, or no such target.
+        The file is of another kind, cannot be read, has no columns' names, or no such target.
     """
+    if locate(path).reader is not CSV:
+        raise DataError(f"{path}: no CSV file; it is read without a plan. Look at it: glassfleet data check {path}")
     separator = _separator(path)
     with cells_of(path, separator) as (cells, blocks):
         rows = [row for block in blocks for row in block]

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from edge_agent.sources import database, files, plan, window
-from edge_agent.sources.location import Location, without_password
+from edge_agent.sources.location import Location, Reader, without_password
 from schemas.errors import UsageError
 
 READERS = (files.CSV, files.PARQUET, plan.READER, window.READER, database.READER)
@@ -39,8 +39,7 @@ def locate(source: Path | str) -> Location:
     text = str(source)
     scheme = re.match(r"^([A-Za-z][A-Za-z0-9+.-]+)://", text)
     if scheme is None:
-        reader = next((reader for reader in READERS if text.endswith(reader.endings)), READERS[0])
-        return Location(text, reader, shown=text)
+        return Location(text, kind_of(text)[1] or READERS[0], shown=text)
     name = scheme.group(1).lower()
     by_url = next((reader for reader in READERS if name.partition("+")[0] in reader.schemes), None)
     if by_url is None:
@@ -58,9 +57,16 @@ def locate(source: Path | str) -> Location:
     return Location(url, by_url, query=words, shown=shown)
 
 
-def file_endings() -> tuple[str, ...]:
-    """Return how the names of files end whose rows stay as they are: they can be read once, or replayed."""
-    return tuple(ending for reader in READERS if reader.mark is None for ending in reader.endings)
+def kind_of(name: str) -> tuple[str, Reader | None]:
+    """Return a file's name without its ending, and the reader of that ending, in any case; None: it tells nothing."""
+    ends = ((ending, reader) for reader in READERS for ending in reader.endings if name.lower().endswith(ending))
+    ending, reader = next(ends, ("", None))
+    return name[: len(name) - len(ending)], reader
+
+
+def table_endings() -> str:
+    """Return in words how the names of files end whose rows stay as they are."""
+    return _listed([ending for reader in READERS if reader.mark is None for ending in reader.endings])
 
 
 def _advice(name: str) -> str:

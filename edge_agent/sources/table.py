@@ -70,7 +70,9 @@ class Table:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one column; raises DataError, listing the columns, when there is none of that name."""
-        return self.columns[self._position(name)]
+        if name not in self.names:
+            raise no_column(self.path, name, self.names)
+        return self.columns[self.names.index(name)]
 
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
         """Return columns of numbers, or of yes and no, side by side, shape (n, len(names)).
@@ -85,12 +87,6 @@ class Table:
                 raise _first_text(self.path, name, column)
             out[:, index] = column if truth is None else [truth[cell] for cell in column]
         return out
-
-    def _position(self, name: str) -> int:
-        try:
-            return self.names.index(name)
-        except ValueError as fault:
-            raise no_column(self.path, name, self.names) from fault
 
 
 @dataclass(frozen=True)
@@ -136,8 +132,7 @@ def read_source(
     Parameters
     ----------
     path : Path or str
-        ``.csv``, ``.csv.gz``, ``.parquet``, a window store (``.window``), or the URL of a query:
-        ``sqlite:///file.db?query=SELECT ...``, ``postgresql://user@host/database?query=SELECT ...``.
+        A file or the URL of a query; `edge_agent.sources.readers` lists the kinds.
     target : str or None
         Target column; None: the last column.
     labels : bool
@@ -218,34 +213,38 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     UsageError
         The URL names no kind of source that there is.
     """
-    return _table(locate(path), lambda names: names if missing is None else missing)
+    place = locate(path)
+    names, columns = _columns(place)
+    gaps = names if missing is None else missing
+    checked = [
+        as_numbers(place.shown, name, column, may_be_empty=name in gaps)
+        for name, column in zip(names, columns, strict=True)
+    ]
+    text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
+    return Table(place.shown, names, tuple(checked), text)
 
 
-def _table(place: Location, may_be_empty: Callable[[Sequence[str]], Collection[str]]) -> Table:
-    """Read a table; `may_be_empty` is told the columns and returns those that may have empty cells."""
-    where = place.shown
+def _columns(place: Location) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:
+    """Return a table's names and columns with the cells as they stand in it; raises DataError when it has no rows."""
     if place.reader.columns is not None:
         names, columns = place.reader.columns(place)
     else:
-        with place.reader.rows(place) as (names, blocks):
-            cells: list[list[Any]] = [[] for _ in names]
-            row = 0
-            for block in blocks:
-                check_widths(where, block, len(names), row)
-                for index, part in enumerate(zip(*block, strict=True)):
-                    cells[index].extend(part)
-                row += len(block)
+        names, cells = gathered(place)
         columns = [np.array(texts, dtype=object) for texts in cells]
     if not columns or not len(columns[0]):
-        raise empty_table(where)
-    checked: list[NDArray[Any]] = []
-    text, gaps = [], may_be_empty(names)
-    for name, column in zip(names, columns, strict=True):
-        array = as_numbers(where, name, column, may_be_empty=name in gaps)
-        checked.append(array)
-        if array.dtype == object:
-            text.append(name)
-    return Table(where, tuple(names), tuple(checked), tuple(text))
+        raise empty_table(place.shown)
+    return names, columns
+
+
+def gathered(place: Location) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Return a table's names, and the cells of each column as its reader gives them; raises DataError."""
+    with place.reader.rows(place) as (names, blocks):
+        columns: list[list[Any]] = [[] for _ in names]
+        for block in blocks:
+            check_widths(place.shown, block, len(names), len(columns[0]))
+            for index, part in enumerate(zip(*block, strict=True)):
+                columns[index].extend(part)
+    return names, columns
 
 
 @dataclass(frozen=True)
@@ -277,32 +276,23 @@ def _read_categories(
 ) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
     """Read a file with columns of text: these become positions among their categories, in lexicographic order."""
     where = place.shown
-
-    def inputs(names: Sequence[str]) -> set[str]:
-        check_roles(where, tuple(names), target)
-        return {*names} - {SPLIT, _target(target, names)} if missing else set()
-
-    table = _table(place, inputs)
-    label = _target(target, table.names)
-    names = [name for name in table.names if name != SPLIT and not (labels and name == label)]
-    numbers = np.empty((table.rows, len(names)), dtype=np.float64)
+    names, columns = _columns(place)
+    check_roles(where, names, target)
+    label, cells = _target(target, names), dict(zip(names, columns, strict=True))
+    rows, split, classes = len(columns[0]), cells.pop(SPLIT, None), cells.pop(label) if labels else ()
+    numbers = np.empty((rows, len(cells)), dtype=np.float64)
     categories: dict[str, tuple[str, ...]] = {}
-    for index, name in enumerate(names):
-        column = table.column(name)
-        if name in table.text:
+    for index, name in enumerate(cells):
+        column = as_numbers(where, name, cells[name], may_be_empty=missing and name != label)
+        if column.dtype == object:
             if name == label:
                 raise _first_text(where, name, column)
             texts, column = np.unique(np.array([cell.strip() for cell in column], dtype=np.str_), return_inverse=True)
             categories[name] = tuple(texts.tolist())
         numbers[:, index] = column
-    train = (
-        train_rows(where, table.column(SPLIT).tolist(), 0)
-        if SPLIT in table.names
-        else np.ones(table.rows, dtype=np.bool_)
-    )
-    own = list(class_labels(where, label, table.column(label).tolist(), 0)) if labels else []
-    given: NDArray[Any] = np.array(own, dtype=np.str_) if labels else np.empty(table.rows)
-    return _Raw(table.names, tuple(names), numbers, given, train), categories
+    train = np.ones(rows, dtype=np.bool_) if split is None else train_rows(where, list(split), 0)
+    given: NDArray[Any] = np.array(list(class_labels(where, label, list(classes), 0)), dtype=np.str_)
+    return _Raw(names, tuple(cells), numbers, given if labels else np.empty(rows), train), categories
 
 
 def _collect(

@@ -264,4 +264,9 @@ def _open(place: Location) -> WindowStore:
     return WindowStore.open(Path(place.text))
 
 
-READER: Final = Reader("window", _rows, endings=(ENDING,), mark=lambda place: _open(place).mark)
+READER: Final = Reader(
+    "the newest rows of a live stream; data collect keeps them",
+    _rows,
+    endings=(ENDING,),
+    mark=lambda place: _open(place).mark,
+)

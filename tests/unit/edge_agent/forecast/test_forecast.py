@@ -325,10 +325,25 @@ def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"[1]", b"{", b'{"a": true}', b'{"a": null}', b'{"a": NaN}', b"\xff", b"[" * 5000, b" " * MAX_BYTES + b"{}"],
+    [b"", b"[1]", b"{", b'{"a": [1]}', b'{"a": {}}', b'{"a": NaN}', b"\xff", b"[" * 5000, b" " * MAX_BYTES + b"{}"],
 )
 def test_line_that_is_no_sample_is_told_as_what_it_is(line):
     assert isinstance(parse(line), str)
+
+
+def test_truth_values_and_null_are_fields_of_a_sample_and_become_what_the_model_takes():
+    sample = parse(b'{"a": true, "b": false, "c": null}')
+    assert sample == {"a": True, "b": False, "c": None}
+    domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows().select(("a", "b"))])
+    features = LiveFeatures()
+    features.serve(domain)
+    assert features.push(sample) == {"a": 1.0, "b": 0.0}
+    with pytest.raises(ValueError, match="'b' is empty, and the model takes a number"):
+        features.push({"a": 1, "b": None})
+    words = domain.features[1].model_copy(update={"low": 0.0, "high": 2.0, "categories": ("missing", "no", "yes")})
+    features.serve(domain.model_copy(update={"features": (domain.features[0], words)}))
+    for cell, code in ((True, 2.0), (False, 1.0), ("yes", 2.0)):
+        assert features.push({"a": 1, "b": cell}) == {"a": 1.0, "b": code}
 
 
 def test_features_of_a_model_that_knows_empty_cells_take_them_and_texts_that_no_vehicle_told():

@@ -14,7 +14,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     def write(text: str | bytes, name: str = "data.csv") -> Path:
         path = tmp_path / name
         data = text.encode() if isinstance(text, str) else text
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        path.write_bytes(gzip.compress(data) if name.lower().endswith(".gz") else data)
         return path
 
     return write

@@ -187,6 +187,15 @@ def test_check_compares_with_a_domain_when_one_is_given(write: Write, tmp_path: 
     assert "the domain needs the column 'b', which is not there" in capsys.readouterr().out
 
 
+def test_check_knows_classes_by_their_text(write: Write) -> None:
+    path = write("a,y\n" + "".join(f"{row % 7},{'007' if row % 2 else '1.0'}\n" for row in range(40)))
+    for classes, usable in ((("007", "1.0"), True), (("1", "7"), False)):
+        domain = Domain(features=(Variable(name="a", low=0, high=6),), label="y", classes=classes)
+        findings = examine(path, labels=True)
+        fit(findings, path, domain, labels=True, categories=False)
+        assert findings.usable is usable
+
+
 def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
     memory = Memory.from_document({"memory": [{"input": "a", "difference": 1}], "drive": "drive", "time": "time"})
     domain = Domain(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,17 @@ import numpy as np
 import pytest
 
 from console.main import run
-from edge_agent.forecast.source import Samples
+from edge_agent.forecast.source import Samples, is_table
 from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.check import examine
+from edge_agent.sources.folder import vehicle_files
 from edge_agent.sources.location import Location, Reader
 from edge_agent.sources.proposal import propose
+from edge_agent.sources.window import WindowStore
 from lab.demo.vehicles import real_files
 from schemas.errors import DataError
+
+Write = Callable[..., Path]
 
 GOOD = "split,a,b,y\ntrain,1,2,3\ntest,4,5,6\ntrain,7,8.5,-9e1\n"
 
@@ -123,6 +129,68 @@ def test_source_reads_parquet_or_names_the_command_that_makes_it_possible(tmp_pa
         read_source(path)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "window", "database"])
+@pytest.mark.parametrize("given", [[0, 1], [0.5, 1.0], [True, False], ["007", "7.0"]])
+def test_labels_are_the_text_that_stands_in_the_table_with_and_without_categories(
+    tmp_path: Path, kind: str, given: list[Any]
+) -> None:
+    place, rows = str(tmp_path / f"rows.{kind}"), list(enumerate(given))
+    if kind == "csv":
+        Path(place).write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in rows))
+    elif kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"a": [0, 1], "y": given}), place)
+    elif kind == "window":
+        WindowStore(Path(place)).append([{"a": a, "y": y} for a, y in rows])
+    else:
+        with sqlite3.connect(place) as database:
+            database.execute("CREATE TABLE rows (a, y)")
+            database.executemany("INSERT INTO rows VALUES (?, ?)", rows)
+        place = f"sqlite:///{place}?table=rows"
+        given = list(map(int, given)) if given[0] is True else given  # SQLite knows no truth values
+    for categories in (False, True):
+        source = read_source(place, labels=True, categories=categories)
+        assert source.train.y.tolist() == list(map(str, given))
+    assert list(examine(place, labels=True).columns[-1].common) == list(map(str, given))
+
+
+@pytest.mark.parametrize("name", ["rows.CSV", "rows.Csv.GZ"])
+def test_ending_of_a_name_may_be_written_in_any_case(write: Write, name: str) -> None:
+    path = write("a,y\n1,2\n3,4\n", name)
+    assert read_source(path).train.X.tolist() == [[1.0], [3.0]]
+    assert (vehicle_files(path.parent), is_table(str(path))) == ([("rows", path)], True)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"split": "test", "a": 1}\n', '\ufeff{\n  "a": 1}', '[\n{"a": 1}]', f'{{"a": "{"x" * 9000}"}}\n', "{}"]
+)
+def test_json_is_not_read_as_csv_and_the_way_out_is_told(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for name in ("v0.ndjson", "v0.csv.gz", "v0.CSV"):
+        path = write(text, name)
+        with pytest.raises(DataError, match=r"JSON, not a CSV file\. Save .* data collect --source "):
+            read_source(path)
+        assert run(["data", "prepare", str(path)]) == 3
+        assert "JSON, not a CSV file" in capsys.readouterr().err
+    assert not list(path.parent.glob("*.plan"))
+    assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
+
+
+def test_compressed_file_of_another_coding_is_told_as_that(write: Write) -> None:
+    with pytest.raises(DataError, match=r"not UTF-8 text \(byte 4\)\. Save it as UTF-8 CSV$"):
+        read_source(write(b"a,y\n\xff,2\n", "data.csv.gz"))
+
+
+@pytest.mark.parametrize("size", [400, 5000])
+def test_whole_number_beyond_a_float_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    huge = Reader("huge", lambda _: nullcontext((("a", "y"), iter([[[1, 2], [10**size, 4]]]))), endings=(".huge",))
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, huge))
+    for categories in (False, True):
+        with pytest.raises(DataError, match=r"row 2 .* column 'a': inf is not a finite number"):
+            read_source("rows.huge", categories=categories)
+
+
 @contextmanager
 def tabbed_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
     with Path(place.text.removeprefix("tabs://")).open() as file:
@@ -156,7 +224,28 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     assert source.current().train.rows == 3
 
 
-Write = Callable[..., Path]
+def test_kind_of_table_whose_lines_are_samples_is_a_vehicles_file_and_a_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = Reader("a JSON object per line", tabbed_rows, endings=(".jsonl",), is_stream=True)
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, lines))
+    path = tmp_path / "v0.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+
+    assert vehicle_files(tmp_path) == [("v0", path)]
+    assert list(Samples(str(path))) == [{"a": 1}, {"a": 2}], "it is not replayed"
+    assert not is_table(str(path)), "data collect follows it"
+
+
+def test_help_and_faults_name_every_kind_of_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(readers, "READERS", (*readers.READERS, Reader("of tabs", tabbed_rows, endings=(".tsv",))))
+    assert run(["data", "--help"]) == 0
+    assert re.search(r"\.tsv +of tabs\n", capsys.readouterr().out)
+    with pytest.raises(DataError, match=r"holds no \.csv, \.csv\.gz, \.parquet, \.plan or \.tsv files"):
+        vehicle_files(tmp_path)
+
 
 HEAD = "when;speed;lights;id;price;city;day;remark;q;\n"
 LINES = [
@@ -304,6 +393,15 @@ def test_file_of_which_no_plan_can_be_made_is_told_why(
 ) -> None:
     assert run(["data", "prepare", str(write(text)), *(["--target", "q"] if "'q'" in result else [])]) == 3
     assert result in capsys.readouterr().err
+
+
+def test_file_that_is_no_csv_gets_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("b.parquet", "w.window", "p.plan"):
+        path = tmp_path / name
+        path.write_bytes(b"PAR1")
+        assert run(["data", "prepare", str(path), "--out", str(tmp_path / "new.plan")]) == 3
+        assert f"{path}: no CSV file; it is read without a plan" in capsys.readouterr().err
+    assert not (tmp_path / "new.plan").exists()
 
 
 def test_plan_that_is_there_is_not_written_over(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

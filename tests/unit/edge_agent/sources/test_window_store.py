@@ -64,7 +64,7 @@ def test_window_refuses_a_sample_that_does_not_fit_and_keeps_the_others(tmp_path
     odd = [
         {"a": 1, "b": 2},
         sample(1, y="high"),
-        sample(1, b=True),
+        sample(1, b=[]),
         sample(1, c=float("nan")),
         sample(1, extra=5),
         sample(2, kind=None),
@@ -76,6 +76,14 @@ def test_window_refuses_a_sample_that_does_not_fit_and_keeps_the_others(tmp_path
         "the field 'c' is not a finite number",
     ]
     assert [row[0] for row in store.read()[1]] == [0, 1, 2]
+
+
+def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    assert store.append([sample(0, b=True), sample(1, b=False)]) == []
+    for categories in (False, True):
+        source = read_source(store.path, categories=categories)
+        assert (source.train.X[:, 1].tolist(), source.train.categories) == ([1.0, 0.0], {})
 
 
 def test_window_keeps_texts_where_the_first_sample_has_one(tmp_path: Path) -> None:
