@@ -39,7 +39,7 @@ quantiles a twentieth of all rows does."""
 MAX_NAMED: Final = 100
 """So many vehicles are named at most."""
 
-_COLUMNS_TOLD: Final = 3
+_COLUMNS_NAMED: Final = 3
 
 Notes = dict[str, Any]
 """``far_out``: by vehicle and column, the share of its rows outside the limits; ``rows``: of vehicles whose rows do not
@@ -57,8 +57,8 @@ def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
     lines = []
     for agent, columns in sorted(notes.get("far_out", {}).items()):
         worst = sorted(columns.items(), key=lambda column: (-column[1], column[0]))
-        shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in worst[:_COLUMNS_TOLD])
-        more = f" and {len(worst) - _COLUMNS_TOLD} more columns" if len(worst) > _COLUMNS_TOLD else ""
+        shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in worst[:_COLUMNS_NAMED])
+        more = f" and {len(worst) - _COLUMNS_NAMED} more columns" if len(worst) > _COLUMNS_NAMED else ""
         first, _, rest = shares.partition(" of ")
         lines.append(f"{agent}: {first} of its rows lie outside the limits of {rest}{more}")
     return lines + [

@@ -214,7 +214,7 @@ def _look(coordinator: Coordinator, name: str) -> Hashable:
 
 def _paint(coordinator: Coordinator, name: str) -> Picture:
     stands = standing(coordinator, name)
-    return Picture({"standing": None}, stands.said, is_last=stands.live is None)
+    return Picture({"standing": None}, stands.announcement, is_last=stands.live is None)
 
 
 def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None:

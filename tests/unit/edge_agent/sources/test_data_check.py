@@ -188,7 +188,7 @@ def test_check_compares_with_a_domain_when_one_is_given(write: Write, tmp_path: 
     assert "the domain needs the column 'b', which is not there" in capsys.readouterr().out
 
 
-def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
+def test_check_tries_the_lagged_features_of_a_domain(write: Write) -> None:
     memory = Memory.from_document({"memory": [{"input": "a", "difference": 1}], "drive": "drive", "time": "time"})
     domain = Domain(
         features=(Variable(name="a", low=0, high=50), Variable(name="a_change_1", low=-1, high=1)),
