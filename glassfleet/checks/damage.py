@@ -27,7 +27,7 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.scheme import Contribution, Model, Task, cost_of, personal_model
 from schemas.errors import DocumentError, GlassfleetError
 
-EXAMPLES: Final = 400
+EXAMPLES: Final = 200
 """Messages, and documents, that are damaged for one bench: always the same ones."""
 _MOST_SECONDS: Final = 0.5
 """A damaged task may ask for more than anybody waits for: it is not answered here when the scheme says so."""

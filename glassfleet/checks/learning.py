@@ -47,7 +47,7 @@ def check_equality(bench: Bench) -> None:
         bool(promised) or not bench.scheme.equals_central, "equals_central holds for some setting of the parameters"
     )
     for number, parameters in enumerate(promised):
-        _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (1, 2, 5))
+        _must_equal_central(bench, bench.scheme.exact(parameters), (2,) if number else (5, 2))
     if promised and promised[0] != bench.scheme.exact(promised[0]):
         used = central_of(bench.scheme, promised[0], bench.domain, bench.fleet)
         fleet = bench.outcome(promised[0])
@@ -77,7 +77,7 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
     learned = bench.run(exact, {"central": everything}).outcome
     central, beside = digest_of(learned.model), recorded(learned.summary)
     rng = np.random.default_rng(7)
-    for vehicles in spreads:
+    for number, vehicles in enumerate(spreads):
         part = rng.integers(0, vehicles, everything.rows)
         shuffled = rng.permutation(everything.rows)
         fleet = {
@@ -86,12 +86,12 @@ def _must_equal_central(bench: Bench, exact: Any, spreads: Sequence[int]) -> Non
             for rows in [shuffled[part == v]]
         }
         fleet["v9"] = bench.empty()
-        outcome = bench.run(exact, fleet).outcome
-        require(digest_of(outcome.model) == central, f"rows spread over {vehicles} vehicles give the central model")
+        backwards = number == len(spreads) - 1
+        outcome = bench.run(exact, fleet, reverse=backwards).outcome
+        how = f"rows spread over {vehicles} vehicles{', answers in the opposite order,' if backwards else ''}"
+        require(digest_of(outcome.model) == central, f"{how} give the central model")
         require(recorded(outcome.summary) == beside, "what stands beside the document is that of the pooled rows")
         require(outcome.nullified == 0, "nothing is nullified with exact parameters")
-        backwards = bench.run(exact, fleet, reverse=True).outcome
-        require(digest_of(backwards.model) == central, "the order of the answers changes nothing")
 
 
 def check_empty_vehicles(bench: Bench) -> None:
