@@ -37,6 +37,20 @@ def load(path: Path) -> list[dict[str, Any]]:
 COMPOSE = load(DEPLOY / "compose" / "compose.yaml")[0]
 
 
+def test_tools_and_packages_know_every_top_folder_of_the_house() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    build = project["hatch"]["build"]["targets"]
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "docs", "site"))]
+    code = {path.name for path in folders if any(path.rglob("*.py"))}
+    installed = code - {"deploy", "tests"}
+
+    assert set(build["wheel"]["packages"]) == installed
+    assert set(build["sdist"]["include"]) == code | {"docs", "mkdocs.yml"}
+    assert set(project["mypy"]["packages"]) == code
+    assert set(project["ruff"]["lint"]["isort"]["known-first-party"]) == code
+    assert set(project["importlinter"]["root_packages"]) == installed | {"deploy"}
+
+
 # Linters
 
 
