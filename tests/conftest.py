@@ -138,6 +138,13 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
+def mortal() -> Iterator[PostgresServer]:
+    """A server that the test may kill."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     """Commands of one state folder, the test's own; what goes on is ended with the test."""
     made = Processes(tmp_path)

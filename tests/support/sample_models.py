@@ -147,6 +147,11 @@ def unit_domain(names: Iterable[str], target: str = "y", low: float = 0.0, high:
     return Domain(features=_inputs(names), target=Variable(name=target, low=low, high=high))
 
 
+def curved_rows(n: int = 200, seed: int = 1) -> Dataset:
+    X = np.random.default_rng(seed).random((n, 2))
+    return Dataset(("a", "b"), "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
+
+
 def class_domain(names: Iterable[str], label: str, *classes: str) -> Domain:
     """Return a domain of inputs in [0, 1], and of these classes."""
     return Domain(features=_inputs(names), label=label, classes=classes)

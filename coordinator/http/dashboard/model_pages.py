@@ -136,7 +136,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             difference=change,
             folded=_folded(change),
             compared=compared,
-            said=comparison.against(compared, f"version {other}") if compared else "",
+            verdict=comparison.against(compared, f"version {other}") if compared else "",
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
             numbers=_numbers(registry.heads(name)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from schemas.errors import IdentityError
 from schemas.messages import AgentState
 from tests.support.agent_bench import first_task, rows, source
 from tests.support.processes import ROOT, Processes
-
-
-@pytest.fixture
-def fleet_name() -> str:
-    """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

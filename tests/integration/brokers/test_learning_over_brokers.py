@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,12 +39,6 @@ def broker(request, tmp_path_factory) -> Iterator[tuple[str, ChildBroker]]:
     assert running is not None
     yield {"mosquitto-5": "5", "mosquitto-3.1.1": "3.1.1"}.get(request.param, "auto"), running
     running.stop()
-
-
-@pytest.fixture
-def fleet_name() -> str:
-    """A fleet of its own for every test: the broker is shared and remembers."""
-    return f"f{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

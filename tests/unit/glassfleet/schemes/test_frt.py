@@ -14,7 +14,7 @@ from glassfleet.local import federated
 from glassfleet.scheme import Contribution, Done, Next
 from glassfleet.schemes.frt import SCHEME, Parameters
 from schemas.errors import RunFailedError, UsageError
-from tests.support.sample_models import unit_domain
+from tests.support.sample_models import curved_rows, unit_domain
 
 DOMAIN = Domain(
     features=(
@@ -70,19 +70,13 @@ UNIT = unit_domain(NAMES)
 RNG = np.random.default_rng(0)
 
 
-def _data(n: int = 200, seed: int = 1) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 2))
-    return Dataset(NAMES, "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
-
-
 def test_server_refuses_statistics_of_a_feature_on_the_path():
     step: Next | Done = SCHEME.server.start(Parameters(min_samples_fraction=0.01), UNIT, 0)
     assert isinstance(step, Next)
-    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, _data(), RNG)])
+    step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, curved_rows(), RNG)])
     assert isinstance(step, Next)
     assert step.task.kind == "level"
-    answer = SCHEME.client.contribute(step.task, _data(), RNG)
+    answer = SCHEME.client.contribute(step.task, curved_rows(), RNG)
     cells = answer.sums["cell_count"].copy()
     used = int(np.flatnonzero(~cells[0].any(axis=1))[0])
     cells[0, used, 0] = 1
@@ -92,7 +86,7 @@ def test_server_refuses_statistics_of_a_feature_on_the_path():
 
 def test_server_names_the_end_when_there_are_too_many_rows():
     step = SCHEME.server.start(Parameters(), UNIT, 0)
-    empty = SCHEME.client.contribute(step.task, _data(0), RNG)
+    empty = SCHEME.client.contribute(step.task, curved_rows(0), RNG)
     many = Contribution("level", Parameters().max_rows, empty.sums)
     with pytest.raises(RunFailedError, match="too-many-rows"):
         SCHEME.server.reduce(step.state, [many, many])
@@ -110,12 +104,12 @@ def test_server_refuses_more_inputs_than_linear_leaves_take():
 def test_server_grows_no_deeper_than_told():
     for depth in (0, 1, 2):
         parameters = Parameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
-        outcome = federated(SCHEME, parameters, UNIT, {"a": _data()})
+        outcome = federated(SCHEME, parameters, UNIT, {"a": curved_rows()})
         assert outcome.model.complexity()["depth"] == depth
 
 
 def test_client_nullifies_cells_of_one_or_two_rows_as_the_paper_does():
     step = SCHEME.server.start(Parameters(min_rows=1), UNIT, 0)
-    two = SCHEME.client.contribute(step.task, _data(2), RNG)
+    two = SCHEME.client.contribute(step.task, curved_rows(2), RNG)
     assert two.nullified > 0
     assert not any(array.any() for array in two.sums.values())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
 from glassfleet.local import federated
@@ -17,7 +16,7 @@ from glassfleet.schemes.tsk import SCHEME, Parameters, TskSystem
 from glassfleet.schemes.tsk import server as server_module
 from glassfleet.schemes.tsk.rules import RuleBase, average
 from schemas.errors import RunFailedError
-from tests.support.sample_models import unit_domain
+from tests.support.sample_models import curved_rows, unit_domain
 
 DOMAIN = Domain(
     features=(
@@ -96,24 +95,18 @@ POOLED = Parameters(n_clusters=8, antecedents="local")
 FEDERATED = Parameters(n_clusters=8, max_rounds=4)
 
 
-def _data(n: int = 200, seed: int = 1) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 2))
-    return Dataset(NAMES, "y", X, np.clip(X[:, 0] ** 2 * X[:, 1], 0, 1))
-
-
 def _question(parameters: Parameters, kind: str, skip: int = 0) -> Next:
     step: Any = SCHEME.server.start(parameters, UNIT, 0)
     while step.task.kind != kind or skip:
         skip -= step.task.kind == kind
-        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, _data(), RNG)])
+        step = SCHEME.server.reduce(step.state, [SCHEME.client.contribute(step.task, curved_rows(), RNG)])
     assert isinstance(step, Next)
     return step
 
 
 def _tampered(parameters: Parameters, kind: str, name: str, change: Any) -> tuple[Task, Contribution]:
     task = _question(parameters, kind, skip=kind == "clusters").task
-    answer = SCHEME.client.contribute(task, _data(), RNG)
+    answer = SCHEME.client.contribute(task, curved_rows(), RNG)
     sums, values = ({key: array.copy() for key, array in part.items()} for part in (answer.sums, answer.values))
     part = sums if name in sums else values
     part[name] = change(part[name])
@@ -166,7 +159,7 @@ def test_server_refuses_impossible_answers_with_the_reason(
 
 def test_server_refuses_nullified_answers_when_the_run_nullifies_none() -> None:
     step = SCHEME.server.start(SCHEME.exact(POOLED), UNIT, 0)
-    answer = SCHEME.client.contribute(step.task, _data(), RNG)
+    answer = SCHEME.client.contribute(step.task, curved_rows(), RNG)
     with pytest.raises(ContributionError, match="nullifies none"):
         SCHEME.server.check(step.task, Contribution("rules", answer.rows, {}, answer.values, nullified=1))
 
@@ -174,18 +167,18 @@ def test_server_refuses_nullified_answers_when_the_run_nullifies_none() -> None:
 @pytest.mark.parametrize("parameters", [AVERAGED, POOLED, FEDERATED])
 def test_fleet_whose_rows_are_too_few_to_condense_fails_by_name(parameters: Parameters) -> None:
     with pytest.raises(RunFailedError, match=r"^no-rows: no agent that answered has any rows to use"):
-        federated(SCHEME, parameters, UNIT, {"a": _data(1), "b": _data(2, seed=2)})
+        federated(SCHEME, parameters, UNIT, {"a": curved_rows(1), "b": curved_rows(2, seed=2)})
 
 
 def test_run_ends_by_name_when_the_union_is_too_large_for_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "MAX_ANSWER_BYTES", 500)
     with pytest.raises(RunFailedError, match="n_clusters"):
-        federated(SCHEME, POOLED, UNIT, {"a": _data()})
+        federated(SCHEME, POOLED, UNIT, {"a": curved_rows()})
 
 
 def test_too_many_rows_for_the_grid_fail_by_name() -> None:
     step = _question(POOLED, "sums")
-    answer = SCHEME.client.contribute(step.task, _data(), RNG)
+    answer = SCHEME.client.contribute(step.task, curved_rows(), RNG)
     many = [Contribution("sums", POOLED.max_rows // 2 + 1, answer.sums)] * 2
     with pytest.raises(RunFailedError, match="too-many-rows"):
         SCHEME.server.reduce(step.state, many)
