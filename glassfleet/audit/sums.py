@@ -43,6 +43,9 @@ Rows = NDArray[np.float64]
 MOST_GROUPS = 400
 """Groups of a view that are compared with each other: pairs grow with the square."""
 
+BLOCK = 64
+"""Spans that are compared with all others at once."""
+
 NEAR = 1e-4
 """Values of scaled columns that agree to this are equal, for what the rounding of a row's products may come to."""
 
@@ -342,13 +345,15 @@ def meeting(bases: list[NDArray[np.float64]]) -> NDArray[np.float64]:
         for more, others in by_rank.items():
             if more < rank or rank + more > some.shape[1]:
                 continue
-            for place, basis in enumerate(some):
-                both = basis.T @ (others[place + 1 :] if more == rank else others)
+            for start in range(0, len(some), BLOCK):
+                block, other = some[start : start + BLOCK], others[start:] if more == rank else others
+                both = np.tensordot(block, other, axes=(1, 1)).transpose(0, 2, 1, 3)
                 # Of spans that meet one cosine is 1, so that this is 0; it costs a tenth of the cosines.
-                both = both[np.linalg.det(np.eye(rank) - both @ both.transpose(0, 2, 1)) < 1e-7]
-                left, cosines, _ = np.linalg.svd(both, full_matrices=False)
+                near = np.linalg.det(np.eye(rank) - both @ both.transpose(0, 1, 3, 2)) < 1e-7
+                first, second = np.nonzero(np.triu(near, 1) if more == rank else near)
+                left, cosines, _ = np.linalg.svd(both[first, second], full_matrices=False)
                 meet = (cosines[:, 0] > 1 - 1e-8) & (cosines[:, 1] < 1 - 1e-5)
-                points.append(left[meet, :, 0] @ basis.T)
+                points.append((block[first[meet]] @ left[meet, :, :1])[:, :, 0])
     return np.concatenate(points)
 
 

@@ -65,7 +65,10 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 @pytest.mark.parametrize(
     "left", [pytest.param({}, id="all stay", marks=pytest.mark.slow), pytest.param({"v03": 9}, id="three leave")]
 )
-@pytest.mark.parametrize(("name", "data"), [(name, data) for name in ATTACKS for data in SETS])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("fmt", "weather_izmir"), pytest.param("fmt", "qoe", marks=pytest.mark.slow), *(("frt", data) for data in SETS)],
+)
 def test_no_row_is_read_from_the_sums_of_a_private_run(
     name: str, data: str, left: dict[str, int], glassfleet_data: Path
 ) -> None:

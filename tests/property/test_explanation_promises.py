@@ -84,7 +84,7 @@ def _holds(result: RowExplanation) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY, *FLOORED, "population"])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_explanation_keeps_all_promises_when_any_row_is_explained(kind: str, data: st.DataObject) -> None:
     learned = _model(kind)
@@ -216,7 +216,7 @@ def _reached(learned: Model, goal: Goal, before: float | str, point: NDArray[np.
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY, "tariffs"])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.data())
 def test_every_way_keeps_all_promises_when_the_model_is_asked_again(kind: str, data: st.DataObject) -> None:
     learned = _asked_model(kind)
@@ -257,7 +257,7 @@ def test_every_way_keeps_all_promises_when_the_model_is_asked_again(kind: str, d
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TEXTUAL, *GAPPY, "tariffs"])
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.data())
 def test_best_way_is_no_dearer_than_any_single_change_on_a_grid_when_one_input_is_enough(
     kind: str, data: st.DataObject

@@ -30,7 +30,7 @@ class FederatedGeneticTrees:
     equals_central = False
     categorical = True
     Parameters: type[BaseModel] = Parameters
-    trial = Parameters(generations=4)
+    trial = Parameters(generations=4, max_depth=6)
     client = FedgaClient()
     server = FedgaServer()
 

@@ -159,7 +159,7 @@ FORMER = st.lists(
 ).map(lambda sets: [Former(f"run {number}", (each,)) for number, each in enumerate(sets)])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SPECS, st.integers(10, 14), FORMER, st.lists(ACTION, max_size=10), LEAVES)
 def test_private_run_after_others_over_the_same_rows_meets_no_vehicle_that_refuses(
     choice: dict[str, Any], vehicles: int, former: list[Former], actions: list[tuple[str, int]], leaves: dict[int, int]
@@ -167,7 +167,7 @@ def test_private_run_after_others_over_the_same_rows_meets_no_vehicle_that_refus
     check(choice, AGENTS[:vehicles], 0, actions, leaves, former=former)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(SPECS, st.integers(12, 14), st.lists(ACTION, max_size=8), LEAVES, st.sets(AGENT, min_size=1, max_size=2))
 def test_private_run_with_vehicles_that_answer_noise_names_nobody_else_and_ends_as_all_others(
     choice: dict[str, Any], vehicles: int, actions: list[tuple[str, int]], leaves: dict[int, int], liars: set[int]
@@ -175,7 +175,7 @@ def test_private_run_with_vehicles_that_answer_noise_names_nobody_else_and_ends_
     check(choice, AGENTS[:vehicles], 0, actions, leaves, liars=liars)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(SPECS, st.integers(8, 14).map(lambda number: 22 - number), FIRST, st.lists(ACTION, max_size=20), LEAVES)
 def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]
@@ -183,7 +183,7 @@ def test_private_run_ends_by_name_or_with_the_central_model_whatever_happens(
     check(choice, AGENTS[:vehicles], first, actions, leaves)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(SPECS, st.integers(20, 26), FIRST, st.lists(ACTION, max_size=10), LEAVES)
 def test_private_run_of_several_groups_ends_by_name_or_with_the_central_model(
     choice: dict[str, Any], vehicles: int, first: int, actions: list[tuple[str, int]], leaves: dict[int, int]

@@ -152,7 +152,7 @@ def columns_of(name: str, domain: Domain) -> int:
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.data())
 def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under_the_record(
     name: str, data: st.DataObject

@@ -320,7 +320,7 @@ def test_run_ends_by_name_when_its_course_changed_too_often() -> None:
     assert stage.reason.startswith("too-many-restarts: 1 losses")
 
 
-@pytest.mark.parametrize("rounds", range(1, 6))
+@pytest.mark.parametrize("rounds", [1, 3, 5])
 def test_group_that_lost_nobody_is_not_waited_for_again_where_it_answered(rounds: int) -> None:
     agents = [f"v{number:02d}" for number in range(24)]
     with patch.object(pairing, "cut_groups", partial(cut_groups, size=12)):
