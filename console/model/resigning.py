@@ -24,7 +24,7 @@ _NAMED = 5
 @coordinator_options
 @result_options
 def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) -> None:
-    """Let the coordinator sign a model that you have checked, so that vehicles take it again.
+    """Let the coordinator sign a model that you checked, so that vehicles take it again.
 
     For models from before a theft: of the authority's key, or of the coordinator's. Look at it first: the
     dashboard shows it, and its run. Without a VERSION: the current one.
