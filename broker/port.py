@@ -93,7 +93,7 @@ RETIRED = {
     "kept_certificates": "schemas.trust.signing.REMEMBERED",
     "clock_leeway": "schemas.trust.signing.CLOCK_LEEWAY",
     "identity_look": "broker.credentials.LOOK_EVERY",
-    "refused_told_every": "broker.signed.TOLD_EVERY",
+    "refused_told_every": "broker.signed.LOG_EVERY",
 }
 """Former settings of all processes with a connection, see `schemas.settings.Settings.retired`."""
 

@@ -42,7 +42,7 @@ BAD_PER_SECOND = 200.0
 BAD_AGENTS = 4096
 """Agents whose bad messages are counted at once; the one whose last is oldest is forgotten."""
 
-TOLD_EVERY = 10.0
+LOG_EVERY = 10.0
 """Seconds between two log lines about refused messages of one kind, at least; all are counted."""
 
 _RENEWED = 16
@@ -268,7 +268,7 @@ class RefusalLog:
     def __init__(self, count: Callable[[str], None], tell: Callable[[str, str, str, int], None]) -> None:
         self._count = count
         self._tell = tell
-        self._told: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
         self._since: dict[str, int] = {}
 
     def __call__(self, message: Message, fault: WireError) -> None:
@@ -276,8 +276,8 @@ class RefusalLog:
         self._count(f"refused.{fault.code}")
         self._since[fault.code] = self._since.get(fault.code, 0) + 1
         now = time.monotonic()
-        if now - self._told.get(fault.code, float("-inf")) >= TOLD_EVERY:
-            self._told[fault.code] = now
+        if now - self._logged.get(fault.code, float("-inf")) >= LOG_EVERY:
+            self._logged[fault.code] = now
             # A forged topic's control characters are not for the terminal that shows the log.
             topic = message.topic[:200]
             shown = topic if topic.isprintable() else ascii(topic)

@@ -119,7 +119,7 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run one command; return its exit code. Faults of users and peers are one line on stderr, never a traceback."""
     try:
-        return _told(arguments)
+        return _invoke_and_report(arguments)
     except BrokenPipeError:
         # The reader (head, less) has enough; what is still buffered has nowhere to go.
         for stream in (sys.stdout, sys.stderr):
@@ -127,7 +127,7 @@ def run(arguments: list[str]) -> int:
         return 141
 
 
-def _told(arguments: list[str]) -> int:
+def _invoke_and_report(arguments: list[str]) -> int:
     """Run one command and tell its fault, if there is one; raises BrokenPipeError when nobody reads that."""
     try:
         code = _invoke(arguments)

@@ -56,7 +56,7 @@ class Work:
         self._doing = ""
         self._silence = silence
         self._clock = clock
-        self._told = clock()
+        self._last_at = clock()
 
     def __call__(self, line: str = "") -> None:
         """Take note that a step is done; `line`, unless empty, stays."""
@@ -73,11 +73,11 @@ class Work:
 
     def say(self, line: str, *, out: bool = False) -> None:
         """Write a line that stays, to stderr or, as a part of the result, to stdout."""
-        self._told = self._clock()
+        self._last_at = self._clock()
         click.echo(line, err=not out)
 
     def _show(self) -> None:
-        if self._clock() - self._told >= self._silence:
+        if self._clock() - self._last_at >= self._silence:
             self.say(self._in_words())
 
     def _in_words(self) -> str:

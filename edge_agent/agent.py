@@ -40,6 +40,8 @@ from edge_agent.models.follower import ModelFollower
 from edge_agent.models.scoring import ScoreTeller
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import DOMAIN, Answerer
+from edge_agent.session.disclosures import NAME as DISCLOSURES
+from edge_agent.session.disclosures import Disclosures
 from edge_agent.session.events import (
     Connected,
     Disconnected,
@@ -54,8 +56,6 @@ from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.session import SessionState, step
 from edge_agent.session.snapshots import Snapshots
-from edge_agent.session.told import NAME as TOLD
-from edge_agent.session.told import Told
 from edge_agent.sources import Source
 from edge_agent.storage import Lock, load_secret, make_directory
 from glassfleet import catalogue
@@ -166,7 +166,7 @@ class Agent:
         )
         self.outbox = Outbox(directory / "outbox.sqlite", max_bytes=config.outbox_max_bytes)
 
-        self._told = Told(directory / TOLD, wall)
+        self._disclosures = Disclosures(directory / DISCLOSURES, wall)
 
         self.will = self._presence.last_will()
         self.transport = make_transport(self.will)
@@ -179,7 +179,7 @@ class Agent:
             self.outbox,
             publisher,
             private=self._private,
-            told=self._told,
+            disclosures=self._disclosures,
             clock=clock,
             tell=self._step,
             counts=self.counts,
@@ -203,7 +203,7 @@ class Agent:
             else None,
             scores=self._scores,
             why_not=_why_not(config),
-            was_private=self._told.was_private,
+            was_private=self._disclosures.was_private,
             log=self.log,
             agent=config.id,
             counts=self.counts,
@@ -295,7 +295,7 @@ class Agent:
     def release(self) -> None:
         """Close the files and let the next process in, as the system does for one that is killed. Idempotent."""
         self.outbox.close()
-        self._told.close()
+        self._disclosures.close()
         self._lock.release()
 
     # Events

@@ -14,6 +14,7 @@ from typing import Any, Final
 from edge_agent.compute.worker import LOOK, Work, WorkerError
 from edge_agent.messages.publisher import Publisher
 from edge_agent.session.answers import Answerer
+from edge_agent.session.disclosures import Disclosures, numbers_in
 from edge_agent.session.events import (
     Compute,
     Computed,
@@ -30,7 +31,6 @@ from edge_agent.session.events import (
 from edge_agent.session.outbox import Outbox
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot
-from edge_agent.session.told import Told, numbers_in
 from edge_agent.sources import Source
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.scheme import Task
@@ -62,7 +62,7 @@ class Effects:
     outbox : Outbox
     publisher : Publisher
     private : PrivateRuns
-    told : Told
+    disclosures : Disclosures
         Takes note of each answer, for the vehicle's owner.
     clock : callable
         Seconds that only go forward.
@@ -88,7 +88,7 @@ class Effects:
         publisher: Publisher,
         *,
         private: PrivateRuns,
-        told: Told,
+        disclosures: Disclosures,
         clock: Callable[[], float],
         tell: Callable[[Event], None],
         counts: Counter[str],
@@ -101,7 +101,7 @@ class Effects:
         self._outbox = outbox
         self._publisher = publisher
         self._private = private
-        self._told = told
+        self._disclosures = disclosures
         self._clock = clock
         self._tell = tell
         self._counts = counts
@@ -271,7 +271,7 @@ class Effects:
             seconds=round(self._clock() - began, 4),
         )
         numbers = numbers_in(body.contribution)
-        self._told.note(run, task.scheme, numbers, *self._private.protection(run, job.request))
+        self._disclosures.note(run, task.scheme, numbers, *self._private.protection(run, job.request))
         for lost in self._outbox.put(run, digest, payload):
             about = {"run": run, "round": job.round, "task": digest[:8]}
             self._log.warning("outbox-full", limit=self._outbox.max_bytes, lost=f"{lost[0]}/{lost[1][:8]}", **about)

@@ -5,12 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Literal, Self, TypedDict, Unpack
 
 from edge_agent.agent import Agent
 from edge_agent.config import AgentConfig
 from edge_agent.runner import Loop, make_agent
 from edge_agent.sources import Source
+
+
+class FleetSettings(TypedDict, total=False):
+    """Settings of `AgentConfig`, by their flat names, that a fleet in one process has a use for."""
+
+    fleet: str
+    slow: float
+    evaluate: bool
+    resend_first: float
+    protocol: Literal["auto", "5", "3.1.1"]
+    keepalive: int
+    max_message_bytes: int
+    log_level: Literal["debug", "info", "warning", "error"]
 
 
 class Fleet:
@@ -24,7 +37,7 @@ class Fleet:
     state_dir : Path
         Each agent's state is under it.
     settings
-        Further settings of `AgentConfig`, the same for all agents.
+        The same for all agents.
 
     Examples
     --------
@@ -32,11 +45,14 @@ class Fleet:
     ...     start_a_run_and_wait()
     """
 
-    def __init__(self, sources: Mapping[str, Source], *, broker: str, state_dir: Path, **settings: Any) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], *, broker: str, state_dir: Path, **settings: Unpack[FleetSettings]
+    ) -> None:
         self.agents: dict[str, Agent] = {}
         for name, source in sources.items():
             # The data are in memory; the path is only shown.
-            config = AgentConfig(id=name, broker=broker, data=Path(name), state_dir=state_dir, **settings)
+            own = {"id": name, "broker": broker, "data": Path(name), "state_dir": state_dir}
+            config = AgentConfig.model_validate({**own, **settings})
             self.agents[name] = make_agent(config, source)
         self._loop = Loop(list(self.agents.values()), queue_size=max(10_000, 100 * len(self.agents)))
         self._thread = threading.Thread(target=self._serve, name="fleet", daemon=True)

@@ -316,17 +316,17 @@ class Rule:
         return " AND ".join(part.text for part in self.conditions) or "always"
 
     @property
-    def brief(self) -> list[str]:
+    def summary(self) -> list[str]:
         """The rule by the strongest terms of its consequent; each of its scores by itself."""
-        return self._told(STRONGEST)
+        return self._parts(STRONGEST)
 
-    def _told(self, keep: int | None) -> list[str]:
+    def _parts(self, keep: int | None) -> list[str]:
         first, *scores = self.consequent.parts(keep)
         before = "OTHERWISE " if self.otherwise else f"IF {self.antecedent} THEN " if self.measured else ""
         return [f"{before}{first}", *scores]
 
     def __str__(self) -> str:
-        return "; ".join(self._told(None))
+        return "; ".join(self._parts(None))
 
 
 def most_used(rule: Rule) -> tuple[float, int]:

@@ -145,7 +145,7 @@ class Process:
             f"{self.name} ended with exit code {code}: {self.last_words()}", code if 0 < code < 64 else 1
         )
 
-    def has_said(self, words: bytes) -> bool:
+    def has_logged(self, words: bytes) -> bool:
         """Whether its log has these words, of this life."""
         with self.log.open("rb") as log:
             log.seek(self.began)

@@ -393,7 +393,7 @@ class Forecast(Body):
     at : float
         When it was made, seconds since the epoch by the vehicle's clock.
     record : str
-        Hash of its record in the vehicle's own log, which vouches for all records before it; empty: not logged.
+        Hash of its record in the vehicle's own log, which covers all records before it; empty: not logged.
     """
 
     kind: ClassVar[str] = "forecast"

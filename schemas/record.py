@@ -277,6 +277,6 @@ def _refuse_constant(name: str) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        # Two readers could take different ones, and the digest would vouch for both.
+        # Two readers could take different ones, and the digest would fit both.
         raise WireError("malformed", "a key appears twice in one object")
     return value

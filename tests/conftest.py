@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
@@ -133,6 +134,20 @@ def glassfleet_data() -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server that all tests of a process share; each takes a database of its own."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def structlog_defaults() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def mortal() -> Iterator[PostgresServer]:
+    """A server that the test may kill."""
     with PostgresServer() as server:
         yield server
 

@@ -241,11 +241,9 @@ def _learned(
     result = api.get(where)
     record = ModelRecord.load(json.dumps(result).encode("utf-8"))
     model = catalogue.model_of(record)
-    told_scores = api.get(f"{where}/scores")
-    scores = [
-        {"vehicle": agent, "metric": told_scores["metric"], **each} for agent, each in told_scores["vehicles"].items()
-    ]
-    since = f"{str(told_scores['since'])[:19].replace('T', ' ')} UTC"
+    sent = api.get(f"{where}/scores")
+    scores = [{"vehicle": agent, "metric": sent["metric"], **each} for agent, each in sent["vehicles"].items()]
+    since = f"{str(sent['since'])[:19].replace('T', ' ')} UTC"
     if scores:
-        return result, model, scores, [told_scores["about"], f"Sent since the coordinator started, {since}."]
+        return result, model, scores, [sent["about"], f"Sent since the coordinator started, {since}."]
     return result, model, [], [f"No vehicle has sent scores of this model since the coordinator started, {since}."]

@@ -99,7 +99,7 @@ class Registry:
     faults : dict
         (name, version) -> why a version cannot be read.
     refused : dict
-        (name, version), or (name, 0) for what is current -> why the fleet's authority does not vouch for it.
+        (name, version), or (name, 0) for what is current -> why the fleet's authority has not signed it.
     signatures : Signatures
         What signatures are held against.
     """
@@ -134,7 +134,7 @@ class Registry:
         ------
         NotFoundError, DocumentError
         VerificationError
-            The fleet's authority does not vouch for it, or for which one is current.
+            The fleet's authority has not signed it, or which one is current.
         """
         check_id("model", name)
         pointer = None

@@ -1,4 +1,4 @@
-"""``glassfleet model sign``: an operator vouches for a model whose signature the fleet cannot verify."""
+"""``glassfleet model sign``: sign again a model whose signature the fleet cannot verify."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED = 5
 @coordinator_options
 @result_options
 def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) -> None:
-    """Let the coordinator sign a model that you vouch for, so that vehicles take it again.
+    """Let the coordinator sign a model that you checked, so that vehicles take it again.
 
     For models from before a theft: of the authority's key, or of the coordinator's. Look at it first: the
     dashboard shows it, and its run. Without a VERSION: the current one.
@@ -65,7 +65,7 @@ def sign(name: str, reason: str, api: Coordinator, *, yes: bool, as_json: bool) 
 
 
 def _about(record: dict[str, Any], digest: str) -> list[str]:
-    """Return what is to be known before one vouches for a record."""
+    """Return what is to be known before a record is signed again."""
     cohort = record.get("cohort") or []
     more = f", and {len(cohort) - _NAMED} more" if len(cohort) > _NAMED else ""
     signers = [str(each.get("key")) for each in record.get("signatures") or []]

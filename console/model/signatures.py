@@ -1,4 +1,4 @@
-"""Whether the fleet's authority vouches for a model: its record's signature, and who says which one is current."""
+"""Whether the fleet's authority stands behind a model: its record's signature, and who says which one is current."""
 
 from __future__ import annotations
 

@@ -29,17 +29,17 @@ RUNNERS_UP = 2
 """So many are told there."""
 
 
-def rule_lines(rule: Rule, indent: str = "", *, brief: bool = False, full: bool = False) -> list[str]:
+def rule_lines(rule: Rule, indent: str = "", *, short: bool = False, full: bool = False) -> list[str]:
     """Return a rule as lines: condition by condition, then what follows; a structure as its text.
 
-    A consequent is told by its strongest terms, unless in `full`; if `brief`, a long antecedent without the numbers of
+    A consequent is told by its strongest terms, unless in `full`; if `short`, a long antecedent without the numbers of
     its terms.
     """
     if rule.fitness is not None:
         return wrapped(rule.output, indent)
     words = [_condition(part) for part in rule.conditions] or ["always"]
     lines = [f"{indent}  {'IF ' if number == 0 else 'AND'} {word}" for number, word in enumerate(words)]
-    if brief and len(words) > LONG:
+    if short and len(words) > LONG:
         lines = wrapped(f"IF {rule.antecedent}", f"{indent}  ")
     lines = [] if rule.otherwise else lines
     return [f"{indent}rule {rule.index}  {rule.measures or UNKNOWN}", *lines, *_then(rule, f"{indent}  ", full=full)]
@@ -80,7 +80,7 @@ def explanation_lines(
         lines.append("runners-up:")
         for other in explanation.runners_up if keep is None else explanation.runners_up[:RUNNERS_UP]:
             words = OTHERWISE if other.rule.otherwise else f"IF {other.rule.antecedent}"
-            # A regression's consequents are long polynomials; a class is one word, and says who the rivals are.
+            # A regression's consequents are long polynomials; a class is one word, and says which ones come next.
             then = "" if not isinstance(explanation.prediction, str) else " THEN " + other.rule.output
             lines += wrapped(f"rule {other.rule.index} ({_strength(other)}): {words}{then}", "  ")
     return lines

@@ -17,7 +17,7 @@ from schemas.topics import DEFAULT_FLEET
 if TYPE_CHECKING:
     from coordinator.runs.transcript import Transcript
     from edge_agent.sources import Source
-    from glassfleet.audit.model import ModelTold
+    from glassfleet.audit.model import ModelLeak
     from glassfleet.audit.report import Line
     from glassfleet.data.dataset import Dataset
     from glassfleet.scheme import Scheme
@@ -158,7 +158,7 @@ def _whose(line: Line) -> str:
     return f"{len(hit)} of {len(line.owners)} vehicles, most {most}: {read} of {rows}"
 
 
-def _model_words(leak: ModelTold) -> str:
+def _model_words(leak: ModelLeak) -> str:
     met = f"gives back {leak.met:.2%} of the targets it was learned from, to a millionth of their range"
     if leak.auc is None:
         return f"{met}; there are no other rows to measure membership with"
@@ -168,7 +168,7 @@ def _model_words(leak: ModelTold) -> str:
 # --- a run of the journal ---------------------------------------------------------------------------------------------
 
 
-def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
     from edge_agent.sources.folder import vehicle_files
     from glassfleet import catalogue  # numpy comes with it
     from glassfleet.audit.model import model_alone
@@ -177,7 +177,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     from glassfleet.data.dataset import pool
     from glassfleet.local import counted_rows
 
-    run, transcript = _told(options)
+    run, transcript = _read_transcript(options)
     state, domain = transcript.state, transcript.state.domain
     opened = [each for each in transcript.answers if each.task.scheme == state.spec.scheme]
     if domain is None or not opened:
@@ -202,7 +202,7 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     return document, lines, models
 
 
-def _told(options: LeakageOptions) -> tuple[str, Transcript]:
+def _read_transcript(options: LeakageOptions) -> tuple[str, Transcript]:
     from coordinator.engine import Engine
     from coordinator.journal.inspect import entries, runs  # extra coordinator
     from coordinator.runs.transcript import transcript_of
@@ -254,7 +254,7 @@ def _check_same(transcript: Transcript, protection: str, rows: Mapping[str, Data
 # --- a simulated fleet ------------------------------------------------------------------------------------------------
 
 
-def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelTold]]]:
+def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[tuple[str, ModelLeak]]]:
     from console.run.runspec import checked_parameters
     from coordinator.engine.machine import discovery_of
     from glassfleet import catalogue

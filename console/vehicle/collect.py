@@ -214,7 +214,7 @@ def _fill(
         signal.signal(number, lambda *_: samples.stop())
     threading.Thread(target=feed, name="collect", daemon=True).start()
     taken = refused = 0
-    told_at = float("-inf")
+    warned_at = float("-inf")
     reasons: dict[str, None] = {}
     open_ = True
     while open_ and (count is None or taken + refused < count):
@@ -232,8 +232,8 @@ def _fill(
         refused += len(faults)
         work.at(taken + refused, doing=f"{taken} taken, {refused} refused")
         reasons = dict.fromkeys([*reasons, *dict.fromkeys(faults)][-REASONS:])
-        if reasons and (time.monotonic() - told_at > TELL_EVERY or not open_):
-            told_at = time.monotonic()
+        if reasons and (time.monotonic() - warned_at > TELL_EVERY or not open_):
+            warned_at = time.monotonic()
             work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
             reasons = {}
     # It may have failed while the last batch was written; who has all that was asked for need not know.

@@ -28,7 +28,7 @@ def ledger(agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> 
     Examples:
       glassfleet ledger --id vehicle-07
     """
-    from edge_agent.session.told import NAME, read
+    from edge_agent.session.disclosures import NAME, read
 
     check_id("fleet", fleet)
     folder = state_dir / "agents" / fleet

@@ -11,7 +11,7 @@ need not be on the coordinator's machine. Four addresses, JSON, no state of its 
 =======================  ============================================  ==============================================
 
 A vehicle that has nothing yet reads ``/v1/ca`` without verifying the server, compares its fingerprint with the one in
-the token, and says the secret only on a second connection that this CA vouches for.
+the token, and says the secret only on a second connection whose certificate this CA issued.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def is_able(state: RunState, agent: str) -> bool:
 
 
 def _needed(state: RunState) -> frozenset[str]:
-    memory = state.spec.memory_inputs
+    memory = state.spec.lagged_features
     return frozenset(state.features if memory is None else memory.needed(state.features))
 
 
@@ -104,7 +104,7 @@ def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> b
 def unable(state: RunState) -> dict[str, str]:
     """Return why the agents that are up and that `able` leaves out are not asked, by agent."""
     features = state.features or state.spec.features or ()
-    memory = state.spec.memory_inputs
+    memory = state.spec.lagged_features
     wanted = set(features) if memory is None or not state.features else memory.needed(features)
     target = state.target or state.spec.target or ""
     reasons = {}

@@ -243,12 +243,12 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float, piece: int = MA
 
 
 def _rosters(groups: Iterable[Group], piece: int) -> Rosters | None:
-    told = sorted((group for group in groups if group.packed), key=lambda group: group.last)
-    if not told:
+    packed = sorted((group for group in groups if group.packed), key=lambda group: group.last)
+    if not packed:
         return None
     return Rosters(
         piece=piece,
-        last=[group.last for group in told],
-        digests=[hashlib.sha256(group.packed).digest() for group in told],
-        sizes=[len(group.packed) for group in told],
+        last=[group.last for group in packed],
+        digests=[hashlib.sha256(group.packed).digest() for group in packed],
+        sizes=[len(group.packed) for group in packed],
     )

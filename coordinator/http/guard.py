@@ -166,16 +166,16 @@ class Guard:
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that tells the whole body first."""
-    is_told = False
+    is_given = False
 
-    async def told() -> Message:
-        nonlocal is_told
-        if is_told:
+    async def receive_again() -> Message:
+        nonlocal is_given
+        if is_given:
             return await receive()
-        is_told = True
+        is_given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return told
+    return receive_again
 
 
 def is_foreign(request: Request) -> bool:

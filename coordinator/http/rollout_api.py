@@ -38,7 +38,7 @@ class Rollback(Body):
     reason: str
 
 
-class Vouched(Body):
+class Resigning(Body):
     """What ``POST /api/models/{name}/{version}/sign`` takes: the digest of the document that was looked at, and why."""
 
     digest: str
@@ -95,7 +95,7 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
         return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
 
     @app.post("/api/models/{name}/{version}/sign", dependencies=guarded)
-    def _sign(name: str, version: int, wanted: Vouched) -> dict[str, Any]:
+    def _sign(name: str, version: int, wanted: Resigning) -> dict[str, Any]:
         return service.call(lambda core: core.models.sign(name, version, wanted.digest, wanted.reason))
 
     @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)

@@ -34,7 +34,7 @@ _log = structlog.get_logger("http")
 REFUSED_BYTES = 1024 * 1024
 """So much of a body that is not wanted is thrown away, for its sender to read why; then the connection ends."""
 
-TOLD_EVERY = 60.0
+LOG_EVERY = 60.0
 """Seconds between two log lines that no connection can be taken."""
 
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -221,8 +221,8 @@ class HttpServer(uvicorn.Server):
         self._thread: threading.Thread | None = None
         self._arriving: dict[asyncio.Task[None], None] = {}
         self._accepting: asyncio.Task[None] | None = None
-        self._told = float("-inf")
-        self._untold = 0
+        self._logged_at = float("-inf")
+        self._unlogged = 0
 
     # -- for other threads ------------------------------------------------------------------------------------------
 
@@ -302,12 +302,12 @@ class HttpServer(uvicorn.Server):
         return bool(made)
 
     def _tell(self, fault: OSError) -> None:
-        self._untold += 1
+        self._unlogged += 1
         now = time.monotonic()
-        if now - self._told >= TOLD_EVERY:
+        if now - self._logged_at >= LOG_EVERY:
             hint = "more files are open than this process may have: raise it (ulimit -n), or find out who connects"
-            _log.error("cannot-take-connections", reason=fault.strerror, times=self._untold, hint=hint)
-            self._told, self._untold = now, 0
+            _log.error("cannot-take-connections", reason=fault.strerror, times=self._unlogged, hint=hint)
+            self._logged_at, self._unlogged = now, 0
 
 
 def _listen(host: str, port: int, former: int) -> socket.socket:

@@ -17,7 +17,7 @@ from schemas.messages import ModelPointer, Trial
 
 CURRENT, CANDIDATE, NO_CANDIDATE = "current", "candidate", "no-candidate"
 SIGNED = "signed"
-"""An operator vouched for a version whose signature could not be verified."""
+"""An operator let a version be signed again whose signature could not be verified."""
 Cause = Literal["published", "adopted", "promoted", "rolled-back"]
 """Why a version is current. ``adopted``: it was so before there were decisions."""
 

@@ -82,7 +82,7 @@ class Models:
                 return
 
     def sign(self, name: str, version: int, digest: str, reason: str = "") -> dict[str, Any]:
-        """Sign a version whose signature cannot be verified, because an operator vouches for it.
+        """Sign a version whose signature cannot be verified, because an operator has checked it.
 
         Parameters
         ----------

@@ -5,7 +5,7 @@ both authorities are trusted, a coordinator whose certificate is from the other 
 itself, and nothing else: a signature must not make good what a thief or a revoked coordinator left in the journal. What
 it cannot verify stays as it stands, which is told in the log; an operator who has looked at it may have it signed.
 
-Reading a large record takes a while. So what the coordinator's own authority vouches for is judged by its certificate
+Reading a large record takes a while. So what the coordinator's own authority certifies is judged by its certificate
 alone, without the content, which whoever uses the model verifies anyway.
 """
 
@@ -49,7 +49,7 @@ class ReSigner:
         self._signer = signer
         self._verifier = verifier
         self._seen: tuple[bytes, Trust] | None = None
-        self._told: set[tuple[str, int, str]] = set()
+        self._logged: set[tuple[str, int, str]] = set()
 
     def due(self, models: Callable[[], Iterable[StoredModel]]) -> Iterator[tuple[StoredModel, StoredModel] | None]:
         """Yield each model that must be signed again, as it is and as it shall be; looks only after something changed.
@@ -112,7 +112,7 @@ class ReSigner:
         return record.signed_by(signer).to_bytes()
 
     def by_hand(self, model: StoredModel, digest: str) -> tuple[StoredModel, str, str]:
-        """Sign a record because an operator vouches for it.
+        """Sign a record because an operator has checked it.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class ReSigner:
             self._verifier.owner(signer.certificate)
         except WireError as fault:
             raise UsageError(
-                f"the coordinator's own certificate is refused, so it can vouch for nobody: {fault}"
+                f"the coordinator's own certificate is refused, so it can sign for nobody: {fault}"
             ) from fault
         why = ""
         try:
@@ -165,8 +165,8 @@ class ReSigner:
     def _tell(self, faults: dict[tuple[str, str], list[tuple[int, str]]]) -> None:
         """Tell of each version once, and of all versions of a name together."""
         for (name, code), versions in faults.items():
-            new = sorted((version, detail) for version, detail in versions if (name, version, code) not in self._told)
-            self._told.update((name, version, code) for version, _ in new)
+            new = sorted((version, detail) for version, detail in versions if (name, version, code) not in self._logged)
+            self._logged.update((name, version, code) for version, _ in new)
             if new:
                 _log.warning(
                     "model-not-verified", name=name, versions=[version for version, _ in new], code=code,

@@ -45,10 +45,10 @@ STOP_WAIT = 2.0
 BROKER_MISSED = 1.0
 """Seconds without a broker, at the start, after which a request is refused instead of kept waiting."""
 
-RIVAL_WAIT = 2.0
+LEADER_WAIT = 2.0
 """Seconds at the start for another coordinator to answer, when the broker says that one is up: ten slow round trips."""
 
-RIVAL_SETTLE = 0.2
+LEADER_SETTLE = 0.2
 """Seconds at the start for which the broker may still say so, when it has said nothing."""
 
 _LOOK = 0.2
@@ -188,8 +188,8 @@ class Service:
         probe = self._make_probe()
         result = LeaderProbe(core.topics, core.incarnation, core.software).look(
             probe,
-            RIVAL_WAIT,
-            RIVAL_SETTLE,
+            LEADER_WAIT,
+            LEADER_SETTLE,
             cancelled=lambda: self._stopping,
             connect=lambda: self._await_broker(probe, for_ever=True),
         )

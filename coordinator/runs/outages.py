@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from coordinator.engine import NoBroker
 
-_TOLD_FROM = 0.1
+_REPORTED_FROM = 0.1
 """Seconds: shorter losses wait until they come to so much together. A broker that flaps must not fill the journal."""
 
 
@@ -26,7 +26,7 @@ class Outages:
         self._now = now
         self._lock = threading.Lock()
         self._over: list[NoBroker] = []
-        self._told: float | None = None
+        self._unreported_since: float | None = None
         self._short = 0.0
         self.since: float | None = None
         """Since when there is no broker; None: there is one."""
@@ -35,13 +35,13 @@ class Outages:
         """Note that there is no broker from now on; more than once is as once."""
         with self._lock:
             if self.since is None:
-                self.since = self._told = self._now()
+                self.since = self._unreported_since = self._now()
 
     def regained(self) -> None:
         """Note that there is a broker again."""
         with self._lock:
             self._note(self._now())
-            self.since = self._told = None
+            self.since = self._unreported_since = None
 
     @property
     def are_over(self) -> bool:
@@ -54,18 +54,18 @@ class Outages:
         Losses shorter than a tenth of a second are one with the next, as if they had come right before it.
         """
         with self._lock:
-            if self._told is not None and until - self._told >= _TOLD_FROM:
+            if self._unreported_since is not None and until - self._unreported_since >= _REPORTED_FROM:
                 self._note(until)
-                self._told = until
+                self._unreported_since = until
             taken, self._over = self._over, []
             return taken
 
     def _note(self, until: float) -> None:
-        """Let what began at `_told` end; under the lock."""
-        if self._told is None:
+        """Let what began at `_unreported_since` end; under the lock."""
+        if self._unreported_since is None:
             return
-        since = self._told - self._short
+        since = self._unreported_since - self._short
         self._short = max(0.0, until - since)
-        if self._short >= _TOLD_FROM:
+        if self._short >= _REPORTED_FROM:
             self._over.append(NoBroker(until, since))
             self._short = 0.0

@@ -296,7 +296,7 @@ class RunSpec(BaseModel):
         return self
 
     @property
-    def memory_inputs(self) -> Memory | None:
+    def lagged_features(self) -> Memory | None:
         """The run's lagged features, declared by themselves or with the domain."""
         return self.memory if self.domain is None else self.domain.memory
 

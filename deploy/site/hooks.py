@@ -13,13 +13,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import diagrams
-import formulas
-import messages
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from deploy.site import diagrams, formulas, messages
 
 ROOT = Path(__file__).resolve().parents[2]
 DESCRIBED = "reference/asyncapi.yaml"

@@ -54,12 +54,12 @@ def rows() -> list[Row]:
         for key, (_, _, field, _) in settings_of(process).items():
             row = (f"`{key}`", _default(field), _range(field), *described[key])
             services.setdefault(row, []).append(process.service)
-    table = [(", ".join(of), *row) for row, of in services.items()]
+    table: list[tuple[str, ...]] = [(", ".join(of), *row) for row, of in services.items()]
     table += [_option_row(command, name, why) for command, names in COMMANDS.items() for name, why in names.items()]
     for of, model in POLICIES:
-        described = attributes(model)
+        whats = attributes(model)
         table += [
-            (of, f"`{name}`", _default(field), _range(field), described[name], "")
+            (of, f"`{name}`", _default(field), _range(field), whats[name], "")
             for name, field in model.model_fields.items()
         ]
     return cast("list[Row]", table)

@@ -72,7 +72,7 @@ class ForecastConfig(Settings):
         "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
         "queue_samples": "edge_agent.forecast.source.WAITING",
         "max_sample_bytes": "edge_agent.forecast.source.MAX_BYTES",
-        "faults_told_every": "edge_agent.forecast.serve.FAULTS_TOLD_EVERY",
+        "faults_told_every": "edge_agent.forecast.serve.FAULTS_LOGGED_EVERY",
         "identity_look": "broker.credentials.LOOK_EVERY",
     }
 

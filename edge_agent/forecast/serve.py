@@ -33,7 +33,7 @@ from schemas.topics import Topics
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
 
-FAULTS_TOLD_EVERY = 60
+FAULTS_LOGGED_EVERY = 60
 """So often the same kind of fault of a sample is logged once: a broken sensor must not fill the log."""
 
 OWN_TREE = "(the vehicle's own tree)"
@@ -189,7 +189,7 @@ class Forecaster:
 
     def _fault(self, code: str, text: str) -> None:
         self.counts[code] += 1
-        if (self.counts[code] - 1) % FAULTS_TOLD_EVERY == 0:
+        if (self.counts[code] - 1) % FAULTS_LOGGED_EVERY == 0:
             self._say.warning("sample-ignored", reason=text, kind=code, so_far=self.counts[code])
 
 

@@ -140,7 +140,7 @@ def _head(directory: Path) -> tuple[Head, bool]:
     if not directory.is_dir() or not (path.exists() or segments(directory)):
         raise NotFoundError(f"there is no forecast log in {directory}")
     if not path.exists():
-        raise VerificationError("the log's head is missing: its beginning and end cannot be vouched for")
+        raise VerificationError("the log's head is missing: its beginning and end cannot be checked")
     secret = directory / "secret"
     with explained("read", path):
         content = path.read_bytes()

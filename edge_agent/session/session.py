@@ -324,8 +324,8 @@ def _failed(state: SessionState, run: str, digest: str, reason: str) -> tuple[Se
 def _receipt(state: SessionState, run: str, digest: str, event: ReceiptSeen) -> tuple[SessionState, tuple[Effect, ...]]:
     if (job := _moved(state, run, digest, "receipt")) is None:
         return state, ()
-    told = Forget(run, digest, event.outcome, event.reason, job.round)
-    return _put(state, run, digest, replace(job, reason=event.reason)), (told,)
+    forget = Forget(run, digest, event.outcome, event.reason, job.round)
+    return _put(state, run, digest, replace(job, reason=event.reason)), (forget,)
 
 
 def _restarted(state: SessionState, event: Restarted) -> tuple[SessionState, tuple[Effect, ...]]:

@@ -71,7 +71,7 @@ class Followed:
     def __init__(self, path: Path, handle: int, longest: int, behind: str = "") -> None:
         self._path = path
         self._longest = longest
-        self._told = ""
+        self._last_fault = ""
         self._whole = self._ahead = _Spot()
         self._begin(handle, behind)
 
@@ -171,10 +171,10 @@ class Followed:
             return False
         self.close()
         self._begin(handle)
-        self._told = ""
+        self._last_fault = ""
         return True
 
     def _tell(self, why: str) -> None:
-        if why != self._told:
-            self._told = why
+        if why != self._last_fault:
+            self._last_fault = why
             _log.warning("source-waits", source=str(self._path), reason=why, hint="it is looked at again and again")

@@ -17,7 +17,7 @@ MET = 1e-6
 
 
 @dataclass(frozen=True)
-class ModelTold:
+class ModelLeak:
     """What was measured on a model.
 
     Attributes
@@ -37,7 +37,7 @@ class ModelTold:
     others: int
 
 
-def model_alone(model: Model, members: Dataset, others: Dataset) -> ModelTold:
+def model_alone(model: Model, members: Dataset, others: Dataset) -> ModelLeak:
     """Measure a model on the rows that it was learned from and on others of the same source.
 
     Of a classifier a row is met when its class is; errors are 0 and 1.
@@ -48,7 +48,7 @@ def model_alone(model: Model, members: Dataset, others: Dataset) -> ModelTold:
         ranks = rankdata(-np.concatenate([own, rest]))
         auc = float((ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(rest)))
     met, met_others = (float((each < MET).mean()) if len(each) else 0.0 for each in (own, rest))
-    return ModelTold(auc, met, met_others, len(own), len(rest))
+    return ModelLeak(auc, met, met_others, len(own), len(rest))
 
 
 def _errors(model: Model, data: Dataset) -> NDArray[np.float64]:

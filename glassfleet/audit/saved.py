@@ -35,7 +35,7 @@ class SavedLine(_Counts):
 
 
 class SavedModel(_Counts):
-    """What the model alone told: :class:`glassfleet.audit.model.ModelTold`, and how rows were protected."""
+    """What the model alone told: :class:`glassfleet.audit.model.ModelLeak`, and how rows were protected."""
 
     protection: Text
     auc: Share | None

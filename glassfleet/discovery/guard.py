@@ -39,7 +39,7 @@ quantiles a twentieth of all rows does."""
 MAX_NAMED: Final = 100
 """So many vehicles are named at most."""
 
-_COLUMNS_TOLD: Final = 3
+_COLUMNS_NAMED: Final = 3
 
 Notes = dict[str, Any]
 """``far_out``: by vehicle and column, the share of its rows outside the limits; ``rows``: of vehicles whose rows do not
@@ -57,10 +57,10 @@ def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
     lines = []
     for agent, columns in sorted(notes.get("far_out", {}).items()):
         worst = sorted(columns.items(), key=lambda column: (-column[1], column[0]))
-        (first, share), *others = worst[:_COLUMNS_TOLD]
-        told = ", ".join([repr(first), *(f"{part:.0%} of {name!r}" for name, part in others)])
-        more = f" and {len(worst) - _COLUMNS_TOLD} more columns" if len(worst) > _COLUMNS_TOLD else ""
-        lines.append(f"{agent}: {share:.0%} of its rows lie outside the limits of {told}{more}")
+        (first, share), *others = worst[:_COLUMNS_NAMED]
+        named = ", ".join([repr(first), *(f"{part:.0%} of {name!r}" for name, part in others)])
+        more = f" and {len(worst) - _COLUMNS_NAMED} more columns" if len(worst) > _COLUMNS_NAMED else ""
+        lines.append(f"{agent}: {share:.0%} of its rows lie outside the limits of {named}{more}")
     return lines + [
         f"{agent}: at most {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
     ]

@@ -96,7 +96,7 @@ class DiscoveryServer:
             told a category of a column of text.
         """
         number = int(state["round"])
-        parameters, class_rows, categories = _names_told(state, contributions)
+        parameters, class_rows, categories = _names_known(state, contributions)
         grids = {name: Grid.from_value(state["columns"][name]) for name in sorted(state["columns"])}
         limits: dict[str, Value] = dict(state["found"])
         outside: dict[str, Value] = dict(state["outside"])
@@ -206,7 +206,7 @@ def _check_ones(contribution: Contribution) -> None:
         raise ContributionError("row_counts do not count every vehicle with rows once")
 
 
-def _names_told(
+def _names_known(
     state: State, contributions: Sequence[Contribution]
 ) -> tuple[DiscoveryParameters, dict[str, Value], dict[str, Value]]:
     """Return the parameters with what is known now, the rows of each class, and the categories of columns of text."""

@@ -3,7 +3,7 @@
 Pure functions take a model and a row, and return frozen pydantic models whose ``to_dict()`` is the documented JSON form
 (docs/reference/exports.md). A model speaks in its own terms and units; :mod:`glassfleet.reword` gives it others.
 
-- :func:`explain_row`: the rule that answered in words, its rivals, and each input's share;
+- :func:`explain_row`: the rule that answered in words, the runners-up, and each input's share;
 - :func:`explained`: the same as a scheme returns it, compared with a reference row;
 - :func:`counterfactual`: the smallest change of the inputs found that gives another outcome, checked by predicting;
 - :func:`summary`: all rules with support and confidence, how inputs are used, partitions, complexity;

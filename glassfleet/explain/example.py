@@ -77,9 +77,9 @@ def _rows(domain: Domain, rule: Rule, rules: Sequence[Rule], middle: Floats) -> 
         low, high = (middle.copy() for _ in range(2))
         for part in rule.conditions:
             low[place[part.feature]], high[place[part.feature]] = part.low, part.high
-        rivals = [_peak(domain, other, middle) for other in rules if other.output != rule.output]
+        peaks = [_peak(domain, other, middle) for other in rules if other.output != rule.output]
         # Peaks at the ends of the rule's sets are those of the sets beside them.
-        near = [other for other in rivals if bool(((low <= other) & (other <= high)).all())]
+        near = [other for other in peaks if bool(((low <= other) & (other <= high)).all())]
         near.sort(key=lambda other: int((other != peak).sum()))
         for other in near[:_NEIGHBOURS]:
             yield peak + _TOWARDS * (other - peak)

@@ -117,7 +117,7 @@ def _rules(model: Model, fired: Counter[int], explained: int) -> list[dict[str, 
             "rows": count,
             "share": count / explained,
             "text": str(texts[index]),
-            "brief": texts[index].brief[0],
+            "brief": texts[index].summary[0],
         }
         for index, count in sorted(fired.items(), key=lambda item: (-item[1], item[0]))
     ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain, Variable
@@ -45,7 +45,7 @@ class RuleView(View):
 
     index: int
     text: str
-    brief: tuple[str, ...] = ()
+    brief: tuple[str, ...] = Field(default=(), validation_alias=AliasChoices("brief", "summary"))
     conditions: tuple[Condition, ...]
     output: str
     weight: float | None

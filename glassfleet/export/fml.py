@@ -95,18 +95,18 @@ def from_fml(text: str) -> Model:
     if document_digest(document) != extra.get("digest"):
         raise VerificationError("the document in this FML is not that of its digest: it was changed")
     again = _standard(model, root.get("name", ""))
-    for mine, theirs in zip(_told(again), _told(root), strict=False):
+    for mine, theirs in zip(_elements(again), _elements(root), strict=False):
         if mine != theirs:
             raise VerificationError(
                 f"the rules in this FML were changed: it says {theirs}, its document {mine}. Learn a model, "
                 "then export again"
             )
-    if len(list(_told(again))) != len(list(_told(root))):
+    if len(list(_elements(again))) != len(list(_elements(root))):
         raise VerificationError("parts of this FML were added or removed")
     return model
 
 
-def _told(root: ET.Element) -> Iterator[tuple[str, tuple[tuple[str, str], ...], str]]:
+def _elements(root: ET.Element) -> Iterator[tuple[str, tuple[tuple[str, str], ...], str]]:
     """Yield all elements of the standard part: name, attributes, text."""
     for element in root.iter():
         if not str(element.tag).startswith(f"{{{OURS}}}"):

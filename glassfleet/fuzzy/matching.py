@@ -161,6 +161,6 @@ class MatchedRules(ReadsRules, Generic[R]):
     def _rule(self, index: int) -> Rule:
         features, n_sets, line = self.domain.features, self.parameters.n_sets, self.base.coefficients[index]
         conditions = tuple(condition(features[feature], j, n_sets) for feature, j in self._path(index))
-        told = self.forecasts.get(index)
-        rule = linear_rule(self.domain, index, self.base, conditions, line[-1], line[:-1], told)
+        forecast = self.forecasts.get(index)
+        rule = linear_rule(self.domain, index, self.base, conditions, line[-1], line[:-1], forecast)
         return replace(rule, otherwise=index == self._otherwise)

@@ -152,7 +152,7 @@ class Vehicles:
         self.subscribed()
         return {}
 
-    def told(self) -> dict[str, Any]:
+    def counted(self) -> dict[str, Any]:
         """Say what was counted, and which answers still have no receipt."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         waiting = sum(len(vehicle.waits) for vehicle in self.vehicles)

@@ -146,7 +146,7 @@ def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage
 def settled(tell: Any) -> dict[str, Any]:
     """Return what the vehicles counted, once all have their receipts: some come back as the run ends."""
     deadline = time.monotonic() + 2 * RESEND
-    while (result := tell("told"))["waiting"] and time.monotonic() < deadline:
+    while (result := tell("counted"))["waiting"] and time.monotonic() < deadline:
         time.sleep(0.5)
     return dict(result)
 
@@ -202,7 +202,7 @@ def _long(vehicles: int) -> list[Any]:
         wait(lambda: answers(api), 0.05)
         restart = [time.perf_counter() - killed, cpu_seconds(process.pid)]
         record = ended(api, name)
-        seconds, result = time.perf_counter() - begun, tell("told")
+        seconds, result = time.perf_counter() - begun, tell("counted")
         processor += cpu_seconds(process.pid) - restart[1]
         after = memory(process.pid)[1]
     accepted = sum(each["accepted"] for each in record["rounds"])

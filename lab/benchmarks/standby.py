@@ -111,7 +111,7 @@ class _Pair:
 
         def stands_by() -> bool:
             process.check()
-            return process.has_said(READY)
+            return process.has_logged(READY)
 
         _until(stands_by)
 

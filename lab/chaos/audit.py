@@ -350,7 +350,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     messages: Counter[str] = Counter()
     sent: set[tuple[str, str, str]] = set()
     settled: set[tuple[str, str, str]] = set()
-    told_twice: Counter[tuple[str, str, str]] = Counter()
+    accepted: Counter[tuple[str, str, str]] = Counter()
     logs = evidence.work / "logs"
     coordinators = [name for name in (COORDINATOR, STANDBY) if (logs / f"{name}.log").exists()]
     for name in (*coordinators, *evidence.agents):
@@ -365,7 +365,7 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
             elif name in coordinators and event == "answered":
                 judged[line["outcome"]] += 1
                 if line["outcome"] == "accepted" and line.get("reason") != "refusal noted":
-                    told_twice[line["agent"], line["run"], line["task"][:_SHORT]] += 1
+                    accepted[line["agent"], line["run"], line["task"][:_SHORT]] += 1
             elif event == "answered":
                 sent.add((name, line["run"], line["task"][:_SHORT]))
                 findings.sends += 1
@@ -381,5 +381,5 @@ def _read_logs(evidence: Evidence, counted: set[tuple[str, str, str]], findings:
     findings.messages = dict(sorted(messages.items()))
     findings.sent = len(sent)
     findings.withdrawn = len(sent - settled - counted)
-    findings.lost += [f"{key}: accepted, and not in the journal" for key in told_twice if key not in counted]
-    findings.double_counted += [f"{key}: accepted {count} times" for key, count in told_twice.items() if count > 1]
+    findings.lost += [f"{key}: accepted, and not in the journal" for key in accepted if key not in counted]
+    findings.double_counted += [f"{key}: accepted {count} times" for key, count in accepted.items() if count > 1]

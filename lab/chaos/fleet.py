@@ -167,7 +167,7 @@ class Fleet:
             process.began = process.log_size()
         self.start_broker()
         end = time.monotonic() + patience
-        while time.monotonic() < end and not all(process.has_said(_CONNECTED) for process in processes):
+        while time.monotonic() < end and not all(process.has_logged(_CONNECTED) for process in processes):
             time.sleep(0.05)
         return True
 
@@ -189,7 +189,7 @@ class Fleet:
         return ended
 
     def _works(self, name: str) -> bool:
-        return self.processes[name].has_said(_STANDS_BY if name == STANDBY else _CONNECTED)
+        return self.processes[name].has_logged(_STANDS_BY if name == STANDBY else _CONNECTED)
 
     def _recovered(self, name: str, process: Process) -> None:
         if name == COORDINATOR and self._is_taken_over:
@@ -200,7 +200,7 @@ class Fleet:
             self.recoveries[kind].append(time.monotonic() - process.started_at)
 
     def _leads(self, name: str) -> bool:
-        return self.processes[name].is_running and self.processes[name].has_said(_LEADS)
+        return self.processes[name].is_running and self.processes[name].has_logged(_LEADS)
 
     def _change_names(self) -> None:
         """Let the stand-by be called the coordinator when it leads."""

@@ -89,7 +89,7 @@ class Lines:
     def __init__(self) -> None:
         self._news = News()
         self._up = 0
-        self._told = time.monotonic()
+        self._counted_at = time.monotonic()
 
     def say(self, line: str) -> None:
         """Print one line."""
@@ -106,8 +106,8 @@ class Lines:
     def look(self, status: Mapping[str, Any], vehicles: Mapping[str, str]) -> None:
         """Print what is new."""
         up = sum(how != "starting" for how in vehicles.values())
-        if up > self._up and (up == len(vehicles) or time.monotonic() - self._told >= ROLL_CALL):
-            self._up, self._told = up, time.monotonic()
+        if up > self._up and (up == len(vehicles) or time.monotonic() - self._counted_at >= ROLL_CALL):
+            self._up, self._counted_at = up, time.monotonic()
             self.say(f"vehicles up: {up} of {len(vehicles)}")
         for piece in self._news.of(status):
             if isinstance(piece, int):
@@ -131,7 +131,7 @@ class Live:
 
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._news = News()
-        self._said: list[str | int] = []
+        self._lines: list[str | int] = []
         self._events: list[str] = []
         self._steps: list[Step] = []
         self._status: Mapping[str, Any] = {}
@@ -158,7 +158,7 @@ class Live:
         self._live.stop()
         lines = [
             round_line(self._status["rounds"][each], final=True) if isinstance(each, int) else each
-            for each in self._said
+            for each in self._lines
         ]
         for line in fitted(lines, self._console.width):
             click.echo(line, err=True)
@@ -167,16 +167,16 @@ class Live:
         """Take what is done next."""
         self._end_step()
         self._steps.append(Step(line, time.monotonic()))
-        self._said.append(line)
+        self._lines.append(line)
 
     def serve(self, address: str) -> None:
         """Take the dashboard's address."""
         self._address = address
-        self._said.append(f"dashboard: {address}")  # it stands in the first line, all the time
+        self._lines.append(f"dashboard: {address}")  # it stands in the first line, all the time
 
     def say(self, line: str) -> None:
         """Take one line."""
-        self._said.append(line)
+        self._lines.append(line)
         self._events.append(line)
         if not self._is_on:
             click.echo("\n".join(for_terminal([line], err=True)), err=True)
@@ -190,7 +190,7 @@ class Live:
         if status["phase"] != "gathering":
             self._end_step()
         news = list(self._news.of(status))
-        self._said += news
+        self._lines += news
         self._events += [each for each in news if isinstance(each, str)]
         self._status, self._vehicles = status, vehicles
 
@@ -207,7 +207,7 @@ class Live:
             status=self._status,
             vehicles=self._vehicles,
             opened=self._opened[1],
-            said=self._events,
+            events=self._events,
             ascii_only=self._console.options.ascii_only,
         )
 

@@ -120,7 +120,7 @@ def _what_it_says(model: Model, top: int) -> list[str]:
         return lines
     lines = [_how_many(len(rules), top, "most used", "rule")]
     for rule in sorted(rules, key=most_used)[:top]:
-        lines += rule_lines(rule, "  ", brief=True)
+        lines += rule_lines(rule, "  ", short=True)
     return [*lines, *wrapped(measures_note(rules), "  ")]
 
 

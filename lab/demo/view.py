@@ -111,7 +111,7 @@ class Scene:
         Vehicle -> what its process does.
     opened : float
         When the open round was seen first.
-    said : sequence of str
+    events : sequence of str
         What happened, oldest first.
     ascii_only : bool
         The terminal knows no other signs.
@@ -126,7 +126,7 @@ class Scene:
     status: Mapping[str, Any] = field(default_factory=dict)
     vehicles: Mapping[str, str] = field(default_factory=dict)
     opened: float = 0.0
-    said: Sequence[str] = ()
+    events: Sequence[str] = ()
     ascii_only: bool = False
 
     def mark(self, name: str) -> str:
@@ -142,18 +142,18 @@ class Scene:
 def draw(scene: Scene) -> list[Text]:
     """Return the screen: at most ``scene.height`` lines, none longer than ``scene.width`` columns."""
     airy = scene.height >= 30
-    said_lines = 5 if airy else 3
+    event_lines = 5 if airy else 3
     lines = [*_head(scene), *_gap(airy)]
     if scene.vehicles:
         lines += [*_fleet(scene, max(2, scene.height // 3)), *_gap(airy)]
-    room = max(6, scene.height - len(lines) - said_lines - 2)
+    room = max(6, scene.height - len(lines) - event_lines - 2)
     if scene.is_under_way:
         gap = _gap(airy)
         rounds = max(3, min(14, (room - 2 - len(gap)) // 2))
         lines += [*_rounds(scene, rounds), *gap, *_model(scene, room - rounds - 2 - len(gap))]
     else:
         lines += _preparations(scene, room - 1)
-    lines += [*_gap(airy), *_said(scene, said_lines)]
+    lines += [*_gap(airy), *_latest(scene, event_lines)]
     for line in lines:
         line.no_wrap = True
         line.truncate(scene.width, overflow="crop" if scene.ascii_only else "ellipsis")
@@ -373,7 +373,7 @@ def _model(scene: Scene, room: int) -> list[Text]:
     return [_title(scene, "The model so far", more), *lines, *[Text("")] * (room - len(lines))]
 
 
-def _said(scene: Scene, room: int) -> list[Text]:
-    latest = list(scene.said)[-room:]
+def _latest(scene: Scene, room: int) -> list[Text]:
+    latest = list(scene.events)[-room:]
     lines = [Text(line, "dim") for line in latest[:-1]] + [Text(line) for line in latest[-1:]]
     return [_title(scene, "Events"), *lines, *[Text("")] * (room - len(lines))]

@@ -296,7 +296,7 @@ def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
             expect(page.locator(".answer .card").first).to_contain_text("rule")
             expect(page.locator(".answer .way.best")).to_be_visible()
             expect(page.locator(".answer svg.sets:visible").first).to_be_visible()
-            expect(page.locator("#rivals-h")).to_be_visible()
+            expect(page.locator("#runners-up-h")).to_be_visible()
             assert page.get_by_text("as an example").count() == 0
         case "versions":
             expect(main).to_contain_text("buffer_last_s")

@@ -6,7 +6,6 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,11 @@ from tests.support.postgres import PASSWORD, PostgresServer
 pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
 
 
-@pytest.fixture
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
 @pytest.mark.slow
 def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_database_server(
-    server: PostgresServer, broker: str, start: Start, tmp_path: Path
+    mortal: PostgresServer, broker: str, start: Start, tmp_path: Path
 ) -> None:
-    url = server.url(server.database())
+    url = mortal.url(mortal.database())
     journal_at = {"GLASSFLEET_COORDINATOR_JOURNAL": url}
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         first = start(tmp_path / "cloud", environment=journal_at)
@@ -42,7 +35,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         second = start(tmp_path / "cloud", environment=journal_at)
         with second.api() as api:
             assert api.get("/api/runs/r1").json()["state"] == "running"
-            server.kill()
+            mortal.kill()
             code, result = wait_to_end(second)
         assert code == 5, result
         last = result.strip().splitlines()[-1]
@@ -57,7 +50,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         code, result = wait_to_end(down)
         assert (code, "cannot be reached" in result) == (5, True), result
 
-        server.start()
+        mortal.start()
         third = start(tmp_path / "cloud", environment=journal_at)
         with third.api() as api:
             run: dict[str, Any] = ended(api, "r1")

@@ -86,7 +86,7 @@ def test_private_run_is_exact_when_the_coordinator_dies_in_pairing_and_between_a
 
 
 @contextlib.contextmanager
-def told(url: str, run: str, host: Host, number: int) -> Iterator[list[str]]:
+def killed_at(url: str, run: str, host: Host, number: int) -> Iterator[list[str]]:
     """Kill a host when the run's `number`-th message passes the broker; give the kinds of all that passed."""
     seen: list[str] = []
     topics = Topics("fleet")
@@ -157,7 +157,7 @@ def test_private_run_is_exact_whichever_message_is_the_last_of_a_third_of_the_fl
             with (
                 Fleet(stay, broker=broker, state_dir=agents, evaluate=True),
                 hosted(broker, agents, range(10, 15), number) as leavers,
-                told(broker, run, leavers, number) as seen,
+                killed_at(broker, run, leavers, number) as seen,
             ):
                 wanted = spec(run, fleet, domain=False, model=run, policy={"deadline": 3.0})
                 begin_run(api, wanted)
@@ -182,7 +182,7 @@ def test_private_run_that_loses_too_many_says_how_many_are_missing(start: Start,
         small = ended(api, "small")
         assert small["outcome"] == "failed"
         assert small["reason"].startswith("too-few-for-privacy: 6 of 8 agents that can run 'frt' were up after 5 s")
-        with hosted(broker, agents, range(6, 12)) as leavers, told(broker, "halved", leavers, 2 + 12 + 6):
+        with hosted(broker, agents, range(6, 12)) as leavers, killed_at(broker, "halved", leavers, 2 + 12 + 6):
             wanted = spec("halved", fleet, policy={**policy, "deadline": 20.0})
             begin_run(api, wanted)
             halved = ended(api, "halved")
@@ -204,7 +204,7 @@ def test_private_run_of_several_groups_is_exact_when_a_third_of_the_fleet_is_kil
         for first in range(third, vehicles, 16):
             up.enter_context(hosted(broker, agents, range(first, min(first + 16, vehicles))))
         leavers = up.enter_context(hosted(broker, agents, range(third)))
-        up.enter_context(told(broker, "r1", leavers, 2 * vehicles + vehicles // 2))
+        up.enter_context(killed_at(broker, "r1", leavers, 2 * vehicles + vehicles // 2))
         policy = {"deadline": 20.0, "gather_timeout": 120.0}
         begin_run(api, spec("r1", fleet, policy=policy))
         run = ended(api, "r1")

@@ -91,19 +91,19 @@ class Fleet:
 
     # What is said
 
-    def said(self, name: str) -> list[dict[str, Any]]:
+    def log_lines(self, name: str) -> list[dict[str, Any]]:
         text = (self.folder / "logs" / f"{name}.log").read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
 
     def count(self, name: str, event: str) -> int:
-        return sum(line.get("event") == event for line in self.said(name))
+        return sum(line.get("event") == event for line in self.log_lines(name))
 
     def hears(self, name: str, event: str, *, more_than: int = 0) -> None:
-        def is_said() -> bool:
-            assert self.processes[name].poll() is None, self.said(name)[-3:]
+        def is_logged() -> bool:
+            assert self.processes[name].poll() is None, self.log_lines(name)[-3:]
             return self.count(name, event) > more_than
 
-        eventually(is_said, what=f"{name} never said {event!r}")
+        eventually(is_logged, what=f"{name} never said {event!r}")
 
     def thrown_out(self, name: str) -> int:
         """How often the broker has noticed that a client is silent."""

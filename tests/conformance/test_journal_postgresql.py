@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 from psycopg import sql
@@ -28,13 +27,6 @@ def database(postgres: PostgresServer) -> str:
 @pytest.fixture
 def url(postgres: PostgresServer, database: str) -> str:
     return postgres.url(database)
-
-
-@pytest.fixture
-def mortal() -> Iterator[PostgresServer]:
-    """A server that the test may kill."""
-    with PostgresServer() as server:
-        yield server
 
 
 def times(journal: SqlJournal) -> list[float]:

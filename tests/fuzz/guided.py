@@ -56,7 +56,7 @@ class Guided:
     mutate: Callable[[random.Random, bytes], bytes] | None = None
 
 
-def spoil_msgpack(rng: random.Random, data: bytes) -> bytes:
+def mutate_msgpack(rng: random.Random, data: bytes) -> bytes:
     """Change values of a message."""
     from schemas import codec  # after the instrumentation
     from tests.fuzz.mutate import mutate
@@ -64,7 +64,7 @@ def spoil_msgpack(rng: random.Random, data: bytes) -> bytes:
     return mutate(rng, codec.decode(data), data)
 
 
-def spoil_json(rng: random.Random, data: bytes) -> bytes:
+def mutate_json(rng: random.Random, data: bytes) -> bytes:
     """Change values of a JSON document."""
     from tests.fuzz.mutate import edited  # after the instrumentation
 
@@ -74,13 +74,13 @@ def spoil_json(rng: random.Random, data: bytes) -> bytes:
 def _codec() -> Guided:
     from tests.fuzz.targets import Codec, envelopes
 
-    return Guided([envelope.to_bytes() for envelope in envelopes()], Codec.take, spoil_msgpack)
+    return Guided([envelope.to_bytes() for envelope in envelopes()], Codec.take, mutate_msgpack)
 
 
 def _envelope() -> Guided:
     from tests.fuzz.targets import Envelopes, envelopes
 
-    return Guided([envelope.to_bytes() for envelope in envelopes()], Envelopes.take, spoil_msgpack)
+    return Guided([envelope.to_bytes() for envelope in envelopes()], Envelopes.take, mutate_msgpack)
 
 
 def _parts() -> Guided:
@@ -115,7 +115,7 @@ def _parts() -> Guided:
     whole = envelopes()[3]
     cut = [frame.payload for frame in frames_for_contribution(whole, topics, 2048)]
     plain, packed = b"\0" + whole.to_bytes(), pack(whole.to_bytes())
-    return Guided([packed, plain, *cut, *(envelope.to_bytes() for envelope in envelopes())], feed, spoil_msgpack)
+    return Guided([packed, plain, *cut, *(envelope.to_bytes() for envelope in envelopes())], feed, mutate_msgpack)
 
 
 def _signed() -> Guided:
@@ -181,7 +181,7 @@ def _revocations() -> Guided:
 def _record() -> Guided:
     from tests.fuzz.targets import Records, record_of
 
-    return Guided([record_of(name).to_bytes() for name in ("frt", "frbc", "tsk")], Records.take, spoil_json)
+    return Guided([record_of(name).to_bytes() for name in ("frt", "frbc", "tsk")], Records.take, mutate_json)
 
 
 def _document() -> Guided:
@@ -200,7 +200,7 @@ def _document() -> Guided:
         if isinstance(name, str) and name in names:
             Documents.take(catalogue.load(name), document)
 
-    return Guided([json.dumps(model.to_document()).encode() for model in models], feed, spoil_json)
+    return Guided([json.dumps(model.to_document()).encode() for model in models], feed, mutate_json)
 
 
 def _fml() -> Guided:
@@ -222,7 +222,7 @@ def _config() -> Guided:
     from coordinator.config import CoordinatorConfig
     from edge_agent.config import AgentConfig
     from schemas.errors import UsageError
-    from tests.fuzz.targets import told
+    from tests.fuzz.targets import named
 
     folder = Path(tempfile.mkdtemp(prefix="glassfleet-fuzz-"))
     file = folder / "settings.toml"
@@ -233,7 +233,7 @@ def _config() -> Guided:
             try:
                 load(file)
             except UsageError as fault:
-                told(fault, "refused")
+                named(fault, "refused")
 
     texts = (
         'fleet = "north"\n[agent]\nid = "v"\ndata = "d.csv"\nkeepalive = 30\nresend_first = 2.0\nevaluate = false\n',

@@ -106,7 +106,7 @@ def _edit(rng: random.Random, value: Any) -> Any:
     if isinstance(value, list | tuple) and value and rng.random() < 0.9:
         return _edit_list(rng, list(value))
     if isinstance(value, np.ndarray) and rng.random() < 0.85:
-        return spoil_array(rng, value)
+        return mutate_array(rng, value)
     if isinstance(value, bool):
         return rng.choice((not value, int(value), None))
     if rng.random() < 0.3:
@@ -150,7 +150,7 @@ def _edit_list(rng: random.Random, line: list[Any]) -> list[Any]:
     return line
 
 
-def spoil_array(rng: random.Random, array: Any) -> Any:
+def mutate_array(rng: random.Random, array: Any) -> Any:
     """Return a changed copy: elements, signs, scale, shape or type."""
     if array.size and rng.random() < 0.5:
         return _edit_elements(rng, array.copy())

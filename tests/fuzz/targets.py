@@ -130,7 +130,7 @@ def as_it_arrives(value: Any) -> Any:
     return codec.decode(pack_carelessly(value))
 
 
-def told(fault: Exception, outcome: str) -> str:
+def named(fault: Exception, outcome: str) -> str:
     """Return `outcome`, when the fault says why."""
     assert str(fault).strip(), "a fault gives its reason"
     return outcome
@@ -182,7 +182,7 @@ class Envelopes(Messages):
         try:
             envelope = Envelope.from_bytes(data, fleet=FLEET)
         except WireError as fault:
-            return told(fault, fault.code)
+            return named(fault, fault.code)
         assert Envelope.from_bytes(envelope.to_bytes(), fleet=FLEET).body.kind == envelope.body.kind
         return "taken"
 
@@ -333,7 +333,7 @@ class Answers:
             contribution = Contribution.from_value(value)
             self._server.check(step.task, contribution)
         except ContributionError as fault:
-            return told(fault, "rejected")
+            return named(fault, "rejected")
         if rng.random() < 0.2:
             try:
                 self._server.reduce(step.state, [*answers[:place], contribution, *answers[place + 1 :]])
@@ -366,7 +366,7 @@ class Tasks:
         try:
             answer = self._client.contribute(task, rng.choice(self._rows), np.random.default_rng(0))
         except TaskError as fault:
-            return told(fault, "refused")
+            return named(fault, "refused")
         self._server.check(task, answer)
         return "answered"
 
@@ -388,7 +388,7 @@ class Documents:
         try:
             model = scheme.from_document(document)
         except DocumentError as fault:
-            return told(fault, "refused")
+            return named(fault, "refused")
         with np.errstate(all="ignore"):
             predicted = model.predict(np.full((3, len(model.domain.features)), 0.4))
         assert predicted.shape == (3,)

@@ -45,7 +45,7 @@ LEARNED = ("phase", "features", "target", "domain", "domain_contributors", "froz
 """Fields of a run that only an accepted answer may change."""
 
 COUNTED = frozenset({"late", "duplicate", "rejected", "dropped", "asked", "size"})
-"""Fields of the open round that a rejected answer may change: the books, and that its sender is not waited for."""
+"""Fields of the open round that a rejected answer may change: the counters, and that its sender is not waited for."""
 
 MAX_ENTRY = 4096
 """Bytes that the journal may grow by for a message that was turned away."""

@@ -27,7 +27,7 @@ WRONG, MANY, OUT = "vehicle-03", "vehicle-04", "vehicle-05"
 SCORES = "/api/models/model/1/scores"
 
 
-def _spoil(path: Path, *, times: int = 1, inputs: float = 1.0, target: float = 1.0) -> None:
+def _damage(path: Path, *, times: int = 1, inputs: float = 1.0, target: float = 1.0) -> None:
     with gzip.open(path, "rt", newline="") as file:
         head, *rows = csv.reader(file)
     factors = [*(inputs for _ in rows[0][1:-1]), target]
@@ -39,9 +39,9 @@ def _spoil(path: Path, *, times: int = 1, inputs: float = 1.0, target: float = 1
 
 def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path) -> None:
     files = simulated_files(tmp_path / "data", 6, 7)
-    spoilt: dict[str, dict[str, Any]] = {WRONG: {"inputs": 1e6}, MANY: {"times": 8}, OUT: {"target": 10.0}}
+    damaged: dict[str, dict[str, Any]] = {WRONG: {"inputs": 1e6}, MANY: {"times": 8}, OUT: {"target": 10.0}}
     for name, file in files.items():  # OUT is left out of the run, and scores its model all the same
-        _spoil(file, **spoilt.get(name, {}))
+        _damage(file, **damaged.get(name, {}))
     sources = {name: read_source(path) for name, path in files.items()}
     broker = launch(state_dir=tmp_path / "broker")
     coordinator = CoordinatorProcess(broker.url, tmp_path / "coordinator")

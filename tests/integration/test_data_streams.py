@@ -293,13 +293,6 @@ def learned(folder: Path, there: dict[str, Source], spec: RunSpec) -> tuple[Simu
     return fleet, fleet.run_until_ended("r1", within=600.0)
 
 
-@pytest.fixture
-def structlog_defaults() -> Iterator[None]:
-    structlog.reset_defaults()
-    yield
-    structlog.reset_defaults()
-
-
 @pytest.mark.usefixtures("structlog_defaults")
 @pytest.mark.parametrize("scheme", ["frbc", "frt"])
 def test_vehicle_refuses_by_name_when_the_scheme_takes_no_text(tmp_path: Path, scheme: str) -> None:

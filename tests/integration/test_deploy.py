@@ -35,6 +35,20 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 
 COMPOSE = load(DEPLOY / "compose" / "compose.yaml")[0]
+TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+BUILD = TOOLS["hatch"]["build"]["targets"]
+
+
+def test_tools_and_packages_know_every_top_folder_of_the_house() -> None:
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "docs", "site"))]
+    code = {path.name for path in folders if any(path.rglob("*.py"))}
+    installed = code - {"deploy", "tests"}
+
+    assert set(BUILD["wheel"]["packages"]) == installed
+    assert set(BUILD["sdist"]["include"]) == code | {"docs", "mkdocs.yml"}
+    assert set(TOOLS["mypy"]["packages"]) == code
+    assert set(TOOLS["ruff"]["lint"]["isort"]["known-first-party"]) == code
+    assert set(TOOLS["importlinter"]["root_packages"]) == installed | {"deploy"}
 
 
 # Linters
@@ -196,9 +210,7 @@ def test_containers_run_as_nobody_in_particular() -> None:
     assert COMPOSE["services"]["broker"]["user"] == users[0]
     copied = re.findall(r"^COPY (?:--\S+ )*(\S+) \S+$", text, re.MULTILINE)
     assert [each for each in copied if not each.startswith("/") and not (ROOT / each).exists()] == []
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert set(packages) <= set(copied), "every package is in the image"
+    assert set(BUILD["wheel"]["packages"]) <= set(copied), "every package is in the image"
 
 
 # Kubernetes

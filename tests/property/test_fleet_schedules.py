@@ -131,13 +131,13 @@ def test_elastic_run_whose_journal_begins_anew_goes_as_it_would_have_gone(
     seen, kept, _ = play(seed, state_dir / "kept", elastic=True)
     monkeypatch.setattr(checkpoint, "BOUND", 1)
     again, anew, sim = play(seed, state_dir / "anew", elastic=True)
-    assert (again, told(anew)) == (seen, told(kept))
+    assert (again, facts_of(anew)) == (seen, facts_of(kept))
     kinds = Counter(entry.kind for entry in sim.journal.content.entries)
     assert kinds["checkpoint"] == (len(anew["rounds"]) > 1)
     assert kinds["answer"] <= len(SOURCES), "those of the last round"
 
 
-def told(document: dict[str, Any]) -> dict[str, Any]:
+def facts_of(document: dict[str, Any]) -> dict[str, Any]:
     """Return what does not depend on the run's nonce."""
     rounds = [{key: value for key, value in each.items() if key != "task_digest"} for each in document["rounds"]]
     named = ("outcome", "reason", "cohort", "rows", "nullified", "started", "ended", "model", "summary", "agents")

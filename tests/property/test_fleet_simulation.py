@@ -9,7 +9,6 @@ import random
 import shutil
 from typing import Any
 
-import numpy as np
 import pytest
 
 from broker.memory import Faults
@@ -18,6 +17,7 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
 from lab.protocols.paper import pooled_domain
 from schemas import limits
+from tests.support.agent_bench import rows
 from tests.support.schedules import assert_promises, central_digest, empty_like, schedule_fault
 from tests.support.simulation import Simulation
 
@@ -32,12 +32,6 @@ pytestmark = pytest.mark.usefixtures("quiet_logs")
 def small_messages(monkeypatch):
     """Let messages be so small that these little trees need parts and blobs."""
     monkeypatch.setattr(limits, "MIN_MESSAGE_BYTES", 1024)
-
-
-def rows(seed: int, count: int) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((count, 3))
-    return Dataset(("a", "b", "c"), "y", X, X[:, 0] * 2 + np.sin(3 * X[:, 1]) * X[:, 2])
 
 
 def train_only(data: Dataset) -> Source:

@@ -261,7 +261,7 @@ class Cloud:
         made.call = lambda function, timeout=None: function(self.core)  # type: ignore[method-assign]
         return made
 
-    def told(self, event: str = "model-not-verified") -> list[tuple[str, list[int]]]:
+    def logged(self, event: str = "model-not-verified") -> list[tuple[str, list[int]]]:
         return [(line["code"], line["versions"]) for line in self.lines if line["event"] == event]
 
     def stored(self, version: int = 1) -> StoredModel:

@@ -119,7 +119,7 @@ def hosted(url: str, state_dir: Path, indices: range, salt: int = 0, **settings:
 def _host(url: str, state_dir: str, start: str, stop: str, salt: str, *options: str) -> None:
     if place := os.environ.get(dying.VARIABLE):
         dying.install(place)
-    settings = {name: float(value) for name, _, value in (option.partition("=") for option in options)}
+    settings: dict[str, Any] = {name: float(value) for name, _, value in (option.partition("=") for option in options)}
     logs.configure("error", "json", fleet="fleet", agent="")
     fleet = Fleet(sources(range(int(start), int(stop)), int(salt)), broker=url, state_dir=Path(state_dir), **settings)
     with fleet:

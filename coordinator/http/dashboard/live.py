@@ -45,14 +45,14 @@ class Picture:
     fragments : Mapping[str, str or None]
         HTML by the id of the element whose content it is. None asks the page to fetch itself again: what it shows
         depends on its address.
-    said : str
+    announcement : str
         One sentence for those who listen rather than look.
     is_last : bool
         Nothing will change any more.
     """
 
     fragments: Mapping[str, str | None]
-    said: str = ""
+    announcement: str = ""
     is_last: bool = False
 
 
@@ -76,7 +76,7 @@ class Channel:
     watchers: int = 0
     is_last: bool = False
     texts: dict[str, tuple[int, str | None]] = field(default_factory=dict)
-    said: str = ""
+    announcement: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -161,7 +161,7 @@ class Hub:
             news = {name: text for name, (number, text) in channel.texts.items() if number > seen}
             if news:
                 seen = max(number for number, _ in channel.texts.values())
-                data = show_hidden(json.dumps({"fragments": news, "said": channel.said}, ensure_ascii=False))
+                data = show_hidden(json.dumps({"fragments": news, "said": channel.announcement}, ensure_ascii=False))
                 yield f"id: {self.id}-{seen}\nevent: page\ndata: {data}\n\n"
             if channel.is_last:
                 yield "event: end\ndata: {}\n\n"
@@ -200,7 +200,7 @@ class Hub:
         if fresh:
             self._number += 1
             channel.texts |= {name: (self._number, text) for name, text in fresh.items()}
-            channel.said = picture.said
+            channel.announcement = picture.announcement
         channel.is_last = picture.is_last
         channel.wake()
 

@@ -136,7 +136,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             difference=change,
             folded=_folded(change),
             compared=compared,
-            said=comparison.against(compared, f"version {other}") if compared else "",
+            verdict=comparison.against(compared, f"version {other}") if compared else "",
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
             numbers=_numbers(registry.heads(name)),
@@ -214,7 +214,7 @@ def _look(coordinator: Coordinator, name: str) -> Hashable:
 
 def _paint(coordinator: Coordinator, name: str) -> Picture:
     stands = standing(coordinator, name)
-    return Picture({"standing": None}, stands.said, is_last=stands.live is None)
+    return Picture({"standing": None}, stands.announcement, is_last=stands.live is None)
 
 
 def _tree(loaded: LoadedModel, key: str | None, address: str) -> RuleTree | None:

@@ -60,7 +60,7 @@ class Confusion:
 
     Attributes
     ----------
-    said : list of str
+    answers : list of str
         The classes that the model can say.
     lines : list of Confused
         What rows are: the classes that some are, last those of labels that the model does not know.
@@ -68,7 +68,7 @@ class Confusion:
         Of the rows that are said to be of a class, the share that are; None: none is.
     """
 
-    said: list[str]
+    answers: list[str]
     lines: list[Confused]
     rows: int
     precise: list[float | None]

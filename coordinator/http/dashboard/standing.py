@@ -92,7 +92,7 @@ class Standing:
         return f"{self.current}.{self.candidate}.{self.sequence}.{self.turns}.{live}"
 
     @property
-    def said(self) -> str:
+    def announcement(self) -> str:
         """One sentence for those who listen."""
         if self.live is None:
             return f"Version {self.current} is in use." if self.current else "No version is in use."
@@ -109,7 +109,7 @@ def standing(coordinator: Coordinator, name: str) -> Standing:
     current, candidate = aliases.current.get(name), aliases.candidate.get(name)
     documents = coordinator.rollouts.documents(name)
     live = next((each for each in documents if each["ended"] is None), None)
-    lines = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _told(each)]
+    lines = [line for each in decisions if not each.kind.startswith(PREFIX) for line in _lines(each)]
     since = next((each.wall for each in reversed(decisions) if each.kind == "current"), 0.0)
     return Standing(
         name=name,
@@ -151,7 +151,7 @@ def _before(registry: Registry, name: str) -> int:
         return 0
 
 
-def _told(decision: Decision) -> list[tuple[float, str, int, str]]:
+def _lines(decision: Decision) -> list[tuple[float, str, int, str]]:
     body = decision.body
     version, reason = int(body.get("version", 0)), str(body.get("reason", ""))
     if decision.kind == "current":

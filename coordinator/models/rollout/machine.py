@@ -152,7 +152,7 @@ def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tu
         case events.Opened() if state.phase == "opening" and event.agents:
             if state.cannot and set(event.agents) <= set(state.cannot):
                 return _end(state, "nobody-can", event.at, _nobody(state, event.agents))
-            return _told(_judged(_open(state, event), event.at))
+            return _announced(_judged(_open(state, event), event.at))
         case events.Reported() if state.is_open and event.agent not in state.reports and _is_asked(state, event.agent):
             reports = {**state.reports, event.agent: event}
             cannot = {agent: why for agent, why in state.cannot.items() if agent != event.agent}
@@ -180,7 +180,7 @@ def step(state: Rollout | None, event: events.Event) -> tuple[Rollout | None, tu
             after = replace(state, phase=phase, due=event.at + state.left, reason="", at=event.at)
             if phase == "opening":
                 return after, ()
-            return _told(_judged(after, event.at))
+            return _announced(_judged(after, event.at))
         case events.Stop():
             return _end(state, "stopped", event.at, event.reason or "by an operator")
         case events.Superseded():
@@ -319,7 +319,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _told(judged: tuple[Rollout, tuple[events.Effect, ...]]) -> tuple[Rollout, tuple[events.Effect, ...]]:
+def _announced(judged: tuple[Rollout, tuple[events.Effect, ...]]) -> tuple[Rollout, tuple[events.Effect, ...]]:
     """Add that a stage which goes on is to be told to its vehicles."""
     state, effects = judged
     return state, effects or standing(state)

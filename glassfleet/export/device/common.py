@@ -17,15 +17,15 @@ def scaled(m: Values, row: list[float]) -> list[float]:
     row = list(row)
     for gap, value in zip(m["gaps"], m["taken_for"], strict=True):
         row[gap] = value if math.isnan(row[gap]) else row[gap]
-    found = []
+    scaled = []
     for value, low, high, levels in zip(row, m["low"], m["high"], m["levels"], strict=True):
         if levels:
             known = 0.0 <= value <= len(levels) - 2 and value == math.floor(value)
-            found.append(levels[int(value) + 1 if known else 0])
+            scaled.append(levels[int(value) + 1 if known else 0])
             continue
         width = high - low
-        found.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
-    return found + empty + [max(found[feature] - knot, 0.0) for feature, knot in m["hinges"]]
+        scaled.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
+    return scaled + empty + [max(scaled[feature] - knot, 0.0) for feature, knot in m["hinges"]]
 
 
 def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:

@@ -272,8 +272,8 @@ class RuleTree:
         share = "" if branch.children else self._share(branch)
         part = branch.condition
         name = (_words(branch) if part is None else cut_middle(part.feature, NAME - len(share))) + share
-        brief = self._detail(branch, 20)
-        notes = [brief] if part is None else [_term(part), brief]
+        short = self._detail(branch, 20)
+        notes = [short] if part is None else [_term(part), short]
         text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._colours(branch))}"
         target = self._target(branch)
         if not target:

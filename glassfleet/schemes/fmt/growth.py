@@ -165,7 +165,7 @@ def possible(question: GrowthQuestion, node: int) -> list[int]:
     ]
 
 
-def planted(memory: dict[str, Any]) -> dict[str, Any]:
+def started(memory: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of a tree: as yet nothing.
 
     ``whole``: sums of each node. ``lower``: sums of the cuts of each leaf that could still be split, by node.

@@ -18,7 +18,7 @@ from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.grow import UNIT, Variant, fit_nodes, moments, residual_moments
-from glassfleet.schemes.fmt.growth import best_first, costs, planted, simplest, split, taken_in
+from glassfleet.schemes.fmt.growth import best_first, costs, simplest, split, started, taken_in
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import ERROR_BITS, Parameters
@@ -64,10 +64,10 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "regressors": ranked(root, question.parameters.max_regressors),
         "tried": [],
     }
-    return _plant(question, kept)
+    return _start_tree(question, kept)
 
 
-def _plant(question: Question, memory: Memory) -> Next:
+def _start_tree(question: Question, memory: Memory) -> Next:
     """Start the tree of the next number of sets: ask for the root's cuts."""
     parameters, f = question.parameters, question.n_inputs
     n_sets = parameters.tried_sets[len(memory["tried"])]
@@ -81,7 +81,7 @@ def _plant(question: Question, memory: Memory) -> Next:
         nodes=(0,),
         levels=question.levels,
     )
-    return _ask_nodes(asked, planted(memory))
+    return _ask_nodes(asked, started(memory))
 
 
 # --- support --------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def _sized(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | 
     memory = {**memory, "tried": [*memory["tried"], entry], "held_out": held}
     tried = memory["tried"]
     if len(tried) < len(parameters.tried_sets):
-        return _plant(question, memory)
+        return _start_tree(question, memory)
     tree, splits, variant = 0, len(tried[0]["splits"]), 0
     if held:
         tree, splits, variant = simplest(

@@ -13,7 +13,7 @@ from glassfleet.fuzzy.linear_rules import widened
 from glassfleet.numerics.sparse import ranked
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.fmt.grow import UNIT, Variant, fit_nodes, moments
-from glassfleet.schemes.fmt.growth import best_first, planted, split, taken_in
+from glassfleet.schemes.fmt.growth import best_first, split, started, taken_in
 from glassfleet.schemes.fmt.params import ERROR_BITS
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.tree import Inputs
@@ -59,7 +59,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         hinges=hinges,
     )
     memory = {**memory, "training": training}
-    return ask(asked, memory) if hinges else _planted(asked, memory)
+    return ask(asked, memory) if hinges else _start_tree(asked, memory)
 
 
 def _bent(question: Question, memory: Memory, sums: Sums) -> Next:
@@ -70,12 +70,12 @@ def _bent(question: Question, memory: Memory, sums: Sums) -> Next:
     chosen = choose(matrices, lines, question.parameters.max_hinges)
     hinges = tuple(question.hinges[number] for number in chosen)
     regressors = (*question.regressors[:lines], *range(f, f + len(hinges)))
-    return _planted(replace(question, regressors=regressors, hinges=hinges), memory)
+    return _start_tree(replace(question, regressors=regressors, hinges=hinges), memory)
 
 
-def _planted(question: Question, memory: Memory) -> Next:
+def _start_tree(question: Question, memory: Memory) -> Next:
     """Ask for the root's cuts."""
-    return ask(replace(question, kind="grow", nodes=(0,)), planted(memory))
+    return ask(replace(question, kind="grow", nodes=(0,)), started(memory))
 
 
 def _grown(question: Question, memory: Memory, sums: Sums) -> Next:

@@ -53,7 +53,7 @@ class _Rows:
 
     members: Memberships
     columns: Floats  # (F + 2, n): scaled inputs, ones, scaled target
-    found: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
+    centres: dict[Any, Floats] = field(default_factory=dict)  # centres by the parameters of the clustering
     table: Table | None = None
     latest: tuple[bytes, list[Floats]] | None = None  # centres and memberships of the last iteration
 
@@ -106,7 +106,7 @@ def _product(rows: _Rows) -> list[Floats]:
 def _own_antecedents(parameters: Parameters, rows: _Rows) -> NDArray[np.int8]:
     """Return the antecedents of the clusters of these rows."""
     key = (parameters.n_clusters, parameters.cluster_seed, parameters.tolerance, parameters.max_iterations)
-    centres = rows.found.get(key)
+    centres = rows.centres.get(key)
     if centres is None:
         centres = fuzzy_c_means(
             _product(rows),
@@ -115,8 +115,8 @@ def _own_antecedents(parameters: Parameters, rows: _Rows) -> NDArray[np.int8]:
             tolerance=parameters.tolerance,
             max_iterations=parameters.max_iterations,
         )
-        rows.found.clear()
-        rows.found[key] = centres
+        rows.centres.clear()
+        rows.centres[key] = centres
     return antecedents_of(centres[:, :-1], parameters.n_sets)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -18,3 +19,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedProcess
     running.stop()
     log = folder / "broker.log"
     assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture
+def fleet_name() -> str:
+    """A fleet of its own for every test: the broker is shared and remembers."""
+    return f"f{uuid.uuid4().hex[:12]}"

@@ -27,90 +27,90 @@ from tests.support.coordinator_http import enrolling
 
 
 @dataclass
-class Office:
+class Served:
     ca: FleetCa
     url: str
 
 
 @contextlib.contextmanager
-def opened(ca: FleetCa, hosts: tuple[str, ...] = HOSTS) -> Iterator[Office]:
+def opened(ca: FleetCa, hosts: tuple[str, ...] = HOSTS) -> Iterator[Served]:
     with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=hosts)) as url:
-        yield Office(ca, url)
+        yield Served(ca, url)
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with opened(FleetCa(tmp_path_factory.mktemp("office"))) as made:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with opened(FleetCa(tmp_path_factory.mktemp("authority"))) as made:
         yield made
 
 
-def test_vehicle_enrols_with_its_token_and_keeps_its_key_to_itself(office, tmp_path):
-    token = office.ca.authority.token("v1")
-    ends = enrol(tmp_path / "id", token, office.url)
+def test_vehicle_enrols_with_its_token_and_keeps_its_key_to_itself(served, tmp_path):
+    token = served.ca.authority.token("v1")
+    ends = enrol(tmp_path / "id", token, served.url)
     identity = check_owner(tmp_path / "id", "agent", "v1")
     assert identity is not None
     assert identity.ends == ends
-    assert identity.crl == office.ca.authority.crl_pem
+    assert identity.crl == served.ca.authority.crl_pem
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "id").iterdir()} == {0o600}
     assert stat.S_IMODE((tmp_path / "id").stat().st_mode) == 0o700
     secret = (tmp_path / "id" / "key.pem").read_bytes().splitlines()[1]
-    kept = [path.read_bytes() for path in office.ca.authority.folder.rglob("*") if path.is_file()]
+    kept = [path.read_bytes() for path in served.ca.authority.folder.rglob("*") if path.is_file()]
     assert not any(secret in content for content in kept)
 
 
-def test_lost_answer_is_asked_for_again_with_the_same_key(office, tmp_path):
-    token = office.ca.authority.token("v2")
+def test_lost_answer_is_asked_for_again_with_the_same_key(served, tmp_path):
+    token = served.ca.authority.token("v2")
     folder = tmp_path / "id"
-    enrol(folder, token, office.url)
+    enrol(folder, token, served.url)
     serial = serial_of(folder)
     (folder / "cert.pem").unlink()  # as if the answer had never come
-    enrol(folder, token, office.url)
+    enrol(folder, token, served.url)
     assert serial_of(folder) == serial
     with pytest.raises(EnrolmentError, match=r"refuses \(403\): the token was used"):
-        enrol(tmp_path / "thief", token, office.url)
+        enrol(tmp_path / "thief", token, served.url)
     assert not (tmp_path / "thief" / "cert.pem").exists()
 
 
-def test_vehicle_says_nothing_to_an_authority_that_its_token_does_not_name(office, tmp_path):
+def test_vehicle_says_nothing_to_an_authority_that_its_token_does_not_name(served, tmp_path):
     with (
         opened(FleetCa(tmp_path / "impostor")) as impostor,
         pytest.raises(EnrolmentError, match=r"not the authority that made the token.*nothing was sent"),
     ):
-        enrol(tmp_path / "id", office.ca.authority.token("v3"), impostor.url)
+        enrol(tmp_path / "id", served.ca.authority.token("v3"), impostor.url)
     assert not (tmp_path / "id").exists()
 
 
-def test_server_that_shows_the_right_ca_without_its_key_learns_no_token(office, tmp_path):
+def test_server_that_shows_the_right_ca_without_its_key_learns_no_token(served, tmp_path):
     # An impostor that repeats the CA's certificate, which is public, but has its own certificate for the host.
     impostor = FleetCa(tmp_path / "impostor")
     identity = impostor.identity("coordinator", "cloud", hosts=HOSTS)
-    impostor.authority.ca_pem = office.ca.authority.ca_pem
+    impostor.authority.ca_pem = served.ca.authority.ca_pem
     with (
         enrolling(impostor.authority, identity) as url,
         pytest.raises(EnrolmentError, match="from a CA that is not ours"),
     ):
-        enrol(tmp_path / "id", office.ca.authority.token("v4"), url)
+        enrol(tmp_path / "id", served.ca.authority.token("v4"), url)
 
 
-def test_vehicle_renews_with_its_key_and_hears_of_revocations(office, tmp_path):
+def test_vehicle_renews_with_its_key_and_hears_of_revocations(served, tmp_path):
     folder = tmp_path / "id"
-    enrol(folder, office.ca.authority.token("v6"), office.url)
+    enrol(folder, served.ca.authority.token("v6"), served.url)
     before, key = serial_of(folder), (folder / "key.pem").read_bytes()
-    office.ca.identity("agent", "v7")
-    office.ca.authority.revoke("v7")
-    renew(folder, office.url)
+    served.ca.identity("agent", "v7")
+    served.ca.authority.revoke("v7")
+    renew(folder, served.url)
     assert serial_of(folder) != before
     assert (folder / "key.pem").read_bytes() == key
-    assert load_identity(folder).crl == office.ca.authority.crl_pem
-    office.ca.authority.revoke("v6", "stolen")
+    assert load_identity(folder).crl == served.ca.authority.crl_pem
+    served.ca.authority.revoke("v6", "stolen")
     with pytest.raises(EnrolmentError, match=r"revoked \(stolen\): enrol again with a new token"):
-        renew(folder, office.url)
+        renew(folder, served.url)
 
 
-def test_vehicle_without_a_network_enrols_with_files(office, tmp_path):
+def test_vehicle_without_a_network_enrols_with_files(served, tmp_path):
     folder = tmp_path / "id"
     write_request(folder, "v8", tmp_path / "v8.csr")
-    sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(office.ca.authority.folder)]
+    sign = ["ca", "sign-csr", str(tmp_path / "v8.csr"), "--ca-dir", str(served.ca.authority.folder)]
     assert run([*sign, "--agent", "v9", "--out", str(tmp_path / "no.pem")]) == 2
     assert run([*sign, "--agent", "v8", "--out", str(tmp_path / "v8.pem")]) == 0
     install_bundle(folder, "v8", tmp_path / "v8.pem")
@@ -121,17 +121,17 @@ def test_vehicle_without_a_network_enrols_with_files(office, tmp_path):
         install_bundle(tmp_path / "other", "v8", tmp_path / "v8.csr")
 
 
-def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
-    ca, state = ["--ca-dir", str(office.ca.authority.folder)], ["--state-dir", str(tmp_path / "state")]
+def test_command_line_enrols_renews_revokes_and_lists(served, tmp_path, capsys):
+    ca, state = ["--ca-dir", str(served.ca.authority.folder)], ["--state-dir", str(tmp_path / "state")]
     assert run(["ca", "token", "--agent", "v10", *ca]) == 0
     made = capsys.readouterr()
     token = made.out.strip()
     assert Token.parse(token).agent == "v10"
     assert "--authority https://HOST:PORT (the address that `glassfleet ca serve` prints)" in made.err
-    who = ["--id", "v10", *state, "--authority", office.url]
+    who = ["--id", "v10", *state, "--authority", served.url]
     assert run(["agent", "enrol", *who, "--token", token]) == 0
     assert run(["agent", "enrol", *who, "--token", token]) == 2, "it has a certificate"
-    assert run(["agent", "enrol", "--id", "v11", *state, "--authority", office.url, "--token", token]) == 2
+    assert run(["agent", "enrol", "--id", "v11", *state, "--authority", served.url, "--token", token]) == 2
     capsys.readouterr()
     assert run(["agent", "renew", *who, "--within", "30"]) == 0
     assert "nothing to do" in capsys.readouterr().out
@@ -144,10 +144,10 @@ def test_command_line_enrols_renews_revokes_and_lists(office, tmp_path, capsys):
     assert states == ["revoked (stolen)", "revoked (stolen)"]
 
 
-def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(office, tmp_path, capsys):
-    vehicle, former = tmp_path / "id", office.ca.authority
-    enrol(vehicle, former.token("v12"), office.url)
-    cloud = office.ca.identity("coordinator", "cloud", hosts=HOSTS, where="cloud-12")
+def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(served, tmp_path, capsys):
+    vehicle, former = tmp_path / "id", served.ca.authority
+    enrol(vehicle, former.token("v12"), served.url)
+    cloud = served.ca.identity("coordinator", "cloud", hosts=HOSTS, where="cloud-12")
     key = (vehicle / "key.pem").read_bytes()
     after = ["--ca-dir", str(tmp_path / "next")]
     assert run(["ca", "init", str(tmp_path / "next"), "--after", str(former.folder)]) == 0
@@ -170,7 +170,7 @@ def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(o
     assert identity.crl.count(b"BEGIN X509 CRL") == 2
     issuer = issuer_of(x509.load_pem_x509_certificate(identity.certificate).public_bytes(Encoding.DER))
     assert (
-        issuer == FolderCredentials(cloud).signer.issuer != FolderCredentials(office.ca.folder / "cloud").signer.issuer
+        issuer == FolderCredentials(cloud).signer.issuer != FolderCredentials(served.ca.folder / "cloud").signer.issuer
     )
     capsys.readouterr()
     assert run([*trusts, "--only", "--json"]) == 0
@@ -179,8 +179,8 @@ def test_vehicle_follows_to_the_next_authority_and_keeps_id_key_and_both_lists(o
     assert load_identity(vehicle).crl == (tmp_path / "next" / "crl.pem").read_bytes()
 
 
-def test_only_a_good_authority_is_trusted(office, tmp_path):
-    folder = office.ca.identity("agent", "v14")
+def test_only_a_good_authority_is_trusted(served, tmp_path):
+    folder = served.ca.identity("agent", "v14")
     other = FleetCa(tmp_path / "other")
     agent = (other.identity("agent", "v14") / "cert.pem").read_bytes()
     crl = other.authority.crl_pem
@@ -189,8 +189,8 @@ def test_only_a_good_authority_is_trusted(office, tmp_path):
     with pytest.raises(UsageError, match="not an authority's"):
         trust(folder, agent + crl)
     with pytest.raises(UsageError, match=r"crl\.pem behind"):
-        trust(folder, other.authority.ca_pem + office.ca.authority.crl_pem)
-    assert load_identity(folder).ca == office.ca.authority.ca_pem
+        trust(folder, other.authority.ca_pem + served.ca.authority.crl_pem)
+    assert load_identity(folder).ca == served.ca.authority.ca_pem
     now = trust(folder, other.authority.ca_pem + crl, only=True)
     assert (len(now.names), now.is_ours_among) == (1, False)
     assert (load_identity(folder).ca, load_identity(folder).crl) == (other.authority.ca_pem, crl)

@@ -26,7 +26,7 @@ from tests.support.coordinator_http import enrolling, is_closed
 
 @pytest.fixture
 def ca(tmp_path: Path) -> FleetCa:
-    return FleetCa(tmp_path / "office")
+    return FleetCa(tmp_path / "authority")
 
 
 def own(ca: FleetCa) -> Path:

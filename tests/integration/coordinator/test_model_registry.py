@@ -52,7 +52,7 @@ class World:
         assert result.returncode == code, (words, result.stdout, result.stderr)
         return result.stdout if code == 0 else result.stderr
 
-    def told(self, *words: str) -> Any:
+    def printed(self, *words: str) -> Any:
         return json.loads(self.say(*words, "--json"))
 
     def learn(self, depth: int, code: int = 0) -> str:
@@ -125,7 +125,7 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     world.learn(1)
     world.learn(2)
     eventually(lambda: {world.held(name)[0] for name in world.vehicles} == {2}, seconds=20)
-    changed = world.told("model", "diff", "m@1", "m@2")
+    changed = world.printed("model", "diff", "m@1", "m@2")
     assert changed["parameters"] == {"max_depth": [1, 2]}
     assert changed["rules"]["added"]
     before = world.held("va")[1]
@@ -133,7 +133,7 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     pointer_on(world.broker.url, lambda _transport, payload: pointers.append(payload))
 
     world.end_vehicle("vc")
-    pointer = world.told("model", "rollback", "m", "--reason", "false alarms")
+    pointer = world.printed("model", "rollback", "m", "--reason", "false alarms")
     assert (pointer["version"], pointer["reason"]) == (1, "false alarms")
     assert pointer["sequence"] > before
     eventually(lambda: all(world.held(name) == (1, pointer["sequence"]) for name in ("va", "vb")), seconds=20)
@@ -150,12 +150,12 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
     )
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
-    result = world.told("model", "history", "m")
+    result = world.printed("model", "history", "m")
     causes = [each["cause"] for each in result["decisions"] if each["kind"] == "current"]
     assert causes == ["published", "published", "rolled-back"]
     assert "rolled-back: false alarms" in world.say("model", "history", "m")
     assert "is not below the current one" in world.say("model", "rollback", "m", "--to", "2", "--reason", "x", code=2)
-    assert world.told("model", "promote", "m@2")["version"] == 2
+    assert world.printed("model", "promote", "m@2")["version"] == 2
     assert "is current already" in world.say("model", "promote", "m", "2", code=2)  # the former way
     assert "known: m" in world.say("model", "history", "n", code=9)
 
@@ -170,22 +170,22 @@ def test_operator_starts_pauses_resumes_and_stops_a_rollout_and_sees_who_cannot(
         everyone = ("--share", "1", "--deadline", "600")
 
         world.say("rollout", "start", "m", "2", *everyone, "--min-reports", "3")
-        eventually(lambda: world.told("rollout", "status", "m")[0]["reports"] == 2, seconds=20)
-        assert world.told("rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
+        eventually(lambda: world.printed("rollout", "status", "m")[0]["reports"] == 2, seconds=20)
+        assert world.printed("rollout", "pause", "m", "--reason", "roadworks") == {"phase": "paused"}
         assert "paused  (roadworks)" in world.say("rollout", "status", "m")
-        assert world.told("rollout", "resume", "m") == {"phase": "trying"}
+        assert world.printed("rollout", "resume", "m") == {"phase": "trying"}
         assert "is being tried already" in world.say("rollout", "start", "m", "2", code=2)
         assert "cannot score it: vb (no test rows)" in world.say("rollout", "status", "m")
-        assert world.told("rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
+        assert world.printed("rollout", "stop", "m", "--reason", "enough") == {"phase": "stopped"}
         assert "under way" in world.say("rollout", "stop", "m", code=9)
 
         result = world.say("rollout", "start", "m", "2", *everyone, "--max-worse", "-0.99", "--wait", code=6)
         assert "too-bad" in result
-        result = world.told(
+        result = world.printed(
             "rollout", "start", "m", "2", *everyone, "--max-worse", "1", "--max-worse-share", "1", "--wait"
         )
         assert (result["phase"], result["reports"], result["cannot"]) == ("promoted", 2, {"vb": "no test rows"})
-        assert world.told("model", "history", "m")["current"]["version"] == 2
+        assert world.printed("model", "history", "m")["current"]["version"] == 2
 
 
 def lines(log: Path) -> list[dict[str, Any]]:

@@ -87,13 +87,13 @@ def test_claimed_rows_decide_no_limit() -> None:
 
 
 def test_vehicles_count_themselves_where_only_sums_are_seen_and_nowhere_else() -> None:
-    told = ("vehicles", "row_counts")
+    counts = ("vehicles", "row_counts")
     plain = DISCOVERY.server.start(PARAMETERS).task
-    assert not set(told) & set(DISCOVERY.client.contribute(plain, vehicle(1), RNG).sums)
+    assert not set(counts) & set(DISCOVERY.client.contribute(plain, vehicle(1), RNG).sums)
     task = DISCOVERY.server.start(DISCOVERY.private(PARAMETERS)).task
     answer = DISCOVERY.client.contribute(task, vehicle(1), RNG)
     DISCOVERY.server.check(task, answer)
-    for name in told:
+    for name in counts:
         wrong = {**answer.sums, name: 1 + answer.sums[name]}
         with pytest.raises(ContributionError, match="ones of 1 vehicles"):
             DISCOVERY.server.check(task, replace(answer, sums=wrong))
@@ -129,7 +129,7 @@ class Drive(Play):
             task, asked = self.task, self.state.open.asked
             for name in asked:
                 if self.task is task:
-                    self.send(self._said(name, task))
+                    self.send(self._answer(name, task))
         return self.state
 
     @property
@@ -137,7 +137,7 @@ class Drive(Play):
         """Why answers were rejected, by vehicle."""
         return {each.agent: each.reason for each in self.of(SendReceipt) if each.outcome == "rejected"}
 
-    def _said(self, name: str, task: Task) -> Answer:
+    def _answer(self, name: str, task: Task) -> Answer:
         data = drawn_for(task, self.vehicles[name])
         if task.scheme == SCORES.name:
             answer = summed(task, data, vehicle(99, rows=60))

@@ -124,7 +124,7 @@ def test_typical_row_that_was_changed_in_the_record_is_refused(change: dict[str,
         reference_of({"reference": {**kept, **change}}, DOMAIN)
 
 
-def told(scheme: str) -> tuple[Any, dict[str, Any]]:
+def with_forecasts(scheme: str) -> tuple[Any, dict[str, Any]]:
     """Return a model that its record's forecasts were told, and what stands beside it there."""
     model = catalogue.load(scheme).from_document(learned(scheme).model.to_document())
     beside = json.loads(json.dumps(recorded(learned(scheme).summary)))
@@ -134,7 +134,7 @@ def told(scheme: str) -> tuple[Any, dict[str, Any]]:
 
 @pytest.mark.parametrize("scheme", ["fmt", "bmt", "frt", "tsk"])
 def test_forecasts_of_rules_are_those_of_their_own_rows(scheme: str) -> None:
-    model, _ = told(scheme)
+    model, _ = with_forecasts(scheme)
     forecasts = [rule.forecast for rule in model.rules()]
     assert sum(each.rows for each in forecasts) == pytest.approx(1.0, abs=0.01)
     together = sum(each.rows * each.mean for each in forecasts)
@@ -142,7 +142,7 @@ def test_forecasts_of_rules_are_those_of_their_own_rows(scheme: str) -> None:
 
 
 def test_middle_of_a_rules_forecasts_holds_about_eight_rows_of_ten() -> None:
-    model, _ = told("frt")
+    model, _ = with_forecasts("frt")
     X = np.clip(ALL.X, [each.low for each in DOMAIN.features], [each.high for each in DOMAIN.features])
     inside, step = 0.0, (ALL.y.max() - ALL.y.min()) / 1024
     for rule in model.rules():
@@ -169,7 +169,7 @@ def degree(rule: Any, X: np.ndarray) -> np.ndarray:
 
 
 def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> None:
-    model, _ = told("fmt")
+    model, _ = with_forecasts("fmt")
     assert DOMAIN.target is not None
     target = DOMAIN.target.model_copy(update={"unit": "min"})
     spoken = in_words_of(model, DOMAIN.model_copy(update={"target": target}))
@@ -192,7 +192,7 @@ def test_model_of_a_former_record_tells_support_and_error_alone() -> None:
     "change", [{"digest": "0" * 64}, {"rules": [{"rows": 0.5, "mean": 1.0, "low": 0.0, "high": 2.0}]}, {"rules": None}]
 )
 def test_forecasts_that_were_changed_in_the_record_are_refused(change: dict[str, Any]) -> None:
-    model, beside = told("frt")
+    model, beside = with_forecasts("frt")
     with pytest.raises(VerificationError, match="forecasts in the model's record"):
         tell_forecasts(model, {"forecasts": {**beside["forecasts"], **change}})
 

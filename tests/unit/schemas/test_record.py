@@ -56,7 +56,7 @@ def test_record_comes_back_as_it_was_published():
     assert data.startswith(b"{")
 
 
-def test_digest_vouches_for_the_document_alone():
+def test_digest_is_of_the_document_alone():
     signed = RECORD.model_copy(
         update={"run": "other", "signatures": [Signature(key="k", algorithm="ed25519", value="eA==")]}
     )

@@ -126,7 +126,7 @@ def cloud(ca: FleetCa, tmp_path: Path) -> Iterator[Cloud]:
 def call(cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
     del cloud  # it is up
 
-    def said(*arguments: str, typed: str | None = None) -> tuple[int, str, str]:
+    def typed_in(*arguments: str, typed: str | None = None) -> tuple[int, str, str]:
         main, side = pty.openpty()
         os.write(main, (typed or "").encode())
         with os.fdopen(side if typed is not None else os.open(os.devnull, os.O_RDONLY)) as stdin, capture_logs():
@@ -138,7 +138,7 @@ def call(cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
-    return said
+    return typed_in
 
 
 def test_operator_is_shown_the_record_and_asked_before_it_is_signed(call: Call, cloud: Cloud, ca: FleetCa) -> None:

@@ -200,10 +200,10 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece:
     for group in request.groups:
         frames = frames_for_blobs(group.packed, Topics("fleet"), piece)
         for agent in group.members:
-            found = rosters.of(place(group.edition.roster.terms, agent))
-            assert found is not None
+            roster = rosters.of(place(group.edition.roster.terms, agent))
+            assert roster is not None
             store = BlobStore(Topics("fleet"))
-            store.want(found)
+            store.want(roster)
             content = [store.add(*frame) for frame in frames.frames][-1]
             assert content is not None
             assert agent in PrivateGroup.model_validate(decode(content)).members

@@ -136,20 +136,20 @@ def test_coordinator_ignores_the_will_of_an_earlier_life() -> None:
     assert fleet.core.fleet.offers() == {}
 
 
-def test_rival_of_a_later_term_is_obeyed_when_it_is_seen_again() -> None:
+def test_coordinator_of_a_later_term_is_obeyed_when_it_is_seen_again() -> None:
     me = Election("me", 10.0)
     assert not me.is_lost("other", "up", 11.0, 0.0, retained=True)
     assert not me.is_lost("other", "up", 11.0, 0.1, retained=False), "a copy"
     assert me.is_lost("other", "up", 11.0, 0.3, retained=False)
 
 
-def test_rival_that_was_not_seen_for_long_is_forgotten() -> None:
+def test_coordinator_that_was_not_seen_for_long_is_forgotten() -> None:
     me = Election("me", 10.0)
     assert [me.is_lost("other", "up", 11.0, (QUIET + 1.0) * index, retained=False) for index in range(5)] == [False] * 5
 
 
 @pytest.mark.parametrize(("status", "term"), [("up", 9.0), ("down", 11.0), ("down", 9.0)])
-def test_rival_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str, term: float) -> None:
+def test_coordinator_that_is_down_or_earlier_is_answered_and_never_obeyed(status: str, term: float) -> None:
     me = Election("me", 10.0)
     for index in range(20):
         at = float(index)

@@ -17,12 +17,12 @@ from tests.support.engine_bench import NOISE, ToyModel, Wordy, engine_with
 class SpoiltModel(ToyModel):
     """A toy model with something in its document that cannot travel."""
 
-    said: Any = None
+    text: Any = None
 
     def to_document(self) -> dict[str, Any]:
-        if isinstance(self.said, Exception):
-            raise self.said
-        return {**super().to_document(), "model": {"said": self.said}}
+        if isinstance(self.text, Exception):
+            raise self.text
+        return {**super().to_document(), "model": {"text": self.text}}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_coordinator_ends_a_run_by_name_when_its_model_cannot_be_published(
     monkeypatch: pytest.MonkeyPatch, text: Any
 ) -> None:
     monkeypatch.setattr(limits, "MAX_PARTS", 2)
-    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, said=text))
+    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, text=text))
     fleet = Fleet(max_bytes=4096, engine=engine_with(scheme)).begin("a", "b")
     fleet.finish("a", "b")
     document = fleet.core.runs.document("r1")
@@ -68,7 +68,7 @@ def test_coordinator_publishes_only_the_new_version_and_clears_the_one_that_fall
 def test_coordinator_goes_on_when_a_model_of_former_days_is_too_large_for_this_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, said=NOISE))
+    scheme = Wordy(first=99, change=lambda model: SpoiltModel(model.history, text=NOISE))
     fleet = Fleet(engine=engine_with(scheme)).begin("a")
     fleet.finish("a")
     assert fleet.core.runs.document("r1")["outcome"] == "finished"

@@ -45,7 +45,7 @@ def test_running_coordinator_signs_its_models_again_at_each_planned_change_and_l
             assert is_believed(cloud.stored(version), after)
             assert not is_believed(cloud.stored(version), former)
         assert len(cloud.published()) == len(before), "parts of the former record are left"
-    assert cloud.told() == []
+    assert cloud.logged() == []
     assert [line["event"] for line in cloud.lines].count("model-signed-again") == 6
     again, cloud.hub = cloud.published(), MemoryHub()
     cloud.start()
@@ -71,7 +71,7 @@ def test_coordinator_waits_with_its_signature_for_the_authority_of_its_own_certi
     cloud.change(after.identity("coordinator", "cloud"))
     cloud.tick()
     assert is_believed(cloud.stored(), former)
-    assert cloud.told() == [], "no model is to blame"
+    assert cloud.logged() == [], "no model is to blame"
     result = [line for line in cloud.lines if line["event"] == "coordinator-certificate-not-trusted"]
     assert [(line["code"], line["hint"]) for line in result] == [
         ("foreign-certificate", "trust its authority first (`ca trust`)")
@@ -96,7 +96,7 @@ def test_models_are_judged_anew_and_not_blamed_when_their_authority_is_trusted_a
     cloud.change(None, former, after)
     for _ in range(6):
         cloud.tick()
-    assert cloud.told() == []
+    assert cloud.logged() == []
     assert all(is_believed(cloud.stored(number), after) for number in (1, 2, 3, 4))
 
 
@@ -133,18 +133,18 @@ def test_record_that_cannot_be_verified_stays_as_it_stands_and_is_told_once_when
     data = cloud.journal.models("m")[0].record
     cloud.start()
     # Which content our own authority's certificate is for is not looked at: vehicles do that.
-    assert cloud.told() == ([] if code == "bad-signature" else [(code, [1])])
+    assert cloud.logged() == ([] if code == "bad-signature" else [(code, [1])])
     cloud.change(None, former, after)
     cloud.change(after.identity("coordinator", "cloud"))
     assert cloud.published()[TOPICS.model_version("m", 1)] == data
     assert is_believed(cloud.stored(2), after), "the others do not wait for it"
-    assert cloud.told() == [(code, [1])]
+    assert cloud.logged() == [(code, [1])]
     cloud.start()
     assert cloud.stored().record == data
 
 
 @pytest.mark.parametrize("what", ["the coordinator's certificate", "the authority's key"])
-def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(what, tmp_path: Path):
+def test_models_from_before_a_stolen_identity_wait_until_an_operator_signs_them(what, tmp_path: Path):
     former, after = authorities(tmp_path, "one", "two")
     cloud = Cloud(former.identity("coordinator", "cloud"))
     cloud.register(record_of().signed_by(signer_of(cloud.folder)))
@@ -158,7 +158,7 @@ def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(wh
         cloud.change(former.identity("coordinator", "cloud-2"), former)
     assert not is_believed(cloud.stored(), now)
     code = "foreign-certificate" if now is after else "revoked-certificate"
-    assert cloud.told() == [(code, [1])]
+    assert cloud.logged() == [(code, [1])]
 
     result = cloud.core.models.sign("m", 1, record_of().digest, "compared")
     cloud.hub.pump()
@@ -188,7 +188,7 @@ def test_models_from_before_a_theft_wait_for_an_operator_who_vouches_for_them(wh
         ("what was looked at", "what you looked at is another document"),
     ],
 )
-def test_operator_cannot_vouch_for_another_document_than_was_registered(changed, why, tmp_path: Path):
+def test_operator_cannot_sign_another_document_than_was_registered(changed, why, tmp_path: Path):
     (ca,) = authorities(tmp_path, "one")
     cloud, record = Cloud(ca.identity("coordinator", "cloud")), record_of()
     other = {**record.document, "leaves": []}
@@ -213,7 +213,7 @@ def test_operator_cannot_vouch_for_another_document_than_was_registered(changed,
     assert [each.kind for each in cloud.core.registry.history("m")] == ["current"]
 
 
-def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_nothing(tmp_path: Path):
+def test_coordinator_that_nobody_trusts_or_that_has_no_identity_signs_nothing(tmp_path: Path):
     (ca,) = authorities(tmp_path, "one")
     cloud = Cloud(ca.identity("coordinator", "cloud"))
     cloud.register(record_of())
@@ -229,7 +229,7 @@ def test_coordinator_that_nobody_trusts_or_that_has_no_identity_vouches_for_noth
         cloud.core.models.sign("m", 1, record_of().digest)
 
 
-def test_operator_needs_the_token_to_vouch_over_http_and_a_damaged_record_is_given_as_it_is(tmp_path: Path):
+def test_operator_needs_the_token_to_sign_over_http_and_a_damaged_record_is_given_as_it_is(tmp_path: Path):
     (ca,) = authorities(tmp_path, "one")
     cloud = Cloud(ca.identity("coordinator", "cloud"))
     cloud.register(record_of(), record_of(2).to_bytes()[:-9])

@@ -111,7 +111,7 @@ def test_coordinator_loses_nothing_but_counts_when_it_is_killed_amid_a_flood() -
     assert record.document == central(toy_spec(), "ab").to_document()
 
 
-def said(state: RunState) -> str:
+def waits_for(state: RunState) -> str:
     result = waiting(state)
     return "" if result is None else result.words("12:00:00")
 
@@ -154,7 +154,7 @@ def test_run_says_at_once_who_cannot_take_part_when_it_gathers(
     for agent, offer in offers.items():
         play.send(AgentUp(play.at, agent, offer))
 
-    assert said(play.state) == words
+    assert waits_for(play.state) == words
     assert gives_up_at(play.state) == 5
 
 
@@ -165,32 +165,32 @@ def test_run_says_that_the_quorum_cannot_be_met_until_others_come() -> None:
         "needs 5 answers: 3 vehicles that can answer are up; waits until 12:00:00 for others; not counted: "
         "has no column 'x' (v1)"
     )
-    assert said(play.state) == lacks
+    assert waits_for(play.state) == lacks
     assert gives_up_at(play.state) == 33
     play.answer("a", "b")
-    assert said(play.state) == lacks, "nothing new as long as answers come from those that are up"
+    assert waits_for(play.state) == lacks, "nothing new as long as answers come from those that are up"
     play.send(AgentDown(play.at, "b"))
-    assert ": 2 vehicles that can answer are up, 1 more has answered; waits" in said(play.state)
+    assert ": 2 vehicles that can answer are up, 1 more has answered; waits" in waits_for(play.state)
     play.pass_time(11)
     assert gives_up_at(play.state) == 33, "an extension was one of those that it had"
     play.up("d")
-    assert said(play.state), "four of five"
+    assert waits_for(play.state), "four of five"
     play.up("e")
-    assert said(play.state) == ""
+    assert waits_for(play.state) == ""
 
 
 def test_run_names_the_members_that_are_down_when_its_cohort_is_fixed() -> None:
     play = Play(toy_spec(policy={"min_agents": 1.0}))
     play.answer("a", "b", "c")
-    assert (play.phase, said(play.state)) == ("learning", "")
+    assert (play.phase, waits_for(play.state)) == ("learning", "")
     play.send(AgentDown(play.at, "c"))
     play.up("d")
     lacks = "needs 3 answers: 2 vehicles of the cohort are up; waits until 12:00:00 for c"
-    assert said(play.state) == lacks
+    assert waits_for(play.state) == lacks
     play.answer("a")
-    assert said(play.state) == lacks
+    assert waits_for(play.state) == lacks
     play.up("c")
-    assert said(play.state) == ""
+    assert waits_for(play.state) == ""
 
 
 @pytest.mark.parametrize("columns", [("x",), ("x", "snr"), None])

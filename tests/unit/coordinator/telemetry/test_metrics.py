@@ -8,7 +8,6 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import structlog
 from opentelemetry.sdk.trace.export import SpanExporter
@@ -27,6 +26,7 @@ from schemas.envelope import Envelope
 from schemas.errors import StorageError
 from schemas.messages import AgentState
 from schemas.trace import trace_ids
+from tests.support.agent_bench import rows
 from tests.support.coordinator_bench import Fleet
 from tests.support.schedules import empty_like
 from tests.support.simulation import Simulation
@@ -271,20 +271,8 @@ def test_coordinator_writes_one_line_per_round_that_says_everything() -> None:
 
 NAMES = ("v1", "v2", "v3")
 OF_AGENTS = {"answered", "resent", "receipt", "refused", "outbox-full"}
+pytestmark = pytest.mark.usefixtures("structlog_defaults")
 OF_COORDINATOR = {"run-started", "run-resumed", "round-opened", "round-closed", "model-published", "run-ended"}
-
-
-@pytest.fixture(autouse=True)
-def _defaults() -> Iterator[None]:
-    structlog.reset_defaults()
-    yield
-    structlog.reset_defaults()
-
-
-def rows(seed: int) -> Dataset:
-    rng = np.random.default_rng(seed)
-    X = rng.random((40, 3))
-    return Dataset(("a", "b", "c"), "y", X, X[:, 0] * 2 + np.sin(3 * X[:, 1]) * X[:, 2])
 
 
 def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
@@ -301,7 +289,7 @@ def spec(data: dict[str, Dataset], *, deadline: float = 20.0) -> RunSpec:
 
 
 def fleet(folder: Path, **more: Any) -> tuple[Simulation, dict[str, Dataset]]:
-    data = {name: rows(number) for number, name in enumerate(NAMES)}
+    data = {name: rows(number, 40) for number, name in enumerate(NAMES)}
     sources = {name: Source(each, empty_like(each)) for name, each in data.items()}
     there = Simulation(sources, folder, **more)
     there.begin(2.0)

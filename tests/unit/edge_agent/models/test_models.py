@@ -282,7 +282,7 @@ def test_agent_compares_a_candidate_with_the_constant_when_no_version_is_current
 
 def test_agent_tells_no_scores_of_a_model_of_its_private_run_whatever_the_record_says(world: World) -> None:
     agent = world.agent()
-    agent._told.note("r1", "frt", 5, {"floor": 8, "company": 3}, ["v1", "v2"])
+    agent._disclosures.note("r1", "frt", 5, {"floor": 8, "company": 3}, ["v1", "v2"])
     assert not world.records[1].is_private
     world.run()
     assert held(agent) == (2, 100)

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from console.main import cli
 from coordinator.engine import OpenRound
+from edge_agent.session.disclosures import NAME, Disclosures, numbers_in, read
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
-from edge_agent.session.told import NAME, Told, numbers_in, read
 from edge_agent.sources import Source
 from glassfleet.errors import PrivacyError
 from glassfleet.private.ledger import Limits, row_hashes
@@ -296,11 +296,11 @@ def test_a_vehicle_that_is_let_in_again_on_its_standing_connection_takes_part_in
 
 def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is_kept(tmp_path: Path) -> None:
     times = iter([10.0, 20.0, 30.0, 40.0])
-    result = Told(tmp_path / NAME, lambda: next(times))
+    result = Disclosures(tmp_path / NAME, lambda: next(times))
     result.note("r1", "private", 0, {"floor": 8, "company": 3}, ())
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b", "c"))
     result.close()
-    result = Told(tmp_path / NAME, lambda: next(times))
+    result = Disclosures(tmp_path / NAME, lambda: next(times))
     result.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
     result.note("r2", "fmt", 7, None, ())
     result.close()
@@ -318,7 +318,7 @@ def test_numbers_are_those_of_sums_and_of_what_is_no_sum() -> None:
 def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "agents" / "fleet" / "a"
     folder.mkdir(parents=True)
-    result = Told(folder / NAME, lambda: 0.0)
+    result = Disclosures(folder / NAME, lambda: 0.0)
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
     result.note("r2", "fmt", 7, None, ())
     result.close()

@@ -36,7 +36,7 @@ def dataset(seed: Any = 0, rows: Any = 20, labels: Any = False) -> Any:
 
 
 @pytest.mark.parametrize("labels", [False, True])
-def test_freezer_gives_the_first_rows_again_when_data_changed_and_the_process_restarted(tmp_path, labels):
+def test_snapshots_give_the_first_rows_again_when_data_changed_and_the_process_restarted(tmp_path, labels):
     first = dataset(0, labels=labels)
     digest = Snapshots(tmp_path / "runs", SECRET).of_run("r1", first).digest
     again = Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset(1, labels=labels))
@@ -76,7 +76,7 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     assert abs(float(drawn[0].y.mean()) - float(many.y.mean())) < 0.15, "not those with the lowest values, say"
 
 
-def test_freezer_keeps_a_bounded_number_of_snapshots(tmp_path):
+def test_snapshots_are_kept_in_a_bounded_number(tmp_path):
     snapshots = Snapshots(tmp_path / "runs", SECRET, max_runs=3)
     for index in range(6):
         snapshots.of_run(f"r{index}", dataset())
@@ -84,7 +84,7 @@ def test_freezer_keeps_a_bounded_number_of_snapshots(tmp_path):
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["r3", "r4", "r5"]
 
 
-def test_freezer_says_so_when_a_snapshot_is_damaged(tmp_path):
+def test_snapshots_say_so_when_a_snapshot_is_damaged(tmp_path):
     Snapshots(tmp_path / "runs", SECRET).of_run("r1", dataset())
     path = tmp_path / "runs" / "r1" / "rows.npz"
     path.write_bytes(path.read_bytes()[:-40])
@@ -124,7 +124,7 @@ def test_secret_is_refused_when_it_was_cut(tmp_path):
         load_secret(tmp_path)
 
 
-def test_freezer_says_what_to_do_and_leaves_nothing_half_when_no_more_can_be_written(tmp_path):
+def test_snapshots_say_what_to_do_and_leave_nothing_half_when_no_more_can_be_written(tmp_path):
     program = """
         import resource, signal, sys
         from pathlib import Path

@@ -196,7 +196,7 @@ def test_check_knows_classes_by_their_text(write: Write) -> None:
         assert findings.usable is usable
 
 
-def test_check_tries_the_memory_inputs_of_a_domain(write: Write) -> None:
+def test_check_tries_the_lagged_features_of_a_domain(write: Write) -> None:
     memory = Memory.from_document({"memory": [{"input": "a", "difference": 1}], "drive": "drive", "time": "time"})
     domain = Domain(
         features=(Variable(name="a", low=0, high=50), Variable(name="a_change_1", low=-1, high=1)),

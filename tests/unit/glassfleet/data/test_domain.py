@@ -270,7 +270,7 @@ def fleet() -> dict[str, Dataset]:
 
 
 @pytest.mark.parametrize("name", ["fmt", "frt"])
-def test_fleet_learns_the_central_model_bit_for_bit_with_memory_inputs(fleet, name):
+def test_fleet_learns_the_central_model_bit_for_bit_with_lagged_features(fleet, name):
     scheme = catalogue.load(name)
     values = {"fmt": {"max_rules": 4}, "frt": {"max_depth": 2}}[name]
     parameters = scheme.exact(scheme.Parameters.model_validate(values))

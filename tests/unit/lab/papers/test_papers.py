@@ -98,7 +98,7 @@ def jobs_of(count: int, **more: Any) -> list[Job]:
     ]
 
 
-class Told(Work):
+class LoggedWork(Work):
     def __init__(self) -> None:
         super().__init__("computing")
         self.lines: list[str] = []
@@ -109,7 +109,7 @@ class Told(Work):
 
 
 def test_results_are_kept_and_only_missing_ones_are_computed(data: Path, tmp_path: Path) -> None:
-    work = Told()
+    work = LoggedWork()
     lines = work.lines
 
     def results(count: int, **options: Any) -> Any:
@@ -136,7 +136,7 @@ def test_failing_job_is_named_and_what_was_done_is_kept(data: Path, tmp_path: Pa
     for processes in (1, 2):
         kept = tmp_path / f"kept{processes}"
         with pytest.raises(RunFailedError, match="the bad one"):
-            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=Told())
+            results_of([*jobs_of(1), bad], data, kept, processes=processes, fresh=False, work=LoggedWork())
     assert len(list((tmp_path / "kept1").iterdir())) == 1
 
 

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS told (
 _COLUMNS = ("run", "scheme", "began", "last", "answers", "numbers", "protection", "members")
 
 
-class Told:
+class Disclosures:
     """The list of runs that were answered. Used by one thread.
 
     Parameters
