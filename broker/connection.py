@@ -218,7 +218,7 @@ class Connection:
         return "refused", f"{place} refuses the connection: {name}"
 
     def step(self, timeout: float, wake: socket.socket | None = None) -> None:
-        """Wait at most `timeout` seconds for the broker (or for a byte at `wake`) and do what is due.
+        """Wait at most `timeout` seconds for the broker (or for bytes at `wake`, which are taken) and do what is due.
 
         After it, ``lost`` is None while the connection stands, and says why when it ended.
         """
@@ -232,6 +232,8 @@ class Connection:
             if wake is not None and wake not in self._selector.get_map():
                 self._selector.register(wake, selectors.EVENT_READ)
             ready = {key.fileobj: mask for key, mask in self._selector.select(0 if sock.has_unread else timeout)}
+            if wake in ready:
+                wake.recv(4096)
             if ready.get(sock, 0) & selectors.EVENT_READ or sock.has_unread:
                 self._read(sock)
         if self._socket() is not None:

@@ -228,9 +228,6 @@ class PahoTransport:
         while connection.lost is None and not self._stopping.is_set():
             self._work_off(connection)
             connection.step(1.0, self._wake_reader)
-            with contextlib.suppress(BlockingIOError):
-                while self._wake_reader.recv(4096):
-                    pass
         self._is_connected = False
         if connection.lost is not None and not self._stopping.is_set():
             self._suspect()

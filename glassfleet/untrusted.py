@@ -199,7 +199,7 @@ def check_shapes(
 
 def at_most(left: NDArray[Any] | float, right: NDArray[Any] | float, what: str) -> None:
     """Raise :class:`ContributionError` with the text `what` where `left` is above `right`."""
-    if np.any(left > right):
+    if np.greater(left, right).any():  # `np.any` takes two to three times as long for a small answer
         raise ContributionError(what)
 
 

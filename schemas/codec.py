@@ -28,6 +28,9 @@ DTYPES = {code: np.dtype(code) for code in ("|b1", "|i1", "|u1", "<i2", "<u2", "
 _LEAVES = frozenset({type(None), bool, int, str, bytes})
 """What travels as it is. Most values are of these: they are looked up by type, for that is fastest."""
 
+_READ = _LEAVES | {np.ndarray}
+"""What needs no second look once it is read: an array is made of its map while the message is unpacked."""
+
 
 def encode(value: Value) -> bytes:
     """Encode `value`; raises TypeError or ValueError on what cannot travel (a programming error of ours)."""
@@ -65,7 +68,7 @@ def decode(data: bytes, *, max_bytes: int = limits.MAX_DECODED_BYTES) -> Value:
             max_array_len=limits.MAX_ITEMS,
             max_map_len=limits.MAX_ITEMS,
             max_ext_len=0,
-            object_pairs_hook=_unique,
+            object_pairs_hook=_map,
         )
         return _rich(plain, 0)
     except WireError:
@@ -155,29 +158,27 @@ def _plain_array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 def _rich(plain: Any, depth: int) -> Value:
     kind = type(plain)
-    if kind is dict and "__nd__" in plain:
-        return _array(plain)
     if kind is dict or kind is list:
         if plain and depth >= limits.MAX_DEPTH:
             raise WireError("malformed", f"nested deeper than {limits.MAX_DEPTH}")
         if kind is list:
-            return [item if type(item) in _LEAVES else _rich(item, depth + 1) for item in plain]
+            return [item if type(item) in _READ else _rich(item, depth + 1) for item in plain]
         if not _are_texts(plain):
             raise WireError("malformed", "map keys must be text")
-        return {key: item if type(item) in _LEAVES else _rich(item, depth + 1) for key, item in plain.items()}
+        return {key: item if type(item) in _READ else _rich(item, depth + 1) for key, item in plain.items()}
     if kind is float and not math.isfinite(plain):
         raise WireError("malformed", "a number is not finite")
-    if kind is float or kind in _LEAVES:
+    if kind is float or kind in _READ:
         return plain
     raise WireError("malformed", f"a {kind.__name__} does not travel")
 
 
-def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any] | np.ndarray[Any, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         # Two readers could take different ones of the two.
         raise WireError("malformed", "a key appears twice in one map")
-    return value
+    return _array(value) if "__nd__" in value else value
 
 
 # What a header byte of msgpack announces: bytes of the length field that follows, and of the value itself when there is

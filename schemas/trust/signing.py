@@ -290,12 +290,7 @@ class Verifier:
         WireError
             As `owner`, and ``bad-signature``.
         """
-        checked = self._certificate(certificate, at)
-        try:
-            checked.key.verify(signature, content)
-        except InvalidSignature as fault:
-            raise WireError("bad-signature", f"the signature is not {checked.owner}'s over these bytes") from fault
-        return checked.owner
+        return _verified(self._certificate(certificate, at), content, signature)
 
     def open(self, topic: str, payload: bytes, writers: Sequence[Owner]) -> Owner:
         """Verify the seal of an encoded envelope; returns who sealed it.
@@ -319,10 +314,11 @@ class Verifier:
         if seal[0] != SEALED or not certificate:
             raise WireError("bad-signature", "the seal is of an unknown kind")
         # Cheap first: a certificate that is known costs nothing to look up, a signature 0.1 ms to verify.
-        owner = self._certificate(certificate).owner
+        checked = self._certificate(certificate)
+        owner = checked.owner
         if not any(writer.role == owner.role and writer.id in ("*", owner.id) for writer in writers):
             raise WireError("wrong-signer", f"{owner} may not write here")
-        return self.verify(_signed(topic, body), signature, certificate)
+        return _verified(checked, _signed(topic, body), signature)
 
 
 def split(payload: bytes) -> tuple[bytes, bytes]:
@@ -346,6 +342,15 @@ def split(payload: bytes) -> tuple[bytes, bytes]:
                 return payload[:head] + _EMPTY + tail, payload[head + 3 : cut]
             start = at + 1
     raise WireError("malformed", "the message does not end as an envelope does")
+
+
+def _verified(checked: _Checked, content: bytes, signature: bytes) -> Owner:
+    """Return whose certificate it is; raises WireError unless that one made the signature."""
+    try:
+        checked.key.verify(signature, content)
+    except InvalidSignature as fault:
+        raise WireError("bad-signature", f"the signature is not {checked.owner}'s over these bytes") from fault
+    return checked.owner
 
 
 def _signed(topic: str, body: bytes) -> bytes:
