@@ -6,12 +6,14 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker import paho_transport
+from broker.connection import Connection
 from broker.paho_transport import PahoTransport, connect_once
 from broker.port import Handlers, Link, Message
 from broker.servers.launch import EmbeddedProcess
@@ -194,6 +196,21 @@ def test_connection_survives_handlers_that_fail(broker):
     eventually(lambda: len(seen) == 3)
     assert transport.is_connected
     transport.stop()
+
+
+def test_client_that_was_woken_to_publish_sleeps_again(broker, monkeypatch):
+    steps = []
+    monkeypatch.setattr(Connection, "step", lambda self, *given, real=Connection.step: steps.append(real(self, *given)))
+    client = PahoTransport(Link(broker.url, "x", session_expiry=0))
+    client.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
+    eventually(lambda: client.is_connected)
+    for number in range(10):
+        client.publish(f"t/{number}", b"")
+    assert client.flush(10)
+    steps.clear()
+    time.sleep(0.3)
+    client.stop()
+    assert len(steps) < 20
 
 
 def test_client_stops_from_within_a_handler(broker):
