@@ -100,7 +100,7 @@ class Host(Process):
 
     def wait(self) -> None:
         """Wait until its agents are connected."""
-        eventually(lambda: self.has_said(READY) or self.has_ended)
+        eventually(lambda: self.has_logged(READY) or self.has_ended)
         assert self.is_running, self.last_words()
 
 
