@@ -27,7 +27,7 @@ os.environ["COLUMNS"] = "120"
 
 # Hypothesis would fail a test that is slow once, on a machine that is busy: no test here asserts how long things take.
 # Fewer examples than its 100 for those that do not ask for a number: the schemes and readers have such tests in plenty.
-settings.register_profile("glassfleet", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("glassfleet", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("glassfleet")
 
 _DATA_ABSENT = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from types import CodeType
 
 from coordinator.config import CoordinatorConfig
 from edge_agent.config import AgentConfig
@@ -189,10 +189,15 @@ KEPT = {
 }
 
 
+def identifiers(code: CodeType) -> set[str]:
+    """Return the names in compiled code: of what it defines, is given and looks up, and of attributes."""
+    inner = (identifiers(each) for each in code.co_consts if isinstance(each, CodeType))
+    return {code.co_name, *code.co_names, *code.co_varnames, *code.co_cellvars}.union(*inner)
+
+
 def test_names_of_code_are_the_fields_words() -> None:
     names = set[str]()
     for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        names |= {path.stem, *(str(getattr(node, key, "")) for node in nodes for key in ("name", "arg", "id", "attr"))}
+        names |= {path.stem, *identifiers(compile(path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True))}
     words = {name: " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)).lower() for name in names}
     assert {name for name, text in words.items() if OLD.search(text)} <= set(KEPT)

@@ -218,7 +218,7 @@ def test_values_that_a_coordinator_reads_by_narrowing_are_no_rows(name: str, gla
     assert count(np.nan_to_num(linked, nan=-1.0), rows).read == 0
 
 
-@pytest.mark.parametrize("name", ["weather_izmir", "mortgage"])
+@pytest.mark.parametrize("name", [pytest.param("weather_izmir", marks=pytest.mark.slow), "mortgage"])
 def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str, glassfleet_data: Path) -> None:
     fleet = histogram_fleet(glassfleet_data, name, 15)
     domain, data = domain_of(fleet), fleet["v00"]

@@ -27,14 +27,16 @@ ATTACKS: dict[str, Any] = {"fmt": (bands, spans, covariances), "frt": (spans, co
 """Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells."""
 
 
-def opened(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int) -> tuple[list[Opened], Any]:
+def opened(
+    name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any
+) -> tuple[list[Opened], Any]:
     """Return the sums that a private run opens, as the coordinator computes them from masked answers.
 
     Keys follow from `draw`, and from these who goes with the vehicle that is lost.
     """
     scheme: Any = catalogue.load(name)
     domain, heard = domain_of(fleet, name), list[Heard]()
-    parameters = private_parameters(scheme, scheme.Parameters(), support)
+    parameters = private_parameters(scheme, scheme.Parameters(**chosen), support)
     terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
     keys = {agent: RunKey(hashlib.sha256(f"{draw} {agent}".encode()).digest()) for agent in fleet}
     vehicles = [Vehicle(agent, data, keys[agent], left.get(agent)) for agent, data in fleet.items()]
@@ -51,9 +53,9 @@ def opened(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: in
     return result, domain
 
 
-def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0) -> Count:
+def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any) -> Count:
     """Return what all attacks together read, of each edition and of those who left."""
-    some, domain = opened(name, fleet, support, left, draw)
+    some, domain = opened(name, fleet, support, left, draw, **chosen)
     counts = []
     for part in (some, differences(some)):
         for members, view in views(part).items():
@@ -83,5 +85,5 @@ def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
 
 
 def test_without_support_rows_are_read(glassfleet_data: Path) -> None:
-    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {})
+    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {}, max_rules=16)
     assert result.read > 0.05 * result.rows, result

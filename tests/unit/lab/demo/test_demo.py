@@ -26,7 +26,7 @@ from tests.support.agent_bench import record_of
 
 
 def test_real_files_are_named_after_files_and_refused_when_two_would_be_one_vehicle(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no .csv"):
+    with pytest.raises(DataError, match=r"no \.csv"):
         real_files(tmp_path)
     for name in ("car 1.csv", "bus-2.csv.gz", "notes.txt", "tram.parquet"):
         (tmp_path / name).touch()
