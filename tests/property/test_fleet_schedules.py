@@ -4,7 +4,7 @@ The same coordinator, engine, journal port, agent, session, outbox and frozen ro
 transport and journal are in memory, and the scheme is a tiny one. A failing seed stands in the message and can be
 replayed alone: ``GLASSFLEET_SEED=4711 pytest tests/property/test_fleet_schedules.py``.
 
-``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 50); docs/explanation/failure-model.md says how many a
+``GLASSFLEET_TINY_SCHEDULES`` sets how many are tried (default 30); docs/explanation/failure-model.md says how many a
 minute were measured.
 """
 
@@ -32,7 +32,7 @@ from tests.support.simulation import Simulation
 
 BATCH = 50
 SEED = os.environ.get("GLASSFLEET_SEED")
-SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "50"))
+SCHEDULES = int(os.environ.get("GLASSFLEET_TINY_SCHEDULES", "30"))
 BATCHES = (
     [range(start, min(start + BATCH, SCHEDULES)) for start in range(0, SCHEDULES, BATCH)]
     if SEED is None
