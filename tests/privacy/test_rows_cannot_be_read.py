@@ -110,22 +110,20 @@ def attacked(attack: str, name: str, vehicles: int, folder: Path, *, exact: bool
     return total([count(run(view), rows) for view, rows in seen(scheme, name, vehicles, folder, exact=exact)[:most]])
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
-def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles: int, glassfleet_data: Path) -> None:
-    result = attacked(attack, name, vehicles, glassfleet_data)
-    assert result.read == 0, result
-
-
 SLOW = pytest.mark.slow
+FLEETS = [
+    *(pytest.param(*each.values, FEW) for each in fleets_of(SETS) if not each.marks),
+    *(pytest.param(*each.values, 15, marks=SLOW) for each in fleets_of(SETS)),
+]
+"""Sets, vehicles, and how many of these are attacked at most: a few in the quick suite, all in the slow one."""
 
 
-@SLOW
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("vehicles", [5, 15])
-@pytest.mark.parametrize("name", SETS)
-def test_attacker_reads_no_row_of_any_vehicle(attack: str, name: str, vehicles: int, glassfleet_data: Path) -> None:
-    result = attacked(attack, name, vehicles, glassfleet_data, most=vehicles)
+@pytest.mark.parametrize(("name", "vehicles", "most"), FLEETS)
+def test_attacker_reads_no_row_of_a_default_run(
+    attack: str, name: str, vehicles: int, most: int, glassfleet_data: Path
+) -> None:
+    result = attacked(attack, name, vehicles, glassfleet_data, most=most)
     assert result.read == 0, result
 
 
