@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ from tests.support.brokers import find_nats, find_rabbitmq
 from tests.support.postgres import PostgresServer, find_postgresql
 from tests.support.processes import Processes, without_settings
 
+# As console.main does, and for its reason: thousands of tests and their modules are objects that stay.
+gc.set_threshold(10_000)
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
 

@@ -6,12 +6,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-
-mpl.use("Agg")  # no display: before pyplot is imported
-
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 COLOURS = {"LL": "#D55E00", "FL": "#0072B2", "CL": "#111111"}
 OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -114,7 +110,8 @@ def sizes(
 def spreads(groups: Mapping[str, Series], xlabel: str) -> bytes:
     """Draw values as dots with their mean, a line per name, a colour per group; a dashed line marks zero."""
     names = list(dict.fromkeys(name for series in groups.values() for name in series))
-    figure, axis = plt.subplots(figsize=(8, 1.2 + 0.55 * len(names)))
+    figure = Figure(figsize=(8, 1.2 + 0.55 * len(names)))
+    axis = figure.subplots()
     colours = [COLOURS["FL"], COLOURS["LL"], COLOURS["CL"]]
     for number, (group, series) in enumerate(groups.items()):
         shift = (number - (len(groups) - 1) / 2) * 0.28
@@ -149,7 +146,8 @@ def _style(name: str, number: int) -> dict[str, Any]:
 def _panels(count: int) -> tuple[Any, Any]:
     width = 7.0 if count == 1 else 4.4 * min(count, 3)
     rows = -(-count // 3)
-    figure, axes = plt.subplots(rows, min(count, 3), figsize=(width, 3.8 * rows), squeeze=False)
+    figure = Figure(figsize=(width, 3.8 * rows))
+    axes = figure.subplots(rows, min(count, 3), squeeze=False)
     flat = list(axes.flat)
     for unused in flat[count:]:
         unused.set_visible(False)
@@ -161,5 +159,4 @@ def _png(figure: Any) -> bytes:
     target = io.BytesIO()
     # Without a date and a version in it, the same results are the same picture.
     figure.savefig(target, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-    plt.close(figure)
     return target.getvalue()

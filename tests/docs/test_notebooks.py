@@ -9,7 +9,6 @@ import io
 import json
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 
 from glassfleet.errors import REFUSALS
@@ -21,7 +20,6 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    mpl.use("agg")
     names: dict[str, object] = {}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] != "code":

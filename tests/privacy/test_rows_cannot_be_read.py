@@ -111,15 +111,24 @@ def attacked(attack: str, name: str, vehicles: int, folder: Path, *, exact: bool
 
 
 SLOW = pytest.mark.slow
-FLEETS = [
-    *(pytest.param(*each.values, FEW) for each in fleets_of(SETS) if not each.marks),
-    *(pytest.param(*each.values, 15, marks=SLOW) for each in fleets_of(SETS)),
+OFTEN = [each.values for each in fleets_of(SETS) if not each.marks]
+ATTACKED = [
+    *(
+        pytest.param(attack, *fleet, FEW)
+        for number, scheme in enumerate(CHEAP)
+        for fleet in OFTEN[number % 2 :: 2]
+        for attack in ATTACKS
+        if ATTACKS[attack][0] == scheme
+    ),
+    *(pytest.param(attack, *each.values, 15, marks=SLOW) for each in fleets_of(SETS) for attack in ATTACKS),
 ]
-"""Sets, vehicles, and how many of these are attacked at most: a few in the quick suite, all in the slow one."""
+"""Attacks, sets, vehicles, and how many of these are attacked at most.
+
+In the quick suite a few, and each scheme in every second set; in the slow one all of all.
+"""
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize(("name", "vehicles", "most"), FLEETS)
+@pytest.mark.parametrize(("attack", "name", "vehicles", "most"), ATTACKED)
 def test_attacker_reads_no_row_of_a_default_run(
     attack: str, name: str, vehicles: int, most: int, glassfleet_data: Path
 ) -> None:

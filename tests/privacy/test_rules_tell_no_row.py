@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -108,7 +108,19 @@ def attacked(fleet: Fleet, domain: Domain, result: dict[str, Transcript]) -> Cou
     )
 
 
-@pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
+OFTEN = ("mortgage", "qoe", "magic")
+"""The rest is slow."""
+
+
+def often(sets: Iterable[str]) -> list[Any]:
+    """Return :func:`fleets_of` some sets, those that are not looked at often as slow ones."""
+    return [
+        each if each.marks or each.values[0] in OFTEN else pytest.param(*each.values, marks=pytest.mark.slow)
+        for each in fleets_of(sets)
+    ]
+
+
+@pytest.mark.parametrize(("name", "vehicles"), often(SETS))
 def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicles: int, glassfleet_data: Path) -> None:
     fleet, domain = fleet_of(glassfleet_data, name, vehicles)
     questions: list[tuple[Asking, Parameters]] = [(honest, Parameters()), (neighbours_asked, Parameters(n_sets=FINE))]
@@ -185,7 +197,7 @@ def histograms_attacked(fleet: Fleet, min_count: int, quantiles: tuple[float, fl
 
 
 @pytest.mark.parametrize(("scheme", "share"), [("fmt", 0.0012), ("frt", 0.001)])  # fmt's limits are further out
-@pytest.mark.parametrize(("name", "vehicles"), fleets_of(HISTOGRAM_SETS))
+@pytest.mark.parametrize(("name", "vehicles"), often(HISTOGRAM_SETS))
 def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_default_search(
     name: str, vehicles: int, scheme: str, share: float, glassfleet_data: Path
 ) -> None:
