@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from subprocess import CompletedProcess
 
 import httpx
 import pytest
 
 from broker.servers.process import free_port
+from console.main import run
 from tests.support.processes import Processes, eventually
 
 
@@ -55,8 +57,25 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         made.end()
 
 
-def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> None:
-    none = running.call("report", "nosuch")
+Call = Callable[..., "CompletedProcess[str]"]
+
+
+@pytest.fixture
+def call(
+    running: Processes, own_state: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """Runs commands in this process: as processes of their own they would mostly import."""
+    monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(running.folder))
+
+    def call(*arguments: str) -> CompletedProcess[str]:
+        code = run(list(arguments))
+        return CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return call
+
+
+def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call: Call) -> None:
+    none = call("report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
     failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
     assert failed.returncode == 6
@@ -67,34 +86,34 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes) -> 
         result,
     )
     assert "not-enough-agents" in end
-    assert running.call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
+    assert call("run", "start", "--run", "other", "--gather-timeout", "300").returncode == 0
 
-    ended = running.call("run", "cancel", "base")
+    ended = call("run", "cancel", "base")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "base has failed already; nothing to cancel" in ended.stderr
     for _again in range(2):
-        cancelled = running.call("run", "cancel", "other")
+        cancelled = call("run", "cancel", "other")
         assert (cancelled.returncode, cancelled.stdout) == (0, "other cancelled\n")
-    shown = running.call("run", "show", "last", "--wait", "--json")
+    shown = call("run", "show", "last", "--wait", "--json")
     assert (shown.returncode, json.loads(shown.stdout)["run"], "cancelled" in shown.stderr) == (6, "other", True)
-    reported = running.call("report", "last", "-o", str(running.folder / "report.html"))
+    reported = call("report", "last", "-o", str(running.folder / "report.html"))
     assert "report of other" in reported.stdout, reported.stderr
     for words in (("report", "nosuch"), ("run", "cancel", "nosuch"), ("run", "show", "nosuch")):
-        unknown = running.call(*words)
+        unknown = call(*words)
         assert unknown.returncode == 9
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
 
 
-def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes) -> None:
+def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes, call: Call) -> None:
     token = running.note("api-token")
     (running.folder / "api-token").unlink()
     (running.folder / "api-token").mkdir()  # unreadable for root, too
-    listed = running.call("run", "list")
+    listed = call("run", "list")
     assert (listed.returncode, listed.stderr) == (0, "")
-    refused = running.call("run", "start", "--gather-timeout", "300", "--run", "r1")
+    refused = call("run", "start", "--gather-timeout", "300", "--run", "r1")
     assert refused.returncode == 2
     assert "api-token" in refused.stderr
     assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
-    assert running.call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
+    assert call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
     (running.folder / "api-token").rmdir()
     (running.folder / "api-token").write_text(token)
