@@ -28,6 +28,7 @@ class FederatedBlendedTree:
     # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
+    trial = Parameters(max_rules=8)
     client = CLIENT
     server = SERVER
     tables = staticmethod(BlendedModelTree.tables)

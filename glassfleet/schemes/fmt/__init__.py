@@ -31,6 +31,7 @@ class FederatedModelTree(SumScheme):
     # The usual 2.5 and 97.5 % would clip one row in twenty of each input, where linear rules still go on.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
+    trial = Parameters(max_rules=8)
     client = CLIENT
     server = SERVER
     tables = staticmethod(FuzzyModelTree.tables)
