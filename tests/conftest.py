@@ -23,8 +23,7 @@ from tests.support.brokers import find_nats, find_rabbitmq
 from tests.support.postgres import PostgresServer, find_postgresql
 from tests.support.processes import Processes, without_settings
 
-# As console.main does, and for its reason: thousands of tests and their modules are objects that stay.
-gc.set_threshold(10_000)
+gc.set_threshold(10_000)  # as console.main, for its reason: modules and thousands of tests are objects that stay
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
 os.environ["COLUMNS"] = "120"
 

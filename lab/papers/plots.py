@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 COLOURS = {"LL": "#D55E00", "FL": "#0072B2", "CL": "#111111"}
 OTHERS = ("#CC79A7", "#56B4E9", "#E69F00", "#555555")
@@ -110,8 +109,7 @@ def sizes(
 def spreads(groups: Mapping[str, Series], xlabel: str) -> bytes:
     """Draw values as dots with their mean, a line per name, a colour per group; a dashed line marks zero."""
     names = list(dict.fromkeys(name for series in groups.values() for name in series))
-    figure = Figure(figsize=(8, 1.2 + 0.55 * len(names)))
-    axis = figure.subplots()
+    axis = (figure := _figure(8, 1.2 + 0.55 * len(names))).subplots()
     colours = [COLOURS["FL"], COLOURS["LL"], COLOURS["CL"]]
     for number, (group, series) in enumerate(groups.items()):
         shift = (number - (len(groups) - 1) / 2) * 0.28
@@ -143,10 +141,16 @@ def _style(name: str, number: int) -> dict[str, Any]:
     return {"color": OTHERS[number % len(OTHERS)], "linestyle": "-."}
 
 
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure  # takes long to load
+
+    return Figure(figsize=(width, height))
+
+
 def _panels(count: int) -> tuple[Any, Any]:
     width = 7.0 if count == 1 else 4.4 * min(count, 3)
     rows = -(-count // 3)
-    figure = Figure(figsize=(width, 3.8 * rows))
+    figure = _figure(width, 3.8 * rows)
     axes = figure.subplots(rows, min(count, 3), squeeze=False)
     flat = list(axes.flat)
     for unused in flat[count:]:

@@ -36,9 +36,7 @@ def journal_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield server.url(server.database())
 
 
-@pytest.mark.parametrize(
-    "places", [pytest.param(PLACES[1::2], id="some"), pytest.param(PLACES, id="all", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("places", [PLACES[1::2], pytest.param(PLACES, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_journal_begins_anew(
     start: Start, broker: str, journal_at: str, places: tuple[str, ...], tmp_path: Path
 ) -> None:

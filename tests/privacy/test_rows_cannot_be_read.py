@@ -113,19 +113,11 @@ def attacked(attack: str, name: str, vehicles: int, folder: Path, *, exact: bool
 SLOW = pytest.mark.slow
 OFTEN = [each.values for each in fleets_of(SETS) if not each.marks]
 ATTACKED = [
-    *(
-        pytest.param(attack, *fleet, FEW)
-        for number, scheme in enumerate(CHEAP)
-        for fleet in OFTEN[number % 2 :: 2]
-        for attack in ATTACKS
-        if ATTACKS[attack][0] == scheme
-    ),
+    *((attack, *fleet, FEW) for k, name in enumerate(CHEAP) for fleet in OFTEN[k % 2 :: 2]
+      for attack in ATTACKS if ATTACKS[attack][0] == name),
     *(pytest.param(attack, *each.values, 15, marks=SLOW) for each in fleets_of(SETS) for attack in ATTACKS),
-]
-"""Attacks, sets, vehicles, and how many of these are attacked at most.
-
-In the quick suite a few, and each scheme in every second set; in the slow one all of all.
-"""
+]  # fmt: skip
+"""Attacks, sets, vehicles, how many are attacked at most: few, each scheme in every second set; slow: all of all."""
 
 
 @pytest.mark.parametrize(("attack", "name", "vehicles", "most"), ATTACKED)

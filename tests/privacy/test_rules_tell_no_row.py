@@ -108,16 +108,11 @@ def attacked(fleet: Fleet, domain: Domain, result: dict[str, Transcript]) -> Cou
     )
 
 
-OFTEN = ("mortgage", "qoe", "magic")
-"""The rest is slow."""
-
-
 def often(sets: Iterable[str]) -> list[Any]:
-    """Return :func:`fleets_of` some sets, those that are not looked at often as slow ones."""
-    return [
-        each if each.marks or each.values[0] in OFTEN else pytest.param(*each.values, marks=pytest.mark.slow)
-        for each in fleets_of(sets)
-    ]
+    """Return :func:`fleets_of` some sets; of two of these all is slow."""
+    rare = ("weather_izmir", "california")
+    slow = pytest.mark.slow
+    return [pytest.param(*each.values, marks=slow) if each.values[0] in rare else each for each in fleets_of(sets)]
 
 
 @pytest.mark.parametrize(("name", "vehicles"), often(SETS))

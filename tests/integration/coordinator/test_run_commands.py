@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from subprocess import CompletedProcess
 
 import httpx
@@ -57,24 +57,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         made.end()
 
 
-Call = Callable[..., "CompletedProcess[str]"]
-
-
 @pytest.fixture
-def call(
-    running: Processes, own_state: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
+def call(running, own_state, monkeypatch, capsys):
     """Runs commands in this process: as processes of their own they would mostly import."""
     monkeypatch.setenv("GLASSFLEET_STATE_DIR", str(running.folder))
-
-    def call(*arguments: str) -> CompletedProcess[str]:
-        code = run(list(arguments))
-        return CompletedProcess(arguments, code, *capsys.readouterr())
-
-    return call
+    return lambda *arguments: CompletedProcess(arguments, run(list(arguments)), *capsys.readouterr())
 
 
-def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call: Call) -> None:
+def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, call) -> None:
     none = call("report", "nosuch")
     assert (none.returncode, "there are none yet" in none.stderr) == (9, True)
     failed = running.call("run", "start", "--run", "base", "--gather-timeout", "2", "--wait")
@@ -104,15 +94,14 @@ def test_operator_is_told_what_cannot_be_done_with_a_run(running: Processes, cal
         assert "no run 'nosuch'; the newest: other, base. All of them: glassfleet run list" in unknown.stderr
 
 
-def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes, call: Call) -> None:
+def test_operator_reads_without_the_token_and_is_told_of_it_when_it_is_needed(running: Processes, call) -> None:
     token = running.note("api-token")
     (running.folder / "api-token").unlink()
     (running.folder / "api-token").mkdir()  # unreadable for root, too
     listed = call("run", "list")
     assert (listed.returncode, listed.stderr) == (0, "")
     refused = call("run", "start", "--gather-timeout", "300", "--run", "r1")
-    assert refused.returncode == 2
-    assert "api-token" in refused.stderr
+    assert (refused.returncode, "api-token" in refused.stderr) == (2, True)
     assert "give --token (or GLASSFLEET_TOKEN)" in refused.stderr
     assert call("run", "start", "--gather-timeout", "300", "--run", "r1", "--token", token).returncode == 0
     (running.folder / "api-token").rmdir()

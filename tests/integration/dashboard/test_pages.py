@@ -69,15 +69,12 @@ def test_hostile_texts_stay_texts_and_nobody_else_is_asked(there: World, page: P
     page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
     for name, address in PAGES.items():  # in one window: each of its own would take half a second more
         answer = there.api.get(address)
-        assert EVIL not in answer.text, name
+        assert [bad for bad in (EVIL, " style=", "onclick") if bad in answer.text] == [], name
         policy = answer.headers["content-security-policy"]
-        assert "default-src 'none'" in policy, name
-        assert "unsafe" not in policy, name
+        assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False), name
         page.goto(there.base + address)
         assert "pwned" not in page.title(), name
         assert page.locator("main script, main img").count() == 0, name
-        assert " style=" not in answer.text, name
-        assert "onclick" not in answer.text, name
         assert asked == {there.base}, name
         if name in ("run", "leakage", "fleet", "vehicle", "model"):
             expect(page.locator("main")).to_contain_text("<script>document.title=")
