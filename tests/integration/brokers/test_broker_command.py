@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.servers.launch import launch
+from broker.url import parse_url
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually
 
@@ -29,6 +30,9 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     first.kill()
     first.wait()
     eventually(lambda: not processes.is_healthy())
+    lost = [line for line in processes.output(coordinator).splitlines() if "broker-lost" in line]
+    assert len(lost) == 1
+    assert f"broker={parse_url(url).public} " in f"{lost[0]} "
     second = processes.start("broker", "--kind", kind, *again)
     eventually(processes.is_healthy)
     # The coordinator may be back before the note is written.
