@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +182,13 @@ def test_form_makes_no_document_of_a_run_that_goes_on_and_looks_at_an_ended_one_
     documents: list[str] = []
     asked: list[str] = []
     overviews = runs.journal.overviews
+
+    def noted(some: Sequence[str]) -> dict[str, dict[str, Any]]:
+        asked.extend(some)
+        return overviews(some)
+
     monkeypatch.setattr(runs, "document", documents.append)
-    monkeypatch.setattr(runs.journal, "overviews", lambda some: asked.extend(some) or overviews(some))
+    monkeypatch.setattr(runs.journal, "overviews", noted)
     for _ in range(2):
         assert '<option value="dusk" selected>as in run dusk' in client.get("/new-run").text
     assert (documents, asked) == ([], ["dusk"])
