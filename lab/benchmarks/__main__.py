@@ -29,7 +29,7 @@ BENCHMARKS = {
     "scale": "scale:scale",
     "storm": "storm:storm",
     "long": "scale:long",
-    "pages": "pages:pages",
+    "pages": "looks:pages",
     "standby": "standby:standby",
     "losses": "courses:losses",
     "ends": "courses:ends",
