@@ -25,7 +25,9 @@ ROW_BLOCK = 1 << 12
 CACHED_ENTRIES = 1 << 18
 """Most (row, node) entries remembered between tasks, 24 bytes each; beyond it they are computed again."""
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 14
+"""Entries times features handled together: a dozen arrays of 128 kB, and no slower than larger ones."""
+
 _STRONG = float(1 << 26)  # counts and strong counts share one float: each is below 2^26 in a block
 
 
@@ -112,6 +114,7 @@ def _reach_frontier(question: Question, block: _Block, members: Memberships, bud
     for _ in range(steps):
         reached = reached.descend(tree, members)
     reached = reached.only_at(question.position)
+    block.leaves = None  # of a tree that is done: this one is another
     block.frontier = (tree, question.nodes, reached) if reached.size <= budget else None
     return reached
 
