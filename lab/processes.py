@@ -11,7 +11,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from broker.servers.process import die_with_parent
@@ -131,10 +130,10 @@ class Process:
         self.signal(signal.SIGTERM)
         return self.reap(timeout)
 
-    def kill(self) -> None:
-        """End it as a power cut would: SIGKILL."""
+    def kill(self) -> int | None:
+        """End it as a power cut would (SIGKILL), and return its exit code."""
         self.signal(signal.SIGKILL)
-        self.reap()
+        return self.reap()
 
     def reap(self, timeout: float | None = None) -> int | None:
         """Wait for its end and return its exit code; None: it was not started. Raises subprocess.TimeoutExpired."""
@@ -207,9 +206,7 @@ class ProcessFleet(dict[str, Process]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def add(
@@ -220,10 +217,7 @@ class ProcessFleet(dict[str, Process]):
         return self[name]
 
     def end(self, names: Collection[str] | None = None, patience: float = 3.0) -> None:
-        """End processes, all when none is named, the last one first: politely, after `patience` seconds by force.
-
-        Idempotent.
-        """
+        """End these processes, or all from the last: politely, after `patience` seconds by force. Idempotent."""
         ending = [self[name] for name in (reversed(self) if names is None else names)]
         for process in ending:
             process.thaw()
@@ -233,7 +227,6 @@ class ProcessFleet(dict[str, Process]):
             try:
                 code = process.reap(max(0.0, latest - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.signal(signal.SIGKILL)
-                code = process.reap()
+                code = process.kill()
             if code is not None:
                 process.ends.append(code)

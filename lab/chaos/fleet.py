@@ -32,9 +32,6 @@ _LEADS = '"event": "coordinator-up"'
 
 FLEET = "chaos"
 
-CHILD = (sys.executable, "-m", "lab.chaos.child")
-"""``glassfleet`` with faults let in."""
-
 
 class Fleet:
     """Broker, coordinator and agents, each behind its own road to the broker.
@@ -101,7 +98,7 @@ class Fleet:
             own = {"GLASSFLEET_BROKER": url, VARIABLE: str(faults)}
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
-            self.processes.add(name, arguments, {**shared, **own}, CHILD)
+            self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))
 
     @property
     def coordinator_state(self) -> Path:

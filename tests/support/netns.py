@@ -46,7 +46,7 @@ class Machine:
     """A network namespace, kept by a process that sleeps in it."""
 
     def __init__(self) -> None:
-        self._keeper = subprocess.Popen(
+        self._keeper = subprocess.Popen(  # `lab.processes` needs a folder for logs; this one says nothing
             [_tool("unshare"), "--net", "sleep", "infinity"],
             stdin=subprocess.DEVNULL,
             preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand

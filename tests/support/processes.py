@@ -129,7 +129,7 @@ def on_terminal(
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
     program = command if command[0].startswith("-") else ["-m", "console.main", *command]
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # `lab.processes` has no terminals
         [sys.executable, *program], stdin=side, stdout=side if out is None else out, stderr=side,
         env={**kept, "TERM": "xterm-256color", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip
