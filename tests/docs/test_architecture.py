@@ -44,7 +44,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 82_090, "lab": 13_560, "tests": 43_390}
+MOST_LINES = {"product": 82_090, "lab": 13_560, "tests": 43_420}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
