@@ -1,7 +1,7 @@
 """Finds the schemes: folders under ``glassfleet/schemes`` and the entry points of other packages.
 
 A scheme is a module that defines ``SCHEME``. A scheme that needs more packages than a vehicle has says so in
-``REQUIRES``, a tuple of import names, and imports them only when it works; where one is missing the scheme is
+``REQUIRES``, a tuple of import names, and imports them only when it works. Where one is missing the scheme is
 *unavailable*, which is told with the reason instead of failing.
 
 A module of ours is imported when its scheme is used, and not for being listed: a vehicle that answers one scheme would

@@ -23,9 +23,8 @@ do not add up, it is in `checking`: the group is asked whose masks fit whose. `t
 them.
 
 Rounds come in two sorts. *Open to all* (domain, recruiting, elastic learning without a sample): every agent that can
-answer may, agents that come up while it is open are waited for too, and agents that missed their last deadline and have
-not been heard in time since (`silent`) are not waited for. *Limited* (a fixed cohort, or a sample): only those asked
-count.
+answer may. Agents that come up while it is open are waited for too. Agents that missed their last deadline and have not
+been heard in time since (`silent`) are not waited for. *Limited* (a fixed cohort, or a sample): only those asked count.
 
 What happens to an answer, in this order (first match decides):
 
@@ -47,8 +46,8 @@ A dropped agent is not waited for; it is still counted if a good answer arrives 
 
 Where to read on: `table` (every move; it drives them), `state` (a run as data), `draft` (the state in the making),
 `rounds` (when a round ends), `opening`, `counting` (what a closed one does), `regrouping` (private runs that lose
-members), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks while it
-waits).
+members). Then `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks
+while it waits).
 """
 
 from __future__ import annotations

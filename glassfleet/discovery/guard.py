@@ -2,11 +2,11 @@
 
 A unit mistake (inputs times 10^6) in one of fifteen vehicles is a fifteenth of all rows, more than any quantile
 forgives. So a limit also needs vehicles: rows in a stretch of bins that fewer than max(2, a tenth of the fleet) reach
-are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). A run that asks for
-limits further out than the usual quantiles of an input gets them only as far as that many vehicles reach, and at least
-the usual ones: a hundredth of all rows must not stretch the range of the others. And a vehicle that
-claims many times the rows of others would decide every quantile: it counts like five times the median, at most. Both
-need sums only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
+are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). A run may ask for
+limits further out than the usual quantiles of an input. It gets them only as far as that many vehicles reach, and at
+least the usual ones: a hundredth of all rows must not stretch the range of the others. And a vehicle that claims many
+times the rows of others would decide every quantile: it counts like five times the median, at most. Both need sums
+only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
 """
 
 from __future__ import annotations

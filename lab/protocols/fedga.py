@@ -1,8 +1,8 @@
 """The genetic-algorithm paper's experiments: many agents, one common test set, federated against local trees.
 
 An agent is measured by how much better, in percent, the federated tree is than the one that it grows alone,
-``(federated / local - 1) * 100``, of the F1 (of class 1 for two classes, else the mean over classes), or of the root
-mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
+``(federated / local - 1) * 100``. That is of the F1 (of class 1 for two classes, else the mean over classes), or of the
+root mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
 """
 
 from __future__ import annotations
