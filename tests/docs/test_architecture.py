@@ -177,6 +177,19 @@ def test_private_names_are_used_in_their_own_module_alone() -> None:
     assert used == []
 
 
+def test_no_scheme_is_named_outside_its_own_rooms() -> None:
+    named, names = list[str](), set(catalogue.names())
+    # Apart: a scheme has one or two estimators; an attack is on the answers of one scheme.
+    rooms = tuple(map(str, (Path("lab"), *(Path("glassfleet") / room for room in ("schemes", "estimators", "audit")))))
+    for path, nodes in trees().items():
+        about = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        for node in nodes if not str(path).startswith(rooms) else ():
+            match node:
+                case ast.Constant(str(text)) if id(node) not in about and names.intersection(re.split(r"[^\w\]]+", text)):
+                    named.append(f"{path}:{node.lineno}: {text}")
+    assert named == [], "ask the catalogue which schemes have a trait (glassfleet/traits.py)"
+
+
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:
     assert masks.PICTURE.read_text(encoding="utf-8") == masks.picture(), "python -m deploy.site.masks"
     assert sum(map(masks.masked, masks.NUMBERS)) % masks.MODULUS == sum(masks.NUMBERS.values())
