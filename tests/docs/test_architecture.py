@@ -56,6 +56,15 @@ DATA = """
 """
 """What a longer chain of names may pass through: values, files, addresses; and a scheme's halves, its contract."""
 
+HANDED_ON = """
+    console/common.py:call console/run/connection.py:call console/settings.py:call
+    console/lazy.py:__init__ console/sections.py:__init__
+    coordinator/engine/draft.py:update coordinator/fleet/directory.py:_counted coordinator/models/registry.py:_written
+    glassfleet/checks/messages.py:variant lab/chaos/child.py:make
+"""
+"""What may take ``**name: Any``, for it hands all on as it is: what click passes to any command and to its own classes;
+fields of a record that replace others; arguments of another class, whose place it takes."""
+
 
 @pytest.fixture
 def text() -> str:
@@ -180,14 +189,31 @@ def test_private_names_are_used_in_their_own_module_alone() -> None:
 def test_no_scheme_is_named_outside_its_own_rooms() -> None:
     named, names = list[str](), set(catalogue.names())
     # Apart: a scheme has one or two estimators; an attack is on the answers of one scheme.
-    rooms = tuple(map(str, (Path("lab"), *(Path("glassfleet") / room for room in ("schemes", "estimators", "audit")))))
+    rooms = ("lab/", "glassfleet/schemes/", "glassfleet/estimators/", "glassfleet/audit/")
     for path, nodes in trees().items():
         about = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
         for node in nodes if not str(path).startswith(rooms) else ():
-            match node:
-                case ast.Constant(str(text)) if id(node) not in about and names.intersection(re.split(r"[^\w\]]+", text)):
-                    named.append(f"{path}:{node.lineno}: {text}")
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in about:
+                named += [f"{path}: {node.value}"] if names.intersection(re.split(r"[^\w\]]+", node.value)) else []
     assert named == [], "ask the catalogue which schemes have a trait (glassfleet/traits.py)"
+
+
+def test_what_a_command_is_given_has_types() -> None:
+    loose, untyped = set[str](), re.compile(r"\bAny\b|\b(dict|Mapping)\[str, (Any|object)\]")
+    for path, nodes in trees().items():
+        for node in nodes:
+            match node:
+                case ast.FunctionDef(name, args, decorator_list=decorators):
+                    is_command = any(re.search(r"\.(command|group)\(", ast.unparse(each)) for each in decorators)
+                    given = [each for each in [*args.args, *args.kwonlyargs] if is_command or each.arg == "options"]
+                    typed = [(f"{name}: {each.arg}", each.annotation) for each in given]
+                    typed += [(name, args.kwarg.annotation)] if args.kwarg else []
+                case ast.ClassDef(name, body=body) if name.endswith("Options"):
+                    typed = [(name, field.annotation) for field in body if isinstance(field, ast.AnnAssign)]
+                case _:
+                    continue
+            loose |= {f"{path}:{name}" for name, kind in typed if kind and untyped.search(ast.unparse(kind))}
+    assert sorted(loose) == sorted(HANDED_ON.split()), "give them types: a dataclass, a TypedDict, or names"
 
 
 def test_picture_of_masks_is_the_one_that_is_drawn_and_its_sum_is_right() -> None:

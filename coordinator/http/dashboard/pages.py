@@ -102,7 +102,7 @@ class Dashboard:
 
     # -- answers --------------------------------------------------------------------------------------------------
 
-    def page(self, request: Request, name: str, code: int = 200, /, **values: Any) -> HTMLResponse:
+    def page(self, request: Request, name: str, code: int = 200, /, **values: object) -> HTMLResponse:
         """Return a page drawn from the template `name`."""
         session = self.sessions.of(request)
         text = self._templates.get_template(name).render(
@@ -123,7 +123,7 @@ class Dashboard:
             return ShownJson({"detail": detail}, status)
         return self.page(request, "fault.html", status, status=status, detail=detail)
 
-    def fragment(self, name: str, /, **values: Any) -> str:
+    def fragment(self, name: str, /, **values: object) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
         return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
 
