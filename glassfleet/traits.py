@@ -1,8 +1,4 @@
-"""What a scheme says of itself in its optional members, and what holds where it says nothing.
-
-Who holds a scheme asks here, so that what a missing member means stands in one place (:class:`glassfleet.scheme.Scheme`
-lists them).
-"""
+"""What a scheme says of itself in its optional members, and what holds where it says nothing."""
 
 from __future__ import annotations
 

@@ -189,11 +189,12 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     proposal = propose(file, target)
     plan = proposal.plan
     replace_private(out, f"{plan.model_dump_json(indent=2, exclude_defaults=True)}\n".encode(), 0o644)
+    texts = {name: rule for name, rule in plan.columns.items() if rule.take == "text"}
     flags = "".join(
         [
             "" if target is None else f" --target {shlex.quote(target)}",
-            " --labels" if "--labels" in str(proposal.reasons) else "",
-            " --categories" if "--categories" in str(proposal.reasons) else "",
+            " --labels" if texts.pop(proposal.target, None) else "",
+            " --categories" if texts else "",
         ]
     )
     if as_json:

@@ -75,13 +75,7 @@ from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Scheme, Server
 from glassfleet.scores import SCORES
-from glassfleet.traits import (
-    input_quantiles_of,
-    is_label_scheme,
-    private_parameters,
-    takes_categories,
-    takes_missing,
-)
+from glassfleet.traits import input_quantiles_of, is_label_scheme, private_parameters, takes_categories, takes_missing
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
