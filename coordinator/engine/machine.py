@@ -72,8 +72,9 @@ from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
+from glassfleet.scheme import Scheme, Server
 from glassfleet.scores import SCORES
+from glassfleet.traits import input_quantiles_of, is_label_scheme, private_parameters, takes_categories, takes_missing
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -95,8 +96,8 @@ def discovery_of(
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=is_label_scheme(scheme),
         either=getattr(scheme, "purpose", None) == {"classification", "regression"},
-        categories=getattr(scheme, "categorical", False) is True,
-        missing=getattr(scheme, "missing_cells", False) is True,
+        categories=takes_categories(scheme),
+        missing=takes_missing(scheme),
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
 

@@ -1,7 +1,7 @@
 """Vehicles whose scores are far out: a broken sensor shows as an error many times that of the others.
 
 Vehicles whose rows are far out are found with the limits of the columns (`glassfleet.discovery.guard`). People are told
-of both in the same place: `notes` of a run.
+of both in the same place: `far_out` and `notes` of a run.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[tuple[str,
 
 
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
-    """Return a run's document; its notes name the vehicles, too, whose scores of the run's model are far out."""
-    # Documents of earlier software have no notes.
-    return {**document, "notes": [*document.get("notes", []), *in_lines(far_out_of(fleet, document["model"]))]}
+    """Return a run's document; `far_out` has the vehicles, too, whose scores of the run's model are far out."""
+    vehicles = [*document.get("far_out", ()), *far_out_of(fleet, document["model"])]
+    # Documents of earlier software have the lines in their notes, or nothing.
+    return {**document, "far_out": vehicles, "notes": [*document.get("notes", ()), *in_lines(vehicles)]}

@@ -186,9 +186,8 @@ def _standard(model: Model, title: str) -> ET.Element:
         )
         clauses = [(inputs[f], terms[f][shape]) for f, shape in region.items()]
         _clauses(_add(rule, "antecedent"), "clause", clauses or [free or ("", "")])
-        kind = "" if mamdani else "tsk"
-        then = _add(_add(rule, "tskConsequent" if kind else "consequent"), "tskThen" if kind else "then")
-        _clauses(then, "tskClause" if kind else "clause", outputs[number])
+        then = _add(_add(rule, "consequent" if mamdani else "tskConsequent"), "then" if mamdani else "tskThen")
+        _clauses(then, "clause" if mamdani else "tskClause", outputs[number])
     return root
 
 

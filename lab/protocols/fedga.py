@@ -19,7 +19,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.local import drawn, federated
 from glassfleet.numerics.f1 import class_counts
-from glassfleet.scheme import Scheme, personal_model
+from glassfleet.scheme import Scheme
+from glassfleet.traits import personal_model
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20
