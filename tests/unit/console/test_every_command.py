@@ -172,7 +172,7 @@ COMPLETED = {
 }
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
-# zsh gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
+# The candidates of zsh go to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
 SHELLS = {
     "bash --norc": f"""
         eval "$(glassfleet completion bash)"
