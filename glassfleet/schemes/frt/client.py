@@ -240,8 +240,8 @@ def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
     """Zero, in the order of sets, the cells that could give a row away; return how many held something.
 
     `parts` has shape (5, m, F, T), changed in place. A cell is zeroed when it rests on 1 or 2 rows; when its node is
-    the root and every row in it is in it fully; when it has strength and neither neighbour has (a set beyond the
-    partition has none, and a neighbour that was zeroed before counts as zero).
+    the root and every row in it is in it fully; when it has strength and neither neighbour has. A set beyond the
+    partition has none, and a neighbour that was zeroed before counts as zero.
     """
     count, _, ws, _, _ = parts
     bits, t = question.parameters.fraction_bits, question.parameters.n_sets

@@ -25,8 +25,7 @@ def arguments(processes: Processes, broker, fleet_name):
 def test_agent_says_that_it_is_down_when_terminated(coordinator, arguments, processes):
     process = processes.start(*arguments)
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-    process.terminate()
-    assert process.wait(10) == 0
+    assert process.end(10) == 0
     coordinator.wait_for(lambda: [state for state in coordinator.bodies(AgentState) if state.status == "down"])
 
 
@@ -36,11 +35,11 @@ def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_
     first = processes.start(*arguments)
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
     second = processes.start(*arguments, "--state-dir", str(tmp_path / "elsewhere"))
-    assert second.wait(60) == 7
-    assert "Stop it, or start this one with another --id" in processes.output(second)
+    assert second.reap(60) == 7
+    assert "Stop it, or start this one with another --id" in second.logged()
     coordinator.ask(first_task(rows()))
     coordinator.wait_for(lambda: coordinator.answers)
-    assert first.poll() is None
+    assert first.is_running
 
 
 def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
@@ -58,9 +57,8 @@ def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, argum
     code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
     agent = processes.start(*arguments, program=(sys.executable, "-c", code))
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-    agent.terminate()
-    agent.wait(10)
-    loaded = set(processes.output(agent, "out").split())
+    agent.end(10)
+    loaded = set(agent.printed().split())
     packages = {name.partition(".")[0] for name in loaded if not name.startswith("_")} - set(sys.stdlib_module_names)
     ours = {"broker", "console", "edge_agent", "glassfleet", "schemas"}
     # Neither scipy nor the cryptography of a fleet that signs; structlog takes the last two where they are installed.
