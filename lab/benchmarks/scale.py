@@ -76,8 +76,8 @@ def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
 def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) -> list[Any]:
     # What nobody misses may be long: the processes share the machine with others.
     deadline = max(10.0, vehicles / 50) if drop_at else 600.0
-    how = {"drop_at": drop_at, "back_after": deadline + 5}
-    with staged(vehicles, signed=signed, **how) as (api, process, broker, tell, state):
+    stage = staged(vehicles, signed=signed, drop_at=drop_at, back_after=deadline + 5)
+    with stage as (api, process, broker, tell, state):
         pid = process.pid
         tell("connect")
         wait(lambda: up(api) == vehicles)
@@ -135,17 +135,18 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage]:
-    """Start Mosquitto, a coordinator, and a process of vehicles; `how` they are is as `raw_vehicles.Vehicles` says."""
+def staged(vehicles: int, *, signed: bool = False, drop_at: int = 0, back_after: float = 5.0) -> Iterator[Stage]:
+    """Start Mosquitto, a coordinator, and a process of vehicles; the arguments are as `raw_vehicles.Vehicles` says."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
         broker, settings, identities = _broker(folder, vehicles, signed=signed)
         stack.callback(broker.stop)
         api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **settings))
-        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities), **how}
+        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities)}
+        fleet |= {"drop_at": drop_at, "back_after": back_after}
         worker = stack.enter_context(Worker("lab.benchmarks.raw_vehicles", [], fleet))
 
-        def tell(what: str, **arguments: Any) -> Any:
+        def tell(what: str, **arguments: int) -> Any:
             return worker.ask({"do": what, **arguments}, "the vehicles")
 
         yield Stage(api, process, broker, tell, folder / "coordinator")
