@@ -8,8 +8,8 @@ faults are those that a real network and a real broker have:
 - An acknowledgement is lost with the link after the message arrived: the message comes twice.
 - Messages are delayed by different times, so those of different topics or senders overtake each other. Between one
   sender and one receiver the messages of one topic keep their order, but a copy may come late.
-- A process is killed, cut off by a partition, or meets another with its own client id; the broker restarts, with all
-  that it knew, with what it had saved some time before, or with nothing; or it drops what an absent client's full queue
+- A process is killed, cut off by a partition, or meets another with its own client id. The broker restarts, with all
+  that it knew, with what it had saved some time before, or with nothing. Or it drops what an absent client's full queue
   cannot hold.
 """
 

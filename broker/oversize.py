@@ -6,7 +6,7 @@ and is larger than all that the broker ever acknowledged is a suspect. From then
 that it is certain which of them ended the connection; one that ends `tries` connections in a row, alone, is too large.
 
 A network that breaks often can put the blame on a wrong message, but only on one that is larger than anything that ever
-came through, and only after so many breaks in a row, each between the message and its acknowledgement.
+came through. And it takes so many breaks in a row, each between the message and its acknowledgement.
 """
 
 from __future__ import annotations

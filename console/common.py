@@ -213,7 +213,7 @@ def count_or_share(text: str, what: str) -> int | float:
         raise UsageError(f"{what} {text!r}: write a number of agents (3) or a share of them (0.5)") from None
 
 
-def tell(text: str, /, *, as_json: bool, **facts: Any) -> None:
+def tell(text: str, /, *, as_json: bool, **facts: object) -> None:
     """Say what was done: in words, or as JSON."""
     if as_json:
         print_json(facts)

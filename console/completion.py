@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -43,16 +42,16 @@ class Names(click.types.StringParamType):
     Parameters
     ----------
     known : callable
-        Returns the names, from the values that the command was given so far.
+        Returns the names, from what the command was given so far.
     """
 
-    def __init__(self, known: Callable[[dict[str, Any]], Iterable[str]]) -> None:
+    def __init__(self, known: Callable[[click.Context], Iterable[str]]) -> None:
         self._known = known
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Return the names that begin like `incomplete`; none where they cannot be found out."""
         try:
-            return [CompletionItem(name) for name in self._known(ctx.params) if name.startswith(incomplete)]
+            return [CompletionItem(name) for name in self._known(ctx) if name.startswith(incomplete)]
         except (GlassfleetError, ImportError, OSError, LookupError, TypeError):
             return []
 
@@ -79,24 +78,24 @@ def complete_names(command: click.Command) -> None:
             parameter.type = Names(lambda given: _asked(given, "/api/models", "name"))
 
 
-def _schemes(_given: dict[str, Any]) -> list[str]:
+def _schemes(_given: click.Context) -> list[str]:
     from glassfleet import catalogue
 
     return catalogue.names()
 
 
-def _parameters(given: dict[str, Any]) -> list[str]:
+def _parameters(given: click.Context) -> list[str]:
     from glassfleet import catalogue
     from glassfleet.schemes import DEFAULT
 
-    return [f"{name}=" for name in catalogue.load(given.get("scheme") or DEFAULT).Parameters.model_fields]
+    return [f"{name}=" for name in catalogue.load(given.params.get("scheme") or DEFAULT).Parameters.model_fields]
 
 
-def _asked(given: dict[str, Any], path: str, key: str) -> list[str]:
+def _asked(given: click.Context, path: str, key: str) -> list[str]:
     """Return the names that the coordinator knows, newest first."""
     from console.client import Coordinator
 
-    api = Coordinator(given.get("coordinator"), None, given.get("state_dir") or state_home())
+    api = Coordinator(given.params.get("coordinator"), None, given.params.get("state_dir") or state_home())
     answer = api.get(path)
     items = answer.get(path.rpartition("/")[2], []) if isinstance(answer, dict) else answer
     return list(dict.fromkeys(str(item[key]) for item in reversed(items)))

@@ -1,8 +1,8 @@
 """The coordinator without threads: messages and time go in, messages go out.
 
-One order is kept everywhere, and it is all that crash safety rests on: *decide* (the pure engine computes the next
-states; what could not be sent is found now, and ends the run by name), *append* (one transaction for the whole
-batch), *replace* the states, *perform* the effects. When the append fails the new states are thrown away and
+One order is kept everywhere, and it is all that crash safety rests on: *decide*, *append* (one transaction for the
+whole batch), *replace* the states, *perform* the effects. To decide, the pure engine computes the next states; what
+could not be sent is found now, and ends the run by name. When the append fails the new states are thrown away and
 nothing was said to anybody. A crash between append and perform is harmless: effects that shall stand are performed
 again at the start, and a receipt that was not sent is asked for by the agent's resend.
 

@@ -67,8 +67,7 @@ class AgentConfig(Settings):
         Columns of text are inputs too, for the schemes that take categories; otherwise text is a fault. Why: rows with
         text.
     missing : bool
-        Cells of inputs may be empty, for the schemes that take such (fmt, bmt, fmt_classes); otherwise that is a fault.
-        Why: rows with gaps.
+        Cells of inputs may be empty, for the schemes that take such; otherwise that is a fault. Why: rows with gaps.
     schemes : tuple of str or None
         Allow-list; None: every scheme that is installed. Why: a vehicle that shall not take part in some.
     slow : float

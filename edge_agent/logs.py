@@ -45,7 +45,7 @@ def configure(level: str = "info", form: str = "console", *, fleet: str = "", ag
     )
 
 
-def get_logger(name: str, **bound: Any) -> Any:
+def get_logger(name: str, **bound: object) -> Any:
     """Return a logger with fixed fields."""
     return structlog.get_logger(name, **bound)
 

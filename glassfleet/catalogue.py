@@ -1,7 +1,7 @@
 """Finds the schemes: folders under ``glassfleet/schemes`` and the entry points of other packages.
 
 A scheme is a module that defines ``SCHEME``. A scheme that needs more packages than a vehicle has says so in
-``REQUIRES``, a tuple of import names, and imports them only when it works; where one is missing the scheme is
+``REQUIRES``, a tuple of import names, and imports them only when it works. Where one is missing the scheme is
 *unavailable*, which is told with the reason instead of failing.
 
 A module of ours is imported when its scheme is used, and not for being listed: a vehicle that answers one scheme would
@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.abc import InspectLoader
 from importlib.metadata import entry_points
@@ -35,6 +35,11 @@ GROUP = "glassfleet.schemes"
 def names() -> list[str]:
     """Return the names of the schemes that can be used here, sorted."""
     return sorted(name for name in _modules() if not _reason(name))
+
+
+def names_where(trait: Callable[[Scheme], bool]) -> list[str]:
+    """Return the names of the schemes that have a trait (:mod:`glassfleet.traits`), sorted; it imports them all."""
+    return [name for name in names() if trait(load(name))]
 
 
 def unavailable() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """How far forecasts are off on test rows, rule by rule, and the interval around a forecast that follows from it.
 
 Split conformal prediction (Papadopoulos et al. 2002; Lei et al. 2018, Section 2), for each rule by itself (Mondrian,
-Vovk 2012): a rule's test rows tell how far the model is off where this rule decides, and a forecast's interval is from
-the quantile of :data:`TAIL` to that of 1 - :data:`TAIL` of these errors. Vehicles count their errors in fixed bins, and
+Vovk 2012): a rule's test rows tell how far the model is off where this rule decides. A forecast's interval is from the
+quantile of :data:`TAIL` to that of 1 - :data:`TAIL` of these errors. Vehicles count their errors in fixed bins, and
 counts add up; so a fleet's intervals are those of all its test rows in one place, bit for bit. A quantile within a bin
 is found on a straight line.
 

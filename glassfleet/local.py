@@ -17,7 +17,8 @@ from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
 from glassfleet.reference import recorded
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Scheme, Task, alone_parameters
+from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Scheme, Task
+from glassfleet.traits import alone_parameters, takes_missing
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
 
@@ -112,7 +113,7 @@ def federated(
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
-    if domain.gaps and not getattr(scheme, "missing_cells", False):
+    if domain.gaps and not takes_missing(scheme):
         raise UsageError(
             f"{scheme.name} takes no empty cells, and the domain has such: {domain.names[domain.gaps[0]]!r}"
         )

@@ -266,7 +266,7 @@ class Rule:
         What the rule forecasts; None: nobody knows, or it says a class.
     error : float or None
         In the target's own unit: the mean absolute error on the test rows where the rule decides, where it is known
-        (:class:`Errors`); else how far the rule alone is from the target on its training rows, as the scheme's page
+        (:class:`Errors`). Else how far the rule alone is from the target on its training rows, as the scheme's page
         says. None: its `confidence` says how right it is.
     """
 

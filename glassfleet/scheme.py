@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import INPUT_QUANTILES, Domain
+from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.rules import Explanation, Rule
 from schemas.codec import Value, digest_of
-from schemas.errors import UsageError
 
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
@@ -300,7 +299,7 @@ class Model(Protocol):
 class Scheme(Protocol):
     """One learning algorithm, as the catalogue knows it.
 
-    More members are optional; who evaluates models uses them where they exist.
+    More members are optional; :mod:`glassfleet.traits` says what holds for a scheme without them.
 
     - ``personalise(model, data) -> Model``: what a vehicle makes of the published model with its own rows, which then
       stays at the vehicle and is what it predicts with (fedga: a tree, of the published structures).
@@ -309,7 +308,7 @@ class Scheme(Protocol):
     - ``categorical = True``: the scheme takes columns of categories (``Variable.categories``).
     - ``missing_cells = True``: rows may have empty cells (NaN) in columns whose ``Variable.missing`` says what they are
       taken for.
-    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits; see :func:`input_quantiles_of`.
+    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits.
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
     - ``parameters.group_rows``: fewest rows of a group where the clients condense rows
       (:mod:`glassfleet.data.condense`).
@@ -319,11 +318,11 @@ class Scheme(Protocol):
     - ``tables(model) -> Tables``: the model as plain tables (:mod:`glassfleet.tables`), from which C, Python, FML and
       pictures of trees are written; raises ``UsageError`` for a model that has none.
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold
-      with all; see :func:`promises_central`.
+      with all.
     - ``private(parameters) -> Parameters``: the parameters of a private run, in which vehicles use their rows as they
       are; raises ``schemas.errors.UsageError`` with the reason where these cannot be used in one. A scheme without it
-      has no private runs; see :func:`private_parameters`. With the parameter ``support`` it asks nothing that rests on
-      fewer rows (:mod:`glassfleet.private.support`), and its summary has the record ``withheld``.
+      has no private runs. With the parameter ``support`` it asks nothing that rests on fewer rows
+      (:mod:`glassfleet.private.support`), and its summary has the record ``withheld``.
     - ``layout(task) -> Mapping[str, tuple of int]``: names and shapes of all sums of an answer to `task`, a function of
       the task alone; raises :class:`TaskError` for a task whose answers are no sums. With ``private``.
     - ``openly(parameters) -> None``: raises ``UsageError`` with the reason where `parameters` promise what only a
@@ -357,90 +356,3 @@ class Scheme(Protocol):
 
     def from_document(self, document: Mapping[str, Any]) -> Model:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-
-
-def promises_central(scheme: Scheme, parameters: Any) -> bool:
-    """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
-
-    The promise is of cohort participation; the central model is that of the rows that vehicles use: their own, or
-    condensed ones. Nothing is promised where `parameters` protect rows otherwise (frt's own nullification, as in its
-    paper).
-    """
-    exact = scheme.exact(parameters)
-    if not scheme.equals_central or (parameters != exact and getattr(parameters, "group_rows", 1) == 1):
-        return False
-    hook = getattr(scheme, "equals_central_with", None)
-    return hook is None or bool(hook(exact))
-
-
-def is_label_scheme(scheme: object) -> bool:
-    """Return whether a scheme's target is a class, always."""
-    return getattr(scheme, "purpose", None) == {"classification"}
-
-
-def input_quantiles_of(scheme: object) -> tuple[float, float]:
-    """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
-    return getattr(scheme, "input_quantiles", INPUT_QUANTILES)
-
-
-def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:
-    """Return the parameters with which `scheme` (or domain discovery) learns in a private run.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    parameters : scheme.Parameters
-    support : int or None
-        Fewest rows on which a number rests that the run opens, 0: any; None: as `parameters` say. Where the scheme has
-        no such parameter, each number rests on all rows of the vehicles, or has noise.
-
-    Raises
-    ------
-    UsageError
-        There are none, with the reason.
-    """
-    hook = getattr(scheme, "private", None)
-    if hook is None:
-        raise UsageError(f"{scheme.name} has no private runs: its answers are not sums alone")
-    chosen = hook(parameters)
-    if support is None or "support" not in scheme.Parameters.model_fields:
-        return chosen
-    try:
-        return scheme.Parameters.model_validate({**chosen.model_dump(), "support": support})
-    except ValueError as fault:
-        raise UsageError(f"{scheme.name} with support {support}: {fault}; or ask for support 0"[:500]) from fault
-
-
-def alone_parameters(scheme: Scheme, parameters: Any) -> Any:
-    """Return the parameters with which a vehicle learns from its own rows: as they are, whatever few of them tell."""
-    exact = scheme.exact(parameters)
-    return exact.model_copy(update={"support": 0}) if getattr(exact, "support", 0) else exact
-
-
-def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
-    """Return what an answer to `task` may take; None: the scheme does not say. Raises :class:`TaskError`."""
-    hook = getattr(scheme, "cost", None)
-    if hook is None:
-        return None
-    cost: Cost = hook(task, rows)
-    return cost
-
-
-def is_personal(scheme: object) -> bool:
-    """Return whether vehicles make models of their own of what is published."""
-    return getattr(scheme, "personalise", None) is not None
-
-
-def personal_model(scheme: Scheme, model: Model, data: Dataset) -> Model:
-    """Return what the vehicle with the rows `data` predicts with: the model, or what it makes of it.
-
-    Raises
-    ------
-    TaskError
-        The rows are not those of the model's domain.
-    """
-    hook = getattr(scheme, "personalise", None)
-    if hook is None:
-        return model
-    personal: Model = hook(model, data)
-    return personal

@@ -3,10 +3,10 @@
 Every run of a cohort for a number asks how far off the model's forecasts are, rule by rule: what its intervals are made
 of (:mod:`glassfleet.intervals`).
 
-A private run asks more, and all answers are masked: how far off three other forecasts are, the current model's (if
-there is one of the same target), a constant's, and those of the model that the vehicle learns alone; and for how many
-vehicles the finished model is worse than the current one and than the constant. From these a name's next version is
-decided. (Of other runs each vehicle tells its own scores, once the model is published.)
+A private run asks more, and all answers are masked. It asks how far off three other forecasts are: the current model's
+(if there is one of the same target), a constant's, and those of the model that the vehicle learns alone. It also asks
+for how many vehicles the finished model is worse than the current one and than the constant. From these a name's next
+version is decided. (Of other runs each vehicle tells its own scores, once the model is published.)
 
 Squared errors are told in the target's range, on a grid: one that is larger than twice the range counts as that.
 """
@@ -119,9 +119,9 @@ class ScoresServer:
         """Return the fleet's figures as the summary; there is no model.
 
         The summary has ``metric`` ("rmse", in the target's unit, or "f1", the mean over the classes that occur),
-        ``rows`` and ``vehicles`` (of test rows), the members of `MODELS` that were scored, of a model of few classes
-        its ``confusion``, and by member of `OTHERS` ``compared`` and ``worse``: how many vehicles told, and how many of
-        these are worse off. With ``errors``, if they were counted: see
+        ``rows`` and ``vehicles`` (of test rows), the members of `MODELS` that were scored, and of a model of few
+        classes its ``confusion``. By member of `OTHERS` it has ``compared`` and ``worse``: how many vehicles told, and
+        how many of these are worse off. With ``errors``, if they were counted: see
         :func:`glassfleet.intervals.recorded_errors`.
         """
         task = Task(SCORES_SCHEME, KIND, state["task"])
@@ -162,8 +162,8 @@ class Scoring:
         """Return names and shapes of the sums; raises TaskError for a malformed task.
 
         ``rows/{model}`` (1,); ``errors/{model}``: (1,) squared errors on the grid, or (classes + 1, classes + 1) rows
-        by what they are and what is forecast, see :func:`glassfleet.numerics.f1.confusion`; ``worse/{other}`` (2,): 1
-        if this vehicle compared the two, and 1 if it is worse off; ``counts`` (lines, BINS), see
+        by what they are and what is forecast, see :func:`glassfleet.numerics.f1.confusion`. ``worse/{other}`` (2,): 1
+        if this vehicle compared the two, and 1 if it is worse off. ``counts`` (lines, BINS), see
         :func:`glassfleet.intervals.counted`; of one vehicle's own answer no line of less than `FEWEST_ROWS` rows.
         """
         domain, lines = _domain(task), _lines(task)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from broker.servers.process import die_with_parent
@@ -19,6 +18,10 @@ from schemas.errors import GlassfleetError, StorageError
 
 FULL = 64 * 1024
 """With fewer bytes free than this a disk counts as full."""
+
+
+PROGRAM = (sys.executable, "-m", "console.main")
+"""``glassfleet``, whether it is installed or not."""
 
 
 class ProcessError(GlassfleetError):
@@ -31,19 +34,22 @@ class ProcessError(GlassfleetError):
 
 @dataclass
 class Process:
-    """One ``glassfleet`` command, over its lives.
+    """One ``glassfleet`` command, or another program, over its lives.
 
     Attributes
     ----------
     name : str
     arguments : sequence of str
-        Of the command.
+        Of the program.
     environment : mapping of str to str
-        Beside our own. Secrets go here: all users of the machine can see arguments.
+        The whole of it. Secrets go here: all users of the machine can see arguments.
     log : Path
         Its output is appended here.
-    module : str
-        What Python runs.
+    program : sequence of str
+    results : Path or None
+        Its stdout is appended here; None: to the log.
+    folder : Path or None
+        Where it works; None: where we do.
     began : int
         Size of the log when this life began, bytes.
     started_at : float
@@ -58,7 +64,9 @@ class Process:
     arguments: Sequence[str]
     environment: Mapping[str, str]
     log: Path
-    module: str = "console.main"
+    program: Sequence[str] = PROGRAM
+    results: Path | None = None
+    folder: Path | None = None
     began: int = 0
     started_at: float = 0.0
     lives: int = 0
@@ -82,19 +90,19 @@ class Process:
         assert self._child is not None
         return self._child.pid
 
-    def start(self) -> None:
-        """Start it; nothing happens when it runs."""
+    def start(self, stdin: int = subprocess.DEVNULL) -> None:
+        """Start it, and let it read from `stdin`, a file descriptor; nothing happens when it runs."""
         if self.is_running:
             return
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, (self.results or self.log).open("ab") as results:
             self.began = log.tell()
             self._child = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [sys.executable, "-m", self.module, *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
+                [*self.program, *self.arguments],
+                stdin=stdin,
+                stdout=results,
                 stderr=log,
-                # Unbuffered, so that logs can be read live.
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+                cwd=self.folder,
+                env=self.environment,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
                 # Ctrl-C at a terminal is for our own process, which ends the others in order.
                 start_new_session=True,
@@ -117,10 +125,15 @@ class Process:
         self.signal(signal.SIGCONT)
         self.is_frozen = False
 
-    def kill(self) -> None:
-        """End it as a power cut would: SIGKILL."""
+    def end(self, timeout: float = 30.0) -> int | None:
+        """Let it end (SIGTERM) and return its exit code; None: it was not started. Raises subprocess.TimeoutExpired."""
+        self.signal(signal.SIGTERM)
+        return self.reap(timeout)
+
+    def kill(self) -> int | None:
+        """End it as a power cut would (SIGKILL), and return its exit code."""
         self.signal(signal.SIGKILL)
-        self.reap()
+        return self.reap()
 
     def reap(self, timeout: float | None = None) -> int | None:
         """Wait for its end and return its exit code; None: it was not started. Raises subprocess.TimeoutExpired."""
@@ -145,11 +158,15 @@ class Process:
             f"{self.name} ended with exit code {code}: {self.last_words()}", code if 0 < code < 64 else 1
         )
 
-    def has_logged(self, words: bytes) -> bool:
-        """Whether its log has these words, of this life."""
+    def logged(self) -> str:
+        """Return what it has logged in this life."""
         with self.log.open("rb") as log:
             log.seek(self.began)
-            return words in log.read()
+            return log.read().decode(errors="replace")
+
+    def printed(self) -> str:
+        """Return what it has written to stdout, in all its lives."""
+        return (self.results or self.log).read_text(encoding="utf-8")
 
     def log_size(self) -> int:
         """Return the size of its log so far, bytes."""
@@ -175,33 +192,33 @@ class ProcessFleet(dict[str, Process]):
     ----------
     logs : Path
         Folder for their output; it is made.
-    module : str
-        What Python runs for each.
+    environment : mapping of str to str or None
+        What all of them have; None: our own.
     """
 
-    def __init__(self, logs: Path, module: str = "console.main") -> None:
+    def __init__(self, logs: Path, environment: Mapping[str, str] | None = None) -> None:
         super().__init__()
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
-        self._module = module
+        # Unbuffered, so that logs can be read live.
+        self.environment = {**(os.environ if environment is None else environment), "PYTHONUNBUFFERED": "1"}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
-    def add(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
-        """Add a process, not started yet; return it."""
-        log = self._logs / f"{name}.log"
-        self[name] = Process(name, arguments, environment, log, self._module)
+    def add(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], program: Sequence[str] = PROGRAM
+    ) -> Process:
+        """Add a process, not started yet, with this environment beside that of all; return it."""
+        self[name] = Process(name, arguments, {**self.environment, **environment}, self._logs / f"{name}.log", program)
         return self[name]
 
     def end(self, names: Collection[str] | None = None, patience: float = 3.0) -> None:
-        """End processes, all when none is named: politely at once, after `patience` seconds by force. Idempotent."""
-        ending = [self[name] for name in (self if names is None else names)]
+        """End these processes, or all from the last: politely, after `patience` seconds by force. Idempotent."""
+        ending = [self[name] for name in (reversed(self) if names is None else names)]
         for process in ending:
             process.thaw()
             process.signal(signal.SIGTERM)
@@ -210,7 +227,6 @@ class ProcessFleet(dict[str, Process]):
             try:
                 code = process.reap(max(0.0, latest - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.signal(signal.SIGKILL)
-                code = process.reap()
+                code = process.kill()
             if code is not None:
                 process.ends.append(code)

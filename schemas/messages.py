@@ -342,8 +342,8 @@ class Evaluation(Body):
         Score of the constant on the same rows: the mean, or the most frequent class, of the agent's own training rows.
         None: said by earlier software.
     confusion : list of list of int, or None
-        Of a model of at most 16 classes: test rows by what they are (a line for each class, in the model's order, and
-        one for any other label) and what the model says (columns alike), without classes of one or two rows.
+        Of a model of at most 16 classes: test rows by what they are (lines) and what the model says (columns). There is
+        one for each class, in the model's order, and one for any other label. Classes of one or two rows are left out.
     cannot : str
         Why the agent cannot score the candidate named here (then the scores are 0 and mean nothing); empty: it can.
     """

@@ -1,8 +1,8 @@
 """Files for their owner alone: folders (0700), files (0600), secrets. The one place that decides who may read what.
 
-State holds rows, passwords, keys and models. So what Glassfleet makes is private whatever the umask says; what a former
-version left readable is made private at the next start, with a line that says so; and where other users can write,
-nothing is kept: they could replace a secret or a journal.
+State holds rows, passwords, keys and models. So what Glassfleet makes is private whatever the umask says. What a former
+version left readable is made private at the next start, with a line that says so. Where other users can write, nothing
+is kept: they could replace a secret or a journal.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Settings(BaseModel):
         return grouped
 
     @classmethod
-    def load(cls, file: Path | str | None = None, **flags: Any) -> Self:
+    def load(cls, file: Path | str | None = None, **flags: object) -> Self:
         """Return the settings from flags, environment, `file` and defaults, the former stronger than the latter.
 
         Parameters

@@ -157,9 +157,8 @@ def mortal() -> Iterator[PostgresServer]:
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     """Commands of one state folder, the test's own; what goes on is ended with the test."""
-    made = Processes(tmp_path)
-    yield made
-    made.end()
+    with Processes(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

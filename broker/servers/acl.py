@@ -2,8 +2,8 @@
 
 Never a wildcard over an agent's whole branch: ``agent/{id}/#`` would let an agent forge receipts. On the loopback
 broker all processes share one user that may use every fleet's branch. A broker for a real fleet takes the user's name
-from the certificate (`certificate_acl`): what an agent may do is one set of patterns with its name in them, so a
-vehicle that enrols needs no change at the broker; coordinators and operators are named.
+from the certificate (`certificate_acl`). What an agent may do is one set of patterns with its name in them, so a
+vehicle that enrols needs no change at the broker. Coordinators and operators are named.
 """
 
 from __future__ import annotations

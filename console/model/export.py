@@ -53,7 +53,10 @@ class ExportOptions(ModelOptions):
     help="For svg and png. Default: the tree, or the rules where there is none.",
 )
 @click.option(
-    "--structure", type=click.IntRange(min=1), metavar="N", help="For the tree of a fedga population: 1 is the fittest."
+    "--structure",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="For the tree of a population: 1 is the fittest.",
 )
 @click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")

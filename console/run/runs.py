@@ -232,7 +232,10 @@ def show(run_id: str, api: Coordinator, coordinator_wait: float, *, wait: bool, 
         click.echo(f"    {line}")
     click.echo(f"  cohort: {', '.join(status.get('cohort') or []) or '-'}")
     to_each, from_each = bytes_each(status.get("rounds") or [])
-    click.echo(f"  bytes: each vehicle got {to_each:,} in requests and sent {from_each:,} in answers")
+    click.echo(
+        f"  bytes: each vehicle got {to_each:,} in requests and sent {from_each:,} in answers; receipts, seals and the "
+        "model are not counted"
+    )
     for line in private_lines(status):
         click.echo(line)
     _tell_notes(status)

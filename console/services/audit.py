@@ -310,7 +310,7 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
     from glassfleet.data.parameters import parameter_fault
     from glassfleet.private.groups import LEAST_FLOOR, SUPPORT_ROWS
-    from glassfleet.scheme import private_parameters
+    from glassfleet.traits import private_parameters
 
     if vehicles < LEAST_FLOOR:
         return [], {"private": f"{LEAST_FLOOR} vehicles are needed, these are {vehicles}"}
@@ -362,9 +362,7 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Source:
     from edge_agent.sources import read_source
+    from glassfleet.traits import takes_categories, takes_missing
 
-    kinds = {
-        "categories": getattr(scheme, "categorical", False) is True,
-        "missing": getattr(scheme, "missing_cells", False) is True,
-    }
-    return read_source(path, target=target, labels=labels, **kinds)
+    takes = {"categories": takes_categories(scheme), "missing": takes_missing(scheme)}
+    return read_source(path, target=target, labels=labels, **takes)

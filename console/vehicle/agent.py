@@ -44,8 +44,7 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     try:
         run_agent(config)
     except DataError as fault:
-        is_file = Path(config.data).is_file() and "data check" not in str(fault)
-        advice = f"; what else is wrong: glassfleet data check {config.data}" if is_file else ""
+        advice = f"; what else is wrong: glassfleet data check {config.data}" if Path(config.data).is_file() else ""
         raise DataError(f"{fault}{advice}") from fault
 
 

@@ -62,10 +62,8 @@ source_argument = click.argument(
 @source_argument
 @click.option("--target", metavar="COLUMN", help="Target column. Default: the last one.")
 @click.option("--labels", is_flag=True, help="The target is a class label, even when it is written as numbers.")
-@click.option(
-    "--categories", is_flag=True, help="Columns of text are inputs, too (fmt, bmt, fmt_classes, fedga, dp_tree)."
-)
-@click.option("--missing", is_flag=True, help="Cells of inputs may be empty (fmt, bmt, fmt_classes).")
+@click.option("--categories", is_flag=True, help="Columns of text are inputs, too, for the schemes that take such.")
+@click.option("--missing", is_flag=True, help="Cells of inputs may be empty, for the schemes that take such.")
 @click.option("--scheme", metavar="NAME", help="Judge for this scheme: whether it takes texts, empty cells, classes.")
 @click.option(
     "--domain", "domain_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -191,11 +189,12 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     proposal = propose(file, target)
     plan = proposal.plan
     replace_private(out, f"{plan.model_dump_json(indent=2, exclude_defaults=True)}\n".encode(), 0o644)
+    texts = {name: rule for name, rule in plan.columns.items() if rule.take == "text"}
     flags = "".join(
         [
             "" if target is None else f" --target {shlex.quote(target)}",
-            " --labels" if "--labels" in str(proposal.reasons) else "",
-            " --categories" if "--categories" in str(proposal.reasons) else "",
+            " --labels" if texts.pop(proposal.target, None) else "",
+            " --categories" if texts else "",
         ]
     )
     if as_json:
@@ -216,10 +215,10 @@ def _taken(scheme: str | None) -> tuple[bool, bool, bool]:
     if scheme is None:
         return False, False, False
     from glassfleet import catalogue
+    from glassfleet.traits import is_label_scheme, takes_categories, takes_missing
 
     loaded = catalogue.load(scheme)
-    texts, gaps = (getattr(loaded, name, False) is True for name in ("categorical", "missing_cells"))
-    return texts, gaps, "regression" not in loaded.purpose
+    return takes_categories(loaded), takes_missing(loaded), is_label_scheme(loaded)
 
 
 def _say_flags(findings: Findings, *, labels: bool, categories: bool, missing: bool) -> None:

@@ -313,7 +313,7 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
 def _protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
     """Return what protected the answers that the model rests on.
 
-    ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none; how many
+    ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none. How many
     ``groups``, in how many ``editions`` in all (one for each group, and one more for each time that it shrank), of how
     many ``vehicles`` in the end, and their ``rows``: those of the last sums.
     """

@@ -1,7 +1,7 @@
 """Learning as a function of who counts and what they answered.
 
-`grow` is the heart of the coordinator: start the server half, and as long as every member has a stored answer to the
-current task, reduce, in the order of agent id; the first task that is not answered by all is the open round. Replay
+`grow` is the heart of the coordinator: start the server half and, as long as every member has a stored answer to the
+current task, reduce, in the order of agent id. The first task that is not answered by all is the open round. Replay
 after a loss, resumption after a crash and the central reference are this function with other arguments.
 """
 

@@ -23,9 +23,8 @@ do not add up, it is in `checking`: the group is asked whose masks fit whose. `t
 them.
 
 Rounds come in two sorts. *Open to all* (domain, recruiting, elastic learning without a sample): every agent that can
-answer may, agents that come up while it is open are waited for too, and agents that missed their last deadline and have
-not been heard in time since (`silent`) are not waited for. *Limited* (a fixed cohort, or a sample): only those asked
-count.
+answer may. Agents that come up while it is open are waited for too. Agents that missed their last deadline and have not
+been heard in time since (`silent`) are not waited for. *Limited* (a fixed cohort, or a sample): only those asked count.
 
 What happens to an answer, in this order (first match decides):
 
@@ -47,8 +46,8 @@ A dropped agent is not waited for; it is still counted if a good answer arrives 
 
 Where to read on: `table` (every move; it drives them), `state` (a run as data), `draft` (the state in the making),
 `rounds` (when a round ends), `opening`, `counting` (what a closed one does), `regrouping` (private runs that lose
-members), `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks while it
-waits).
+members). Then `answers` (the table above), `asking` (whom to ask), `learning` (`grow`), `waiting` (what a run lacks
+while it waits).
 """
 
 from __future__ import annotations
@@ -73,8 +72,9 @@ from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Scheme, Server, input_quantiles_of, is_label_scheme, private_parameters
+from glassfleet.scheme import Scheme, Server
 from glassfleet.scores import SCORES
+from glassfleet.traits import input_quantiles_of, is_label_scheme, private_parameters, takes_categories, takes_missing
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -96,8 +96,8 @@ def discovery_of(
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=is_label_scheme(scheme),
         either=getattr(scheme, "purpose", None) == {"classification", "regression"},
-        categories=getattr(scheme, "categorical", False) is True,
-        missing=getattr(scheme, "missing_cells", False) is True,
+        categories=takes_categories(scheme),
+        missing=takes_missing(scheme),
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
 

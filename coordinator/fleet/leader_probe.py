@@ -6,8 +6,8 @@ of our own incarnation that is not retained: a coordinator that runs publishes i
 that is not its birth (`coordinator.fleet.leadership`), and a dead one does not.
 
 The wait for an answer is only as long if the broker says that one is up; after a kill the last will says the contrary.
-It is not cut short for who has just got the journal's lock, though that proves that whoever had it can write no more:
-of a copy of the journal (a backup, on another machine) it proves nothing, and the coordinator of the original may live.
+It is not cut short for who has just got the journal's lock, though that proves that whoever had it can write no more.
+Of a copy of the journal (a backup, on another machine) it proves nothing, and the coordinator of the original may live.
 What it does mean is done at the other end: a coordinator answers while it holds its own journal, and ends when it does
 not (`coordinator.fleet.presence`). So an answer always comes from somebody who leads.
 """

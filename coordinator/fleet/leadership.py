@@ -7,8 +7,8 @@ is the order of two starts, also when a clock was wrong.
 
 - Who starts, looks first (`coordinator.fleet.leader_probe`): is somebody up, and does it answer? Then it refuses,
   unless told to take over.
-- Who runs and reads a state that is not its own birth certificate publishes that again: a last will of a life before, a
-  retained state that a broker brought back from its disk, or the question of somebody who starts.
+- Who runs and reads a state that is not its own birth certificate publishes its own again. Such a state is a last will
+  of a life before, a retained state that a broker brought back from its disk, or the question of somebody who starts.
 - Who runs and reads, `SIGHTINGS` times, that a *later* term is up, stops: somebody took over. Once is
   not enough: brokers deliver late copies. A coordinator that lives repeats its birth when it reads ours.
 

@@ -1,7 +1,7 @@
 """Vehicles whose scores are far out: a broken sensor shows as an error many times that of the others.
 
 Vehicles whose rows are far out are found with the limits of the columns (`glassfleet.discovery.guard`). People are told
-of both in the same place: `notes` of a run.
+of both in the same place: `far_out` and `notes` of a run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from glassfleet.discovery.guard import MAX_NAMED, MIN_FLEET
 E = TypeVar("E", bound=Mapping[str, Any])
 
 FAR: Final = 3
-"""An error is far out above so many times the median vehicle's. Of ten sound fleets of 15 that were measured (five data
-sets, vehicles with rows drawn at random or with a part of an input's range each), the largest error was at most twice
-the median in eight, four and six times in two, and then at most half of its constant's."""
+"""An error is far out above so many times the median vehicle's. Ten sound fleets of 15 were measured (five data sets,
+vehicles with rows drawn at random or with a part of an input's range each). The largest error was at most twice the
+median in eight, four and six times in two, and then at most half of its constant's."""
 
 
 def in_one_metric(evaluations: Mapping[str, E]) -> tuple[str, dict[str, E]]:
@@ -34,7 +34,7 @@ def far_out(evaluations: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str
 
     Nobody is named where there are less than `MIN_FLEET`.
 
-    That is an error above `FAR` times the fleet's median, and above the error of the constant at the vehicle itself: a
+    That is an error above `FAR` times the fleet's median, and above the error of the constant at the vehicle itself. A
     target that varies more at one vehicle than at others makes both of its errors larger, and is no fault. Of F1 the
     error is what it lacks of 1. A median stays sound while less than half of the vehicles are wrong.
 
@@ -82,6 +82,7 @@ def far_out_of(fleet: Fleet, model: Mapping[str, Any] | None) -> list[tuple[str,
 
 
 def with_scores(document: Mapping[str, Any], fleet: Fleet) -> dict[str, Any]:
-    """Return a run's document; its notes name the vehicles, too, whose scores of the run's model are far out."""
-    # Documents of earlier software have no notes.
-    return {**document, "notes": [*document.get("notes", []), *in_lines(far_out_of(fleet, document["model"]))]}
+    """Return a run's document; `far_out` has the vehicles, too, whose scores of the run's model are far out."""
+    vehicles = [*document.get("far_out", ()), *far_out_of(fleet, document["model"])]
+    # Documents of earlier software have the lines in their notes, or nothing.
+    return {**document, "far_out": vehicles, "notes": [*document.get("notes", ()), *in_lines(vehicles)]}

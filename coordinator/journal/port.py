@@ -34,6 +34,8 @@ ROLLOUT_STARTED = f"{ROLLOUTS}started"
 """The first decision of each rollout; at most one rollout of a name lives, and it is the newest."""
 
 
+DECLARED = ("domain", "bounds", "memory")
+"""What a run may declare of columns; a list tells only whether it does, as ``declares``."""
 OVERVIEW: Mapping[str, tuple[str, ...]] = {
     **{
         name: (name,)
@@ -45,6 +47,7 @@ OVERVIEW: Mapping[str, tuple[str, ...]] = {
     "name": ("spec", "model"),
     "parameters": ("spec", "parameters"),
     "private": ("spec", "private"),
+    **{name: ("spec", name) for name in DECLARED},
 }
 """What a list tells of a run, and where it stands in the run's document, which may be thousands of times as large."""
 COUNTED = ("rounds", "cohort")
@@ -59,7 +62,13 @@ def overview(document: Mapping[str, Any]) -> dict[str, Any]:
         for key in place:
             part = part.get(key) if isinstance(part, dict) else None
         values[name] = part
-    return values | {name: len(document[name]) if name in document else None for name in COUNTED}
+    return brief(values | {name: len(document[name]) if name in document else None for name in COUNTED})
+
+
+def brief(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an overview from what stands at its places."""
+    declares = any(values[name] for name in DECLARED)
+    return {name: value for name, value in values.items() if name not in DECLARED} | {"declares": declares}
 
 
 def checksum(heads: Sequence[str | int | float], body: bytes | str) -> str:

@@ -31,7 +31,7 @@ KEY = int.from_bytes(hashlib.sha256(b"glassfleet-journal").digest()[:8], "big", 
 _SERVER_OPTIONS = (
     # A commit that was acknowledged must be on the disk, whatever this server's default says.
     "-c synchronous_commit=on "
-    # A coordinator that vanished from the network must not hold the lock for the two hours that TCP would give it, nor
+    # A coordinator that vanished from the network must not hold the lock for the two hours that TCP would give it. Nor
     # for the quarter of an hour for which the server would send it again what it has not acknowledged.
     "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
 )

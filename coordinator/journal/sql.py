@@ -25,6 +25,7 @@ from coordinator.journal.port import (
     Entry,
     Leader,
     StoredModel,
+    brief,
     overview,
 )
 from coordinator.journal.rows import head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
@@ -193,7 +194,7 @@ class SqlJournal:
             try:
                 for run, text, *counts in self._select(sa.select(RUNS.c.run, *parts).where(RUNS.c.run.in_(some))):
                     values = zip((*OVERVIEW, *COUNTED), (*json.loads(text), *counts), strict=True)
-                    documents[run] = dict(values)
+                    documents[run] = brief(dict(values))
             except (StorageError, DamagedError, ValueError):  # one of them is no JSON as the database knows it
                 for run in some:
                     with suppress(DamagedError, ValueError):

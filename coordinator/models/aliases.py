@@ -1,7 +1,7 @@
 """What a model's name stands for: the current version (champion), and the one that is tried (candidate).
 
 Folded from the journal's decisions. Each change gets a sequence number, one more than the last of that name and at
-least the Unix time in milliseconds: agents refuse a current pointer with a lower one than they have seen, and a
+least the Unix time in milliseconds. Agents refuse a current pointer with a lower one than they have seen, and a
 coordinator with a new journal must not be refused.
 """
 

@@ -2,7 +2,7 @@
 
 A record is signed once, by the coordinator that made it. Who trusts another authority later cannot verify it. So while
 both authorities are trusted, a coordinator whose certificate is from the other one signs again what it can verify
-itself, and nothing else: a signature must not make good what a thief or a revoked coordinator left in the journal. What
+itself, and nothing else. A signature must not make good what a thief or a revoked coordinator left in the journal. What
 it cannot verify stays as it stands, which is told in the log; an operator who has looked at it may have it signed.
 
 Reading a large record takes a while. So what the coordinator's own authority certifies is judged by its certificate

@@ -2,7 +2,7 @@
 
 Whoever has the journal's lock leads (`coordinator.journal.lock`); the system gives it free when the process that held
 it ends, however it ends. So those who wait need not be told of each other, and whoever gets it knows that nobody else
-can write: PostgreSQL lets its holder write over the connection that the lock belongs to and no other, a file's lock is
+can write. PostgreSQL lets its holder write over the connection that the lock belongs to and no other; a file's lock is
 looked at in each transaction. While it waits a stand-by connects to no broker, for the broker knows one coordinator.
 
 The leader writes down in the journal who it is and how it is set up. A stand-by that is set up otherwise says so when

@@ -157,8 +157,8 @@ class EffectHandler:
         if state is None or state.domain is None or state.open is None:
             return
         if effect.summary.phase == "domain" or effect.summary.number == state.open.number == 1:
-            for line in in_words(state.guard, state.max_rows_each):
-                log.warning("vehicle-stands-out", what=line)
+            for agent, words in in_words(state.guard, state.max_rows_each):
+                log.warning("vehicle-stands-out", what=f"{agent}: {words}")
 
     def _log_opened(self, effect: OpenRound, log: Any) -> None:
         self.metrics["rounds.opened"] += 1

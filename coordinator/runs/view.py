@@ -47,7 +47,7 @@ def run_document(
         "nullified": state.nullified,
         "joined_bins": state.joined_bins,
         "max_rows_each": state.max_rows_each or None,
-        "notes": [*in_words(state.guard, state.max_rows_each), *map(_quarantine, state.false_answers)],
+        "far_out": [*map(list, in_words(state.guard, state.max_rows_each)), *map(_quarantine, state.false_answers)],
         "rows": {agent: rows for agent, (rows, _) in sorted(state.frozen.items())},
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],
@@ -115,7 +115,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "nullified": 0,
         "joined_bins": 0,
         "max_rows_each": None,
-        "notes": [],
+        "far_out": [],
         "rows": {},
         "restarts": 0,
         "rounds": [],
@@ -170,11 +170,9 @@ def time_in_words(time: float, now: float) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == today.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _quarantine(agent: str) -> str:
-    return (
-        f"{agent} gave false answers, its masks fit nobody's: later private runs leave it out, until one is started "
-        f"with --readmit {agent}"
-    )
+def _quarantine(agent: str) -> list[str]:
+    what = "its answers were false, its masks fit nobody's"
+    return [agent, f"{what}: later private runs leave it out, until one is started with --readmit {agent}"]
 
 
 def _iso(time: float) -> str:

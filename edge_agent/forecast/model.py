@@ -10,7 +10,7 @@ from typing import Any
 
 from glassfleet import catalogue
 from glassfleet.reference import Reference, reference_of
-from glassfleet.scheme import personal_model
+from glassfleet.traits import is_personal, personal_model
 from schemas.documents import document_digest
 from schemas.errors import DataError, GlassfleetError, NotFoundError
 from schemas.record import CENTRAL, ModelRecord
@@ -72,7 +72,7 @@ def load_model(content: bytes, rows: str | None = None, former: Served | None = 
     record = ModelRecord.load(content)
     scheme = catalogue.load(record.scheme)
     model = catalogue.model_of(record)
-    if getattr(scheme, "personalise", None) is None or record.parameters.get("source") == PERSONAL:
+    if not is_personal(scheme) or record.parameters.get("source") == PERSONAL:
         return Served(record, model, content, reference_of(record.parameters, model.domain))
     if rows is None:
         raise NotFoundError(

@@ -11,10 +11,10 @@ often, the first one does.
 Each sighting is answered with our birth certificate, which is what the other side sights.
 
 A broker that is killed before it has saved comes back with what it knew before: our past's birth or will, once more, in
-place of our birth (found by the chaos harness: two such kills within four seconds made an agent stop for its own
-past). So copies that come together count as one sighting (`APART`), more sightings are asked for than a few
-restarts of a broker give, and what has not been seen for `QUIET` seconds is forgotten. Two living processes throw
-each other out of the broker several times a second.
+place of our birth. (Found by the chaos harness: two such kills within four seconds made an agent stop for its own
+past.) So copies that come together count as one sighting (`APART`), more sightings are asked for than a few restarts of
+a broker give, and what has not been seen for `QUIET` seconds is forgotten. Two living processes throw each other out of
+the broker several times a second.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from broker.port import Transport
 from schemas.envelope import Envelope
@@ -40,9 +39,9 @@ class Publisher:
         """Bytes of one payload: as configured, or less when the broker says so (MQTT 5)."""
         return min(self._max_bytes, self._transport.max_message_bytes)
 
-    def envelope(self, body: Body, **head: Any) -> Envelope:
-        """Return a message of ours; `head` are further fields of the envelope."""
-        return Envelope(fleet=self._topics.fleet, body=body, agent=self._agent, time=self._wall(), **head)
+    def envelope(self, body: Body, *, run: str, scheme: str = "", round: int = 0, attempt: int = 0) -> Envelope:  # noqa: A002 - the envelope's words
+        """Return a message of ours."""
+        return Envelope(self._topics.fleet, body, run, self._agent, scheme, round, attempt, self._wall())
 
     def stored(self, payload: bytes) -> Envelope:
         """Read a message of ours that was kept."""

@@ -27,19 +27,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import remember
 from glassfleet.local import MAX_ROUNDS
 from glassfleet.numerics.f1 import MOST_CONFUSED, class_counts, confusion, macro_f1
-from glassfleet.scheme import (
-    Cost,
-    Done,
-    Model,
-    Next,
-    Scheme,
-    Task,
-    alone_parameters,
-    cost_of,
-    is_personal,
-    personal_model,
-)
+from glassfleet.scheme import Cost, Done, Model, Next, Scheme, Task
 from glassfleet.scores import without_few
+from glassfleet.traits import alone_parameters, cost_of, is_personal, personal_model
 from schemas.documents import canonical_json, document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord

@@ -21,8 +21,9 @@ from glassfleet.data.lags import Memory, remember
 from glassfleet.draw import drawn_for
 from glassfleet.errors import TaskError
 from glassfleet.private.pairs import PAIRS
-from glassfleet.scheme import Client, Contribution, Task, cost_of
+from glassfleet.scheme import Client, Contribution, Task
 from glassfleet.scores import SCORES
+from glassfleet.traits import cost_of, takes_categories, takes_missing
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
 from schemas.messages import ContributionBody, Request
@@ -193,9 +194,9 @@ def refuse_cells(task: Task, data: Dataset) -> None:
     asked = domain.get("features", []) if isinstance(domain, dict) else []
     for feature in [each for each in asked if isinstance(each, dict)]:
         name = feature.get("name")
-        if feature.get("missing") is not None and not getattr(scheme, "missing_cells", False):
+        if feature.get("missing") is not None and not takes_missing(scheme):
             raise TaskError(f"column {name!r} may have empty cells; scheme {task.scheme!r} takes none")
-        if name in data.categories and not getattr(scheme, "categorical", False):
+        if name in data.categories and not takes_categories(scheme):
             raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
 
 

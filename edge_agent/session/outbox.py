@@ -1,14 +1,14 @@
 """Answers that no receipt has ended yet: durable, bounded, the same bytes every time.
 
 SQLite (standard library) in write-ahead mode rather than a file per answer: putting, parking, ending and the bound are
-transactions, a killed process leaves all of one or nothing of it, and a full disk is an error of the one statement
-that met it, after which everything stored is still there. ``synchronous=NORMAL``: a kill loses nothing; a power cut
-may lose the last moments, never the file, and an answer lost that way is computed again from the open request and the
-snapshot, byte for byte. That saves two waits for the disk per round.
+transactions, and a killed process leaves all of one or nothing of it. A full disk is an error of the one statement that
+met it, after which everything stored is still there. ``synchronous=NORMAL``: a kill loses nothing; a power cut may lose
+the last moments, never the file, and an answer lost that way is computed again from the open request and the snapshot,
+byte for byte. That saves two waits for the disk per round.
 
-An entry is ``pending`` (sent until a receipt comes), ``parked`` (a newer request took its place; kept so that the same
-bytes are sent if the task is asked again) or ``ended`` (a receipt came; the bytes are gone, the mark stays until the
-run ends, so that a restarted agent does not answer again).
+An entry is ``pending`` (sent until a receipt comes), ``parked`` or ``ended``. Parked: a newer request took its place;
+it is kept so that the same bytes are sent if the task is asked again. Ended: a receipt came; the bytes are gone, the
+mark stays until the run ends, so that a restarted agent does not answer again.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ class Followed:
     longest : int
         Bytes; a longer line is given as None, once.
     behind : str
-        A place as it was given with a line. It is gone on from there when the file is still the same: by device and
-        inode, and by the first and last `KNOWN` bytes before the place (of a place of an older version, which does
-        not tell them: when a line ends there). Else from the start.
+        A place as it was given with a line. Reading goes on from there when the file is still the same: by device and
+        inode, and by the first and last `KNOWN` bytes before the place. (A place of an older version does not tell
+        them: then when a line ends there.) Else from the start.
     """
 
     def __init__(self, path: Path, handle: int, longest: int, behind: str = "") -> None:

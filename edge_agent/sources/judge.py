@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from edge_agent.sources.cells import LONGEST_NAME, SPLIT, is_number, separated
 from edge_agent.sources.findings import Cells, Column, Fault, Findings
 from edge_agent.sources.fit import TIMES
+from glassfleet.catalogue import names_where
 from glassfleet.data.cells import NOTHING, truth_of
+from glassfleet.traits import is_label_scheme, takes_categories, takes_missing
 from schemas.limits import MAX_CATEGORIES, MAX_FEATURES
 
 FEW_ROWS: Final = 30
@@ -128,10 +130,8 @@ def _how_to_mend_text(text: str) -> str:
         return "Write a time as a number of seconds, or remove it"
     if _DRESSED.match(text):
         return "Write the number alone: no unit, no %, nothing between thousands"
-    return (
-        "Encode it as numbers or remove it; the schemes fmt, bmt, fmt_classes, fedga and dp_tree take categories "
-        "(--categories)"
-    )
+    takers = ", ".join(names_where(takes_categories))
+    return f"Encode it as numbers or remove it; some schemes take categories (--categories): {takers}"
 
 
 def _is_time(text: str) -> bool:
@@ -239,7 +239,7 @@ class Judge:
                 self._say("note", what, "", rows)
             else:
                 way = "Fill them in, or remove the rows"
-                more = "; or take them as missing (--missing), for fmt, bmt and fmt_classes"
+                more = f"; or take them as missing (--missing), for {', '.join(names_where(takes_missing))}"
                 self._say("error", what, way + more * (self._column.role == "input"), rows)
 
     def _numbers(
@@ -316,7 +316,8 @@ class Judge:
             self._say(
                 "error",
                 f"the target holds text, e.g. {present[0][:LONGEST_CELL]!r}",
-                "Name a column of numbers with --target, or learn classes: --labels with a scheme such as fmt_classes",
+                "Name a column of numbers with --target, or learn classes: --labels with one of "
+                + ", ".join(names_where(is_label_scheme)),
                 odd,
             )
         elif column.role == "input" and not self._categories:

@@ -53,6 +53,7 @@ class Proposal:
     Attributes
     ----------
     plan : Plan
+    target : str
     reasons : dict of str to str
         By column: what becomes of it, in words.
     rows, usable : int
@@ -60,6 +61,7 @@ class Proposal:
     """
 
     plan: Plan
+    target: str
     reasons: dict[str, str]
     rows: int
     usable: int
@@ -116,7 +118,7 @@ def propose(path: Path, target: str | None = None) -> Proposal:
     )
     taken = [name for name, rule in rules.items() if rule.take != "nothing"]
     usable = sum(not any(plan.is_missing(columns[name][row]) for name in taken) for row in range(len(rows)))
-    return Proposal(plan, reasons, len(rows), usable)
+    return Proposal(plan, target, reasons, len(rows), usable)
 
 
 def _separator(path: Path) -> str:

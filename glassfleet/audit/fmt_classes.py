@@ -1,8 +1,8 @@
 """Rows from the Newton rounds of fmt_classes, beside the sums of its growing tree.
 
-A Newton round tells, of each node and class, the products over [1, x] with the weights w p (1 - p), p the chance of the
-class by the scores so far, and [1, x] of the rows of that class with the weights w. As in `sums`, two groups that share
-one row meet in it; which class the row has, the second sums then tell (`sums.completed`).
+A Newton round tells two things of each node and class: the products over [1, x] with the weights w p (1 - p), and [1,
+x] of the rows of that class with the weights w. Here p is the chance of the class by the scores so far. As in `sums`,
+two groups that share one row meet in it; which class the row has, the second sums then tell (`sums.completed`).
 
 Not attacked: the products of all hinges that there could be, which one question asks about. Of fewer rows than columns
 they tell the rows' span, and a row's hinges follow from its inputs.

@@ -1,8 +1,8 @@
 """One row from the strengths of rules around it (frbc).
 
-A cell in which one row of a class lies, and whose neighbours only this row reaches: the strength of a neighbour over
-that of the cell is the ratio of the row's memberships in two neighbouring sets of one input. Memberships of all inputs
-are the row. Their product must be the cell's own strength, so the attacker knows when it is right.
+Say one row of a class lies in a cell, and only this row reaches the cell's neighbours. Then the strength of a neighbour
+over that of the cell is the ratio of the row's memberships in two neighbouring sets of one input. Memberships of all
+inputs are the row. Their product must be the cell's own strength, so the attacker knows when it is right.
 """
 
 from __future__ import annotations

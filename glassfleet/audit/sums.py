@@ -305,7 +305,7 @@ def completed(parts: Iterable[Part], most: int) -> Rows:
     """Return the row of each part of one row, and of each two of the `most` of fewest rows that meet in a line.
 
     For linearly independent rows z_i with G = sum a_i z_i z_i', the direction d = G^+ z / (z' G^+ z) is 1 on the row z
-    and 0 on the others: a sum of products with the target, h = sum b_i y_i z_i, has d'h = b y.
+    and 0 on the others. So a sum of products with the target, h = sum b_i y_i z_i, has d'h = b y.
     """
     few: dict[bytes, tuple[Part, NDArray[np.float64]]] = {}
     lines = []

@@ -24,7 +24,8 @@ from glassfleet.checks.bench import (
 from glassfleet.checks.learning import settings_of
 from glassfleet.data.dataset import pool
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.scheme import Contribution, Model, Task, cost_of, personal_model
+from glassfleet.scheme import Contribution, Model, Task
+from glassfleet.traits import cost_of, personal_model
 from schemas.errors import DocumentError, GlassfleetError
 
 EXAMPLES: Final = 200

@@ -14,7 +14,7 @@ from glassfleet.checks.model import checked_predictions
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central_of
 from glassfleet.reference import recorded
-from glassfleet.scheme import promises_central
+from glassfleet.traits import promises_central
 from schemas import codec
 from schemas.errors import RunFailedError
 

@@ -12,7 +12,8 @@ from glassfleet.checks.bench import Bench, answer, digest_of, fresh, must_refuse
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
-from glassfleet.scheme import SUPPORT, Contribution, Done, Purpose, Task, cost_of, private_parameters
+from glassfleet.scheme import SUPPORT, Contribution, Done, Purpose, Task
+from glassfleet.traits import cost_of, private_parameters
 from schemas import codec
 from schemas.errors import UsageError
 

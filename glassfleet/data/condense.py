@@ -1,16 +1,16 @@
 """Condensation: made-up rows in place of a vehicle's own, drawn from what groups of close rows have in common.
 
-A vehicle's rows are put into groups of rows that lie close together, and each group is replaced by as many rows that
-are drawn at random with the group's mean and scatter (after the condensation of Aggarwal and Yu, "A condensation
-approach to privacy preserving data mining", EDBT 2004, which draws so that the scatter stays as it is). A scheme whose
-client learns from condensed rows tells nothing that these made-up rows do not tell, whatever it is asked, in however
-many rounds, and however its answers are added and subtracted.
+A vehicle's rows are put into groups of rows that lie close together. Each group is replaced by as many rows that are
+drawn at random with the group's mean and scatter. (After the condensation of Aggarwal and Yu, "A condensation approach
+to privacy preserving data mining", EDBT 2004, which draws so that the scatter stays as it is.) A scheme whose client
+learns from condensed rows tells nothing that these made-up rows do not tell, whatever it is asked, in however many
+rounds, and however its answers are added and subtracted.
 
 Drawn, and not computed so that a group's sums stay: exact sums give rows away. Values are on a grid (tenths of a
-degree), and few rows on a grid have given sums and products; a column in which one row stands alone gives that row by
-a division. The draw is keyed by a secret of the vehicle and by the group's rows. So the same group is always drawn in
-the same way, and repeating a run (with the same limits) averages nothing out; and a group that gained or lost a row is
-drawn anew, so that the difference of two runs is not that row.
+degree), and few rows on a grid have given sums and products; a column in which one row stands alone gives that row by a
+division. The draw is keyed by a secret of the vehicle and by the group's rows. So the same group is always drawn in the
+same way, and repeating a run (with the same limits) averages nothing out. A group that gained or lost a row is drawn
+anew, so that the difference of two runs is not that row.
 
 A fleet that condenses learns the central model of its condensed rows, bit for bit: nothing here depends on the
 processor, the library of linear algebra or the order of rows.

@@ -18,12 +18,12 @@ quantiles cannot be told apart after ``max_rounds`` rounds is a constant: low ==
 
 Definition and error. For N counted rows the q-quantile is the value of rank max(1, ceil(q N)), the inverse of the
 empirical distribution function (numpy's ``inverted_cdf``). Exact, and with the same vehicles in every round, ``low`` is
-at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin, which is at most
+at most the lower quantile and ``high`` at least the upper one, each by no more than one fine bin. That is at most
 ``1/RESOLUTION`` of ``high - low`` (or, after the last round, 1e-9 of the magnitude). Values outside declared bounds are
 counted in the edge bins, hence clipped, and reported.
 
 Readable. Where a run finds its limits (``readable``), they are then widened to numbers that people recognise, each by
-less than a hundredth of the range and never beyond declared bounds; a column between 0 and 1 keeps these as its ends.
+less than a hundredth of the range and never beyond declared bounds. A column between 0 and 1 keeps these as its ends.
 
 One vehicle alone. From five vehicles on a limit also needs vehicles, and no vehicle counts for more than five times the
 median vehicle's rows: :mod:`glassfleet.discovery.guard`. What did not count in one round is known to the next, where it
@@ -32,11 +32,11 @@ tasks of discovery do not, larger histograms are weighed down: those of k and of
 
 Small counts. A bin with one row tells one column's value of one row to within a bin. With ``min_count`` m (default 3,
 as for leaf statistics) a vehicle therefore joins bins with fewer than m rows to the next bin towards its own median
-before it sends: no count in 1 .. m - 1 leaves it and the total stays; nor does one follow from the rows outside
+before it sends. So no count in 1 .. m - 1 leaves it and the total stays. Nor does one follow from the rows outside
 declared bounds and the edge bin that they are in. The value returned for a rank then has a true rank within m - 1 of it
-per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts
-nothing. The domain found then depends, a little, on how rows are spread; promise 1 is stated *given* the domain and
-is untouched. :meth:`DiscoveryParameters.exact` turns it off.
+per vehicle, and a lone extreme is not followed. A vehicle with fewer than m rows counts nothing. The domain found then
+depends, a little, on how rows are spread; promise 1 is stated *given* the domain and is untouched.
+:meth:`DiscoveryParameters.exact` turns it off.
 
 Classes. With ``labels`` the target is a class: the coarse round also asks for labels, and their union becomes the
 domain's classes (:mod:`glassfleet.data.categories`). With ``either`` the vehicles decide: where nobody tells a label

@@ -34,12 +34,12 @@ class DiscoveryClient:
             Sums ``counts`` (int64: the grids of all asked columns, by name, one after the other) and ``outside``
             (int64, shape (columns, 2): rows below and above the grid, which are in the edge bins as well; told in the
             first round). In a private run also ``vehicles`` (int64, 1 for each stretch of each grid that this vehicle
-            reaches, in the order of the counts) and, in the first round, ``row_counts`` (int64, shape (238,): 1 in the
-            bin of this vehicle's number of rows), so that sums over vehicles say how many there are.
-            ``gaps`` (int64, 1 for each column in which a cell is empty, in a run that takes such; only where there is
-            one): rows with an empty cell are in no count of its column.
-            ``nullified`` is the number of small counts that were not sent as they are. Values ``labels`` and
-            ``label_rows`` when the task asks for labels, ``categories`` when it asks for those.
+            reaches, in the order of the counts), so that sums over vehicles say how many there are. In its first round
+            also ``row_counts`` (int64, shape (238,): 1 in the bin of this vehicle's number of rows). ``gaps`` (int64, 1
+            for each column in which a cell is empty, in a run that takes such; only where there is one): rows with an
+            empty cell are in no count of its column. ``nullified`` is the number of small counts that were not sent as
+            they are. Values ``labels`` and ``label_rows`` when the task asks for labels, ``categories`` when it asks
+            for those.
 
         Raises
         ------

@@ -2,11 +2,11 @@
 
 A unit mistake (inputs times 10^6) in one of fifteen vehicles is a fifteenth of all rows, more than any quantile
 forgives. So a limit also needs vehicles: rows in a stretch of bins that fewer than max(2, a tenth of the fleet) reach
-are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). A run that asks for
-limits further out than the usual quantiles of an input gets them only as far as that many vehicles reach, and at least
-the usual ones: a hundredth of all rows must not stretch the range of the others. And a vehicle that
-claims many times the rows of others would decide every quantile: it counts like five times the median, at most. Both
-need sums only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
+are not counted - in the logarithmic bins always, in equal bins where that matters (`LEVERAGE`). A run may ask for
+limits further out than the usual quantiles of an input. It gets them only as far as that many vehicles reach, and at
+least the usual ones: a hundredth of all rows must not stretch the range of the others. And a vehicle that claims many
+times the rows of others would decide every quantile: it counts like five times the median, at most. Both need sums
+only, over vehicles: of rows, of ones per stretch, and of ones per bin of row counts.
 """
 
 from __future__ import annotations
@@ -46,24 +46,23 @@ Notes = dict[str, Any]
 all count, how many they have."""
 
 
-def in_words(notes: Mapping[str, Any], most: int) -> list[str]:
-    """Return a line for each vehicle of `notes`; `most` rows of each count.
+def in_words(notes: Mapping[str, Any], most: int) -> list[tuple[str, str]]:
+    """Return each vehicle of `notes`, and why it stands out; `most` rows of each count.
 
     Examples
     --------
-    >>> in_words({"far_out": {"v3": {"speed": 0.98, "load": 1.0}}, "rows": {"v4": 64000}}, 640)
-    ["v3: 100% of its rows lie outside the limits of 'load', 98% of 'speed'", 'v4: at most 640 of its 64000 rows count']
+    >>> in_words({"far_out": {"v3": {"speed": 0.98, "load": 1.0}}, "rows": {}}, 640)
+    [('v3', "100% of its rows lie outside the limits of 'load', 98% of 'speed'")]
     """
-    lines = []
+    vehicles = []
     for agent, columns in sorted(notes.get("far_out", {}).items()):
         worst = sorted(columns.items(), key=lambda column: (-column[1], column[0]))
         (first, share), *others = worst[:_COLUMNS_NAMED]
         named = ", ".join([repr(first), *(f"{part:.0%} of {name!r}" for name, part in others)])
         more = f" and {len(worst) - _COLUMNS_NAMED} more columns" if len(worst) > _COLUMNS_NAMED else ""
-        lines.append(f"{agent}: {share:.0%} of its rows lie outside the limits of {named}{more}")
-    return lines + [
-        f"{agent}: at most {most} of its {rows} rows count" for agent, rows in sorted(notes.get("rows", {}).items())
-    ]
+        vehicles.append((agent, f"{share:.0%} of its rows lie outside the limits of {named}{more}"))
+    rows = sorted(notes.get("rows", {}).items())
+    return vehicles + [(agent, f"at most {most} of its {many} rows count") for agent, many in rows]
 
 
 def fewest_vehicles(vehicles: int) -> int:

@@ -61,7 +61,7 @@ class DiscoveryParameters(BaseModel):
         coordinator counts vehicles by what each tells.
     readable : bool
         Limits that were found are widened to numbers that people read at once, by less than a hundredth of the range,
-        never beyond `bounds`; and a column that lies between 0 and 1 ends there, where its last bin goes beyond.
+        never beyond `bounds`. A column that lies between 0 and 1 ends there, where its last bin goes beyond.
     max_rows_each : int
         At most so many rows of a vehicle count; 0: found, where `guarded`, else all.
     support : int

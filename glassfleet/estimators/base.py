@@ -29,6 +29,7 @@ from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import Outcome, central, federated
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
+from glassfleet.traits import takes_categories, takes_missing
 from schemas.limits import MAX_CATEGORIES
 
 RandomState: TypeAlias = int | np.random.RandomState | None
@@ -150,11 +151,11 @@ class SchemeEstimator(LearnedEstimator):
 
     @property
     def _takes_text(self) -> bool:
-        return bool(getattr(self._scheme(), "categorical", False))
+        return takes_categories(self._scheme())
 
     @property
     def _takes_missing(self) -> bool:
-        return bool(getattr(self._scheme(), "missing_cells", False))
+        return takes_missing(self._scheme())
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn asks: NaN is taken where the scheme takes empty cells."""

@@ -1,8 +1,8 @@
 """The smallest change of a row's inputs that gives another outcome: found through the model's own predictions.
 
 :mod:`.search` finds candidates and makes them small; this module asks for them and tells them. What holds of every way:
-the model was asked for the changed row by itself, and the answer reaches the goal; changed inputs lie within the
-domain; none that must stay has moved; and no changed input is idle: with any one of them put back, the goal is missed.
+the model was asked for the changed row by itself, and the answer reaches the goal. Changed inputs lie within the
+domain, and none that must stay has moved. No changed input is idle: with any one of them put back, the goal is missed.
 That no cheaper way exists is not proved. Wachter, Mittelstadt, Russell, *Counterfactual explanations without opening
 the black box*, 2017, Eq. 1, with the distance of its Eq. 3 (a sum over inputs, scaled).
 """

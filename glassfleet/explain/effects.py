@@ -113,10 +113,10 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     """Return by how much each input alone moves the answer, by name.
 
     An input goes over its range while the others stay. Of a forecast it is the highest less the lowest on this way, in
-    the target's own unit, and so of the chance of the second of two classes, in percent, where the model tells it; of
-    other classes the share of the way, in percent, on which it is another one than most often there.
-    It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models), weighted by these,
-    each from the typical row moved into the rule; a network is asked at the typical row.
+    the target's own unit. So it is of the chance of the second of two classes, in percent, where the model tells it. Of
+    other classes it is the share of the way, in percent, on which the class is another one than most often there. It is
+    the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models), weighted by these, each
+    from the typical row moved into the rule; a network is asked at the typical row.
 
     Parameters
     ----------

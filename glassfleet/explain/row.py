@@ -268,14 +268,14 @@ def exact_sum(base: float, shares: Sequence[float], total: float | None) -> tupl
     Returns
     -------
     base, shares, remainder, total
-        Base and shares as given wherever one double can hold what they lack of the total. Where it cannot (the total
-        is 0, or nearly so), they are first rounded to multiples of 2^-52 of the largest, of which the base takes what
-        is left over; that moves none of them by more than a few such multiples.
+        Base and shares as given wherever one double can hold what they lack of the total. Where it cannot (the total is
+        0, or nearly so), they are first rounded to multiples of 2^-52 of the largest, and the base takes what is left
+        over. That moves none of them by more than a few such multiples.
 
     Notes
     -----
-    On that grid all sums are sums of integers, hence exact; the base is chosen so that they give the multiple nearest
-    to the total, and what the total has beyond it is some of its own bits, which one double holds.
+    On that grid all sums are sums of integers, hence exact. The base is chosen so that they give the multiple nearest
+    to the total. What the total has beyond it is some of its own bits, which one double holds.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """The search for a counterfactual: through the model's own predictions, knowing nothing else of its scheme.
 
 Candidates are: one input moved along a grid of its range (with the peaks of its fuzzy sets and both sides of its
-thresholds), two of the most effective inputs moved together, the nearest point of every rule's region, and a fixed
-sequence of points all over the domain. Each candidate that reaches the goal is then *relaxed*: inputs go back to where
-they were while the goal still holds, the others move back as far as it holds. The cheapest of those, rounded to short
-numbers where that keeps the goal, is the answer. What is promised of it is in :mod:`.counterfactual`.
+thresholds), and two of the most effective inputs moved together. Also the nearest point of every rule's region, and a
+fixed sequence of points all over the domain. Each candidate that reaches the goal is then *relaxed*: inputs go back to
+where they were while the goal still holds, the others move back as far as it holds. The cheapest of those, rounded to
+short numbers where that keeps the goal, is the answer. What is promised of it is in :mod:`.counterfactual`.
 """
 
 from __future__ import annotations

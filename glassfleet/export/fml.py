@@ -1,8 +1,8 @@
 """IEEE Std 1855-2016, the Fuzzy Markup Language: a model's rules as standard XML, and back.
 
-The standard part states the partitions, rules and consequents in the variables' own units, for any reader of FML; what
-the standard cannot hold exactly (a consequent over scaled inputs, rule weights that only break ties, parameters)
-travels in one more element, in a namespace of its own where the schema allows foreign elements: the model's document.
+The standard part states the partitions, rules and consequents in the variables' own units, for any reader of FML. Some
+things it cannot hold exactly: a consequent over scaled inputs, rule weights that only break ties, parameters. So the
+model's document travels in one more element, in a namespace of its own where the schema allows foreign elements.
 Reading takes the document, verifies its digest, writes the standard part again and compares: whoever edited a rule in
 the file is told so, and what people read in the file is what the model does.
 
@@ -186,9 +186,8 @@ def _standard(model: Model, title: str) -> ET.Element:
         )
         clauses = [(inputs[f], terms[f][shape]) for f, shape in region.items()]
         _clauses(_add(rule, "antecedent"), "clause", clauses or [free or ("", "")])
-        kind = "" if mamdani else "tsk"
-        then = _add(_add(rule, "tskConsequent" if kind else "consequent"), "tskThen" if kind else "then")
-        _clauses(then, "tskClause" if kind else "clause", outputs[number])
+        then = _add(_add(rule, "consequent" if mamdani else "tskConsequent"), "then" if mamdani else "tskThen")
+        _clauses(then, "clause" if mamdani else "tskClause", outputs[number])
     return root
 
 

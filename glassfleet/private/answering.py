@@ -17,7 +17,8 @@ from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.masks import mask
 from glassfleet.private.pairs import HEAD
 from glassfleet.private.sums import Words, question_digest
-from glassfleet.scheme import Contribution, Task, private_parameters
+from glassfleet.scheme import Contribution, Task
+from glassfleet.traits import private_parameters
 from schemas.errors import UsageError
 
 

@@ -1,8 +1,8 @@
 """On how many rows it rests what a private run opens: nothing that could be had by adding and subtracting on too few.
 
 Before statistics are asked, vehicles are asked on how many of their rows each would rest. A statistic is asked only
-where that is none or enough rows in every *atom*: in each group's sum by itself, since these are opened one by one, and
-in the difference of any two editions of a group that were asked.
+where that is none or enough rows in every *atom*. Atoms are each group's sum by itself, since these are opened one by
+one, and the difference of any two editions of a group that were asked.
 
 Who has enough rows tells no more than that: a vehicle's number is cut off at what is enough, and a sum of such numbers
 is enough where the sum of all rows is.

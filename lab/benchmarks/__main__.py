@@ -1,7 +1,7 @@
 """``python -m lab.benchmarks [name ...]``: print Markdown tables of measurements. Without names: all of them.
 
-``scale``, ``storm`` and ``long`` take ``--vehicles N ...``: fleets of so many, one after the other; ``scale --signed``
-signs.
+``scale``, ``storm``, ``long`` and ``pages`` take ``--vehicles N ...``: fleets of so many, one after the other;
+``scale --signed`` signs.
 ``standby`` takes ``--journal URL``.
 """
 
@@ -29,18 +29,20 @@ BENCHMARKS = {
     "scale": "scale:scale",
     "storm": "storm:storm",
     "long": "scale:long",
+    "pages": "looks:pages",
     "standby": "standby:standby",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }
 """Module and function; imported when called, as all but the first three need the extras broker and coordinator."""
+OF_FLEETS = ("scale", "storm", "long", "pages")
 
 
 def main(words: list[str]) -> None:
     """Run the named benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks")
     parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(BENCHMARKS)}; none: all")
-    parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help="scale, storm, long: fleets of so many")
+    parser.add_argument("--vehicles", type=int, nargs="+", metavar="N", help=f"{', '.join(OF_FLEETS)}: fleets of N")
     parser.add_argument("--signed", action="store_true", help="scale: all sign what they say")
     parser.add_argument("--journal", metavar="URL", help="standby: an empty PostgreSQL database; none: SQLite")
     options = parser.parse_args(words)
@@ -51,7 +53,7 @@ def main(words: list[str]) -> None:
     print(f"Command: `{' '.join(('python -m lab.benchmarks', *words))}`.")
     for name in options.names or BENCHMARKS:
         module, _, function = BENCHMARKS[name].partition(":")
-        arguments = [options.vehicles] if name in {"scale", "storm", "long"} and options.vehicles else []
+        arguments = [options.vehicles] if name in OF_FLEETS and options.vehicles else []
         arguments += [options.journal] if name == "standby" and options.journal else []
         how = {"signed": True} if name == "scale" and options.signed else {}
         getattr(importlib.import_module(f"lab.benchmarks.{module}"), function)(*arguments, **how)

@@ -1,13 +1,13 @@
 """Resident memory of one real agent process with 36,000 rows of 15 inputs: ``python -m lab.benchmarks.agent_memory``.
 
-With a broker and a coordinator it learns an exact FRT (level by level, leaves, weights), and scores the model against
-one of its own. Prints its resident and peak memory (``VmRSS``, ``VmHWM`` of /proc) after each of these stages as a
-Markdown table.
+With a broker and a coordinator it learns an exact FRT (level by level, leaves, weights), and scores it against one of
+its own. Prints its resident and peak memory (``VmRSS``, ``VmHWM`` of /proc) after each stage as a Markdown table.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,39 +45,40 @@ def write_rows(path: Path) -> None:
             file.write(part + "," + ",".join(f"{cell:.6f}" for cell in [*x, value]) + "\n")
 
 
+def stages(folder: Path) -> Iterator[tuple[str, float, float, float]]:
+    """Yield each stage of a run as it is reached: its name, resident and peak memory in MB, seconds of processor."""
+    write_rows(folder / "rows.csv")
+    broker = launch("auto", state_dir=folder / "broker")
+    arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
+    try:
+        with (
+            coordinator_process(broker.url, folder / "coordinator") as (api, _),
+            ProcessFleet(folder / "logs") as processes,
+        ):
+            agent = processes.add("v1", arguments, {"GLASSFLEET_BROKER": broker.url})
+            agent.start()
+            wait(lambda: api.get("/api/agents"), 0.02)
+            yield "data read, connected", *memory(agent.pid), cpu_seconds(agent.pid)
+            wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
+            wanted["policy"] = {"min_agents": 1}
+            run, shown = api.post("/api/runs", wanted)["run"], 0
+            while not (status := api.run(run))["outcome"] or shown < len(status["rounds"]):
+                for each in status["rounds"][shown:]:
+                    shown += 1
+                    what = f"round {shown} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms"
+                    yield what, *memory(agent.pid), cpu_seconds(agent.pid)
+            wait(lambda: api.get("/api/models/m/1/evaluations"), 0.02)
+            yield "own model learned, both scored", *memory(agent.pid), cpu_seconds(agent.pid)
+    finally:
+        broker.stop()
+
+
 def main() -> None:
     """Measure and print."""
     print("| stage | RSS MB | peak MB | CPU s |\n|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder_name:
-        folder = Path(folder_name)
-        write_rows(folder / "rows.csv")
-        broker = launch("auto", state_dir=folder / "broker")
-        arguments = ["agent", "--id", "v1", "--data", str(folder / "rows.csv"), "--state-dir", str(folder / "state")]
-        try:
-            with (
-                coordinator_process(broker.url, folder / "coordinator") as (api, _),
-                ProcessFleet(folder / "logs") as processes,
-            ):
-                agent = processes.add("v1", arguments, {"GLASSFLEET_BROKER": broker.url})
-                agent.start()
-
-                def tell(stage: str) -> None:
-                    resident, peak = memory(agent.pid)
-                    print(f"| {stage} | {resident:.1f} | {peak:.1f} | {cpu_seconds(agent.pid):.2f} |", flush=True)
-
-                wait(lambda: api.get("/api/agents"), 0.02)
-                tell("data read, connected")
-                wanted = {"scheme": "frt", "model": "m", "parameters": {"nullify": False, "min_rows": 1}}
-                wanted["policy"] = {"min_agents": 1}
-                run, shown = api.post("/api/runs", wanted)["run"], 0
-                while not (status := api.run(run))["outcome"] or shown < len(status["rounds"]):
-                    for each in status["rounds"][shown:]:
-                        shown += 1
-                        tell(f"round {shown} ({each['kind']}) answered in {each['seconds'] * 1e3:.0f} ms")
-                wait(lambda: api.get("/api/models/m/1/evaluations"), 0.02)
-                tell("own model learned, both scored")
-        finally:
-            broker.stop()
+    with tempfile.TemporaryDirectory() as folder:
+        for stage, resident, peak, seconds in stages(Path(folder)):
+            print(f"| {stage} | {resident:.1f} | {peak:.1f} | {seconds:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
-from glassfleet.scheme import Done, Next, Scheme, input_quantiles_of
+from glassfleet.scheme import Done, Next, Scheme
+from glassfleet.traits import input_quantiles_of
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
 from lab.experiments.folds import Parts, averages_of, plan_of

@@ -57,14 +57,18 @@ RUNS: tuple[tuple[dict[str, Any], int], ...] = (
 """What is run, and at which question a third of the fleet vanishes; 0: never."""
 
 
+ROUNDS = ("rounds", "round p50", "round p99")
+COSTS = ("coordinator, ms an answer", "broker, ms an answer", "kB an answer", "kB to a vehicle")
+OUTCOME = ("answers", "lost", "doubled", "equal")
+"""Heads of the columns that all runs have, see `_figures`."""
+
+
 def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
     """Play each of `RUNS` with fleets of so many vehicles, which sign what they say or do not."""
     rows = [_measure(vehicles, *run, signed=signed) for vehicles in fleets for run in RUNS]
-    header = ["vehicles", "scheme", "rounds", "round p50", "round p99", "floor", "coordinator, ms an answer"]
-    header += ["broker, ms an answer", "kB an answer", "kB to a vehicle", "coordinator, MB", "journal, MB"]
     print_table(
         "Whole runs of large fleets (rounds and floor in wall-clock ms, the others in processor time)",
-        [*header, "answers", "lost", "doubled", "equal"],
+        ["vehicles", "scheme", *ROUNDS, "floor", *COSTS, "coordinator, MB", "journal, MB", *OUTCOME],
         rows,
     )
 
@@ -72,8 +76,8 @@ def scale(fleets: Sequence[int] = FLEETS, *, signed: bool = False) -> None:
 def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) -> list[Any]:
     # What nobody misses may be long: the processes share the machine with others.
     deadline = max(10.0, vehicles / 50) if drop_at else 600.0
-    how = {"drop_at": drop_at, "back_after": deadline + 5}
-    with staged(vehicles, signed=signed, **how) as (api, process, broker, tell, state):
+    stage = staged(vehicles, signed=signed, drop_at=drop_at, back_after=deadline + 5)
+    with stage as (api, process, broker, tell, state):
         pid = process.pid
         tell("connect")
         wait(lambda: up(api) == vehicles)
@@ -84,28 +88,32 @@ def _measure(vehicles: int, run: dict[str, Any], drop_at: int, *, signed: bool) 
         record = ended(api, name)
         processor = [cpu_seconds(pid) - before[0], cpu_seconds(broker.pid) - before[1]]
         result = settled(tell)
-        accepted = sum(each["accepted"] for each in record["rounds"])
         floor = None if signed else _floor(broker.url, vehicles, result["answer.bytes"], tell)  # no vehicle's topic
         journal = (journal_bytes(state) - size) / 1e6
         resident = memory(pid)[1]
+    rounds, costs, outcome = _figures(vehicles, record, processor, result)
+    beside = "-" if floor is None else ms(floor)
+    return [f"{vehicles:,}", run["scheme"], *rounds, beside, *costs, f"{resident:.0f}", f"{journal:.1f}", *outcome]
+
+
+def _figures(
+    vehicles: int, record: dict[str, Any], processor: Sequence[float], result: dict[str, Any]
+) -> tuple[list[Any], list[str], list[Any]]:
+    """Return what stands below `ROUNDS`, `COSTS` and `OUTCOME`.
+
+    Parameters
+    ----------
+    processor : sequence of float
+        Seconds of coordinator and broker.
+    result : dict
+        What the vehicles counted.
+    """
     times = [each["seconds"] for each in record["rounds"]]
-    return [
-        f"{vehicles:,}",
-        run["scheme"],
-        len(times),
-        ms(median(times)),
-        ms(quantiles(times, n=100, method="inclusive")[98]),
-        "-" if floor is None else ms(floor),
-        *(f"{1000 * each / accepted:.2f}" for each in processor),
-        f"{result['bytes.up'] / 1000 / result['answers']:.1f}",
-        f"{result['bytes.down'] / 1000 / vehicles:.0f}",
-        f"{resident:.0f}",
-        f"{journal:.1f}",
-        f"{accepted:,}",
-        result["waiting"],
-        result.get("doubled", 0),
-        equality(record),
-    ]
+    accepted = sum(each["accepted"] for each in record["rounds"])
+    rounds = [len(times), ms(median(times)), ms(quantiles(times, n=100, method="inclusive")[98])]
+    costs = [f"{1000 * each / accepted:.2f}" for each in processor]
+    costs += [f"{result['bytes.up'] / 1000 / result['answers']:.1f}", f"{result['bytes.down'] / 1000 / vehicles:.0f}"]
+    return rounds, costs, [f"{accepted:,}", result["waiting"], result.get("doubled", 0), equality(record)]
 
 
 def _broker(folder: Path, vehicles: int, *, signed: bool) -> tuple[Any, dict[str, str], str | Path]:
@@ -127,17 +135,18 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def staged(vehicles: int, *, signed: bool = False, **how: Any) -> Iterator[Stage]:
-    """Start Mosquitto, a coordinator, and a process of vehicles; `how` they are is as `raw_vehicles.Vehicles` says."""
+def staged(vehicles: int, *, signed: bool = False, drop_at: int = 0, back_after: float = 5.0) -> Iterator[Stage]:
+    """Start Mosquitto, a coordinator, and a process of vehicles; the arguments are as `raw_vehicles.Vehicles` says."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glassfleet-bench-")))
         broker, settings, identities = _broker(folder, vehicles, signed=signed)
         stack.callback(broker.stop)
         api, process = stack.enter_context(coordinator_process(broker.url, folder / "coordinator", **settings))
-        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities), **how}
+        fleet = {"url": broker.url, "fleet": "bench", "count": vehicles, "identities": str(identities)}
+        fleet |= {"drop_at": drop_at, "back_after": back_after}
         worker = stack.enter_context(Worker("lab.benchmarks.raw_vehicles", [], fleet))
 
-        def tell(what: str, **arguments: Any) -> Any:
+        def tell(what: str, **arguments: int) -> Any:
             return worker.ask({"do": what, **arguments}, "the vehicles")
 
         yield Stage(api, process, broker, tell, folder / "coordinator")
@@ -172,19 +181,18 @@ def _floor(url: str, vehicles: int, size: int, tell: Any) -> float:
 def long(fleets: Sequence[int] = FLEETS) -> None:
     """Let fleets learn for a hundred elastic rounds; near the end the coordinator is killed and started again."""
     rows = [_long(vehicles) for vehicles in fleets]
-    header = ["vehicles", "rounds", "answers", "run, s", "coordinator, ms an answer", "journal, most MB"]
-    header += ["at the kill, MB", "started again: until it answers, s", "processor for that, s"]
-    header += ["coordinator before, MB", "after, MB", "lost", "doubled", "equal"]
-    print_table("Long elastic runs (seconds of wall-clock)", header, rows)
+    header = ["vehicles", *ROUNDS, "run, s", *COSTS, "journal, most MB", "at the kill, MB"]
+    header += ["started again: until it answers, s", "processor for that, s", "coordinator before, MB", "after, MB"]
+    print_table("Long elastic runs (rounds in wall-clock ms)", [*header, *OUTCOME], rows)
 
 
 def _long(vehicles: int) -> list[Any]:
-    with staged(vehicles) as (api, process, _, tell, state):
+    with staged(vehicles) as (api, process, broker, tell, state):
         tell("connect")
         wait(lambda: up(api) == vehicles)
         policy = {"gather_agents": vehicles, "min_agents": 1.0, "deadline": 600.0}
         parameters = {**ELASTIC["parameters"], "rounds": LONG}
-        begun, idle = time.perf_counter(), cpu_seconds(process.pid)
+        begun, idle = time.perf_counter(), [cpu_seconds(process.pid), cpu_seconds(broker.pid)]
         spec = {**ELASTIC, "parameters": parameters, "model": "bench", "policy": policy}
         name = api.post("/api/runs", spec)["run"]
         sizes: list[int] = []
@@ -195,29 +203,27 @@ def _long(vehicles: int) -> list[Any]:
             return any(each["run"] == name and each["rounds_closed"] >= KILL_AT for each in api.get("/api/runs"))
 
         wait(is_late, 1.0)
-        before, processor = memory(process.pid)[1], cpu_seconds(process.pid) - idle
+        before, processor = memory(process.pid)[1], cpu_seconds(process.pid) - idle[0]
         process.kill()
         killed = time.perf_counter()
         process.start()
         wait(lambda: answers(api), 0.05)
         restart = [time.perf_counter() - killed, cpu_seconds(process.pid)]
         record = ended(api, name)
-        seconds, result = time.perf_counter() - begun, tell("counted")
+        seconds = time.perf_counter() - begun
         processor += cpu_seconds(process.pid) - restart[1]
-        after = memory(process.pid)[1]
-    accepted = sum(each["accepted"] for each in record["rounds"])
+        processors = [processor, cpu_seconds(broker.pid) - idle[1]]
+        after, result = memory(process.pid)[1], settled(tell)
+    rounds, costs, outcome = _figures(vehicles, record, processors, result)
     return [
         f"{vehicles:,}",
-        len(record["rounds"]),
-        f"{accepted:,}",
+        *rounds,
         f"{seconds:.0f}",
-        f"{1000 * processor / accepted:.2f}",
+        *costs,
         *(f"{size / 1e6:.0f}" for size in (max(sizes), sizes[-1])),
         *(f"{each:.1f}" for each in restart),
         *(f"{each:.0f}" for each in (before, after)),
-        result["waiting"],
-        result.get("doubled", 0),
-        equality(record),
+        *outcome,
     ]
 
 

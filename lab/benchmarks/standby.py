@@ -38,7 +38,7 @@ from schemas.topics import Topics
 KILLS, VEHICLES, ROWS = 50, 15, 200
 TOPICS = Topics("fleet")
 PATIENCE = 60.0
-READY = b'"event": "standing-by"'
+READY = '"event": "standing-by"'
 _until = partial(wait, pause=0.05, patience=PATIENCE)
 
 
@@ -111,7 +111,7 @@ class _Pair:
 
         def stands_by() -> bool:
             process.check()
-            return process.has_logged(READY)
+            return READY in process.logged()
 
         _until(stands_by)
 

@@ -15,7 +15,7 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.local import central
 from glassfleet.private.groups import SUPPORT_ROWS
-from glassfleet.scheme import input_quantiles_of, private_parameters
+from glassfleet.traits import input_quantiles_of, private_parameters
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
 from lab.papers.work import fleet

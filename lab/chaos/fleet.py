@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,11 +23,11 @@ from lab.chaos.schedule import BROKER, COORDINATOR, STANDBY
 from lab.processes import Process, ProcessFleet
 from schemas.errors import RunFailedError
 
-_CONNECTED = b'"event": "connected"'
+_CONNECTED = '"event": "connected"'
 """What coordinator and agents log when a connection stands."""
 
-_STANDS_BY = b'"event": "standing-by"'
-_LEADS = b'"event": "coordinator-up"'
+_STANDS_BY = '"event": "standing-by"'
+_LEADS = '"event": "coordinator-up"'
 """What a coordinator logs when another one has the journal, and when it has."""
 
 FLEET = "chaos"
@@ -66,7 +67,7 @@ class Fleet:
         self.recoveries: dict[str, list[float]] = {"coordinator": [], "take-over": [], "agent": [], "broker": []}
         self._lost_at = 0.0
         self._is_taken_over = False
-        self.processes = ProcessFleet(work / "logs", module="lab.chaos.child")
+        self.processes = ProcessFleet(work / "logs")
         self.mischief: dict[str, MischiefFile] = {}
         self.working: set[str] = set()
         """Which processes are connected, as far as `watch` has seen."""
@@ -97,7 +98,7 @@ class Fleet:
             own = {"GLASSFLEET_BROKER": url, VARIABLE: str(faults)}
             if self.office is not None:
                 own["GLASSFLEET_IDENTITY"] = str(self.office.identity(COORDINATOR if name == STANDBY else name))
-            self.processes.add(name, arguments, {**shared, **own})
+            self.processes.add(name, arguments, {**shared, **own}, (sys.executable, "-m", "lab.chaos.child"))
 
     @property
     def coordinator_state(self) -> Path:
@@ -167,7 +168,7 @@ class Fleet:
             process.began = process.log_size()
         self.start_broker()
         end = time.monotonic() + patience
-        while time.monotonic() < end and not all(process.has_logged(_CONNECTED) for process in processes):
+        while time.monotonic() < end and not all(_CONNECTED in process.logged() for process in processes):
             time.sleep(0.05)
         return True
 
@@ -189,7 +190,7 @@ class Fleet:
         return ended
 
     def _works(self, name: str) -> bool:
-        return self.processes[name].has_logged(_STANDS_BY if name == STANDBY else _CONNECTED)
+        return (_STANDS_BY if name == STANDBY else _CONNECTED) in self.processes[name].logged()
 
     def _recovered(self, name: str, process: Process) -> None:
         if name == COORDINATOR and self._is_taken_over:
@@ -200,7 +201,7 @@ class Fleet:
             self.recoveries[kind].append(time.monotonic() - process.started_at)
 
     def _leads(self, name: str) -> bool:
-        return self.processes[name].is_running and self.processes[name].has_logged(_LEADS)
+        return self.processes[name].is_running and _LEADS in self.processes[name].logged()
 
     def _change_names(self) -> None:
         """Let the stand-by be called the coordinator when it leads."""

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 SHOWN: dict[str, dict[str, Any]] = {
     "fmt": {"max_rules": 12, "other_sets": [], "max_regressors": 16, "size_tolerance": 0.01}
 }
-"""Parameters that a scheme is shown with: a quick run, with lagged features too, and more rules than the two or three
-that the simulated drives need where fewer rules may cost 3 % of the squared error, as they may by default."""
+"""Parameters that a scheme is shown with: a quick run, with lagged features too, and more than a few rules. Where fewer
+rules may cost 3 % of the squared error, as they may by default, the simulated drives need only two or three."""
 
 ENOUGH_ROUNDS = 9
 """A run of so many rounds has room for all that may happen to its vehicles."""
@@ -204,7 +204,7 @@ def _check_enough(vehicles: int) -> None:
 def _scheme(options: DemoOptions, support: int) -> tuple[Any, Any, str, bool]:
     """Return the scheme, its parameters, the participation, and whether the target is a class."""
     from glassfleet import catalogue
-    from glassfleet.scheme import private_parameters
+    from glassfleet.traits import private_parameters
 
     scheme = catalogue.load(options.scheme)
     participation = options.participation or ("cohort" if "cohort" in scheme.participation else "elastic")

@@ -16,7 +16,7 @@ from typing import Any
 from edge_agent.sources import Source
 from glassfleet import local
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import input_quantiles_of
+from glassfleet.traits import input_quantiles_of
 from schemas.errors import GlassfleetError
 
 DOMAIN_ROUNDS = 2

@@ -12,7 +12,8 @@ from edge_agent.sources import Source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
-from glassfleet.scheme import Model, personal_model, promises_central
+from glassfleet.scheme import Model
+from glassfleet.traits import personal_model, promises_central
 from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord

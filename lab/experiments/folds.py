@@ -25,7 +25,8 @@ from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import Outcome, central, drawn, federated, learn_local
-from glassfleet.scheme import Model, Scheme, input_quantiles_of, personal_model
+from glassfleet.scheme import Model, Scheme
+from glassfleet.traits import input_quantiles_of, personal_model
 from lab.experiments.averages import FoldResult, mean_of
 from lab.experiments.workers import Worker, ask_all, serve
 from lab.protocols.choice import protocol_of

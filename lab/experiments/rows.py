@@ -13,6 +13,7 @@ from edge_agent.sources import SPLIT, Table, read_table
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, remember
 from glassfleet.scheme import Scheme
+from glassfleet.traits import takes_categories, takes_missing
 from schemas.errors import DataError, UsageError
 
 MAX_CLASSES = 100
@@ -44,8 +45,7 @@ def read_rows(
     """
     if labels and "classification" not in scheme.purpose:
         raise UsageError(f"{scheme.name} learns numbers, not class labels; leave --labels out, or use frbc")
-    gaps = getattr(scheme, "missing_cells", False) is True
-    table = read_table(path, missing=None if gaps else ())
+    table = read_table(path, missing=None if takes_missing(scheme) else ())
     names = list(table.names)
     if SPLIT in names and target != SPLIT:
         names.remove(SPLIT)
@@ -77,7 +77,7 @@ def read_rows(
 def _inputs(
     table: Table, features: list[str], scheme: Scheme
 ) -> tuple[NDArray[np.float64], dict[str, tuple[str, ...]]]:
-    if not getattr(scheme, "categorical", False):
+    if not takes_categories(scheme):
         return table.matrix(features), {}  # which names the first cell that is not a number
     X = np.empty((table.rows, len(features)))
     categories = {}

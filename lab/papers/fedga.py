@@ -8,7 +8,7 @@ from typing import Any
 
 from glassfleet import catalogue
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job, Results, file_of, present
+from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, present
 from lab.papers.page import Blocks, Picture, Table, Text
 
 PAPER = "Personal trees by a genetic algorithm (FedGA)"
@@ -33,7 +33,7 @@ def _label(scheme: str, name: str, split: int, what: str = "") -> str:
     return f"{TITLES[scheme]} {name}{f', {what}' if what else ''}, split {split + 1}"
 
 
-def _job(scheme: str, name: str, split: int, what: str = "", **arguments: Any) -> Job:
+def _job(scheme: str, name: str, split: int, what: str, arguments: Arguments) -> Job:
     whole = {"scheme": scheme, "file": file_of(name), "split": split, "classes": name in CLASSIFICATION, **arguments}
     return Job("fedga", _label(scheme, name, split, what), whole, (file_of(name),))
 
@@ -42,11 +42,12 @@ def _jobs_of(names: tuple[str, ...], *noises: str) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:
         result = []
         for noise in ("", *noises):
-            scheme, more = ("dp_tree", {"parameters": {"noise": noise}}) if noise else ("fedga", {})
+            scheme = "dp_tree" if noise else "fedga"
+            more: Arguments = {"parameters": {"noise": noise}} if noise else {}
             if scheme not in catalogue.names():
                 continue
             for name in present(data, names):
-                result += [_job(scheme, name, split, noise, **more) for split in range(_splits(full))]
+                result += [_job(scheme, name, split, noise, more) for split in range(_splits(full))]
         return result
 
     return jobs
@@ -149,12 +150,9 @@ def _curve_jobs(key: str, values: tuple[float, ...]) -> Any:
         result = []
         for name in present(data, CURVES):
             for value in values:
-                for split in range(_splits(full)):
-                    what = f"{key} {value:g}"
-                    if key == "generations":
-                        result.append(_job("fedga", name, split, what, parameters={"generations": int(value)}))
-                    else:
-                        result.append(_job("fedga", name, split, what, participation=value))
+                of_generations: Arguments = {"parameters": {"generations": int(value)}}
+                more: Arguments = of_generations if key == "generations" else {"participation": value}
+                result += [_job("fedga", name, split, f"{key} {value:g}", more) for split in range(_splits(full))]
         return result
 
     return jobs

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lab.experiments.averages import SHORT, FoldResult
 from lab.papers import plots
-from lab.papers.jobs import Chapter, Job, Results, fold_job, fold_label
+from lab.papers.jobs import Arguments, Chapter, Job, Results, fold_job, fold_label
 from lab.papers.page import Blocks, Cell, Picture, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
@@ -91,17 +91,18 @@ def _mean_and_deviation(values: Sequence[float]) -> Spread:
     return Spread(fmean(values), stdev(values) if len(values) > 1 else 0.0)
 
 
-def _nodes(variant: str = "", **arguments: Any) -> Jobs:
+def _nodes(arguments: Arguments, variant: str = "") -> Jobs:
     def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
-        return [fold_job("FRBC", "magic", fold, variant, scheme="frbc", **arguments) for fold in range(FOLDS)]
+        return [fold_job("FRBC", "magic", fold, variant, arguments) for fold in range(FOLDS)]
 
     return jobs
 
 
-_IID = _nodes()
-_SKEWS = {skew: _nodes(skew, skew=skew) for skew in ("quantity", "quantity+label")}
+_IID = _nodes({"scheme": "frbc"})
+_SKEWS = {skew: _nodes({"scheme": "frbc", "skew": skew}, skew) for skew in ("quantity", "quantity+label")}
 _VARIANTS = {
-    name: _nodes(name, parameters=dict(parameters), settings=["federated"]) for name, parameters in VARIANTS.items()
+    name: _nodes({"scheme": "frbc", "parameters": dict(parameters), "settings": ["federated"]}, name)
+    for name, parameters in VARIANTS.items()
 }
 
 

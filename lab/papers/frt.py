@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.experiments.averages import SHORT, mean_of
-from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
+from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, fold_job, fold_label, present
 from lab.papers.page import Blocks, Cell, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
@@ -40,15 +40,16 @@ DATASETS = (*PUBLISHED, *UNPRINTED)
 
 def _jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
     return [
-        fold_job("FRT", name, fold, scheme="frt", settings=list(SHORT))
+        fold_job("FRT", name, fold, "", {"scheme": "frt", "settings": list(SHORT)})
         for name in present(data, DATASETS)
         for fold in range(FOLDS)
     ]
 
 
 def _variant_jobs(data: Path, full: bool) -> list[Job]:
+    learned: Arguments = {"scheme": "frt", "settings": ["federated"]}
     return _jobs(data, full) + [
-        fold_job("FRT", name, fold, variant, scheme="frt", settings=["federated"], parameters=dict(parameters))
+        fold_job("FRT", name, fold, variant, {**learned, "parameters": dict(parameters)})
         for name in present(data, DATASETS if full else ("weather_izmir", "mortgage"))
         for variant, parameters in VARIANTS.items()
         for fold in range(FOLDS)

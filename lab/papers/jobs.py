@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import glassfleet
 from lab.papers.page import Blocks
@@ -17,6 +17,17 @@ from schemas.documents import canonical_json
 
 Results = Mapping[str, Any]
 """A JSON value by the label of its job."""
+
+
+class Arguments(TypedDict, total=False):
+    """What a fold or a split may be told beside its rows, see :mod:`lab.papers.work`."""
+
+    scheme: str
+    parameters: Mapping[str, Any]
+    settings: Sequence[str]
+    skew: str
+    seed: int
+    participation: float
 
 
 @dataclass(frozen=True)
@@ -97,8 +108,8 @@ def fold_label(title: str, name: str, fold: int, variant: str = "") -> str:
     return f"{title} {name}{f', {variant}' if variant else ''}, fold {fold + 1}"
 
 
-def fold_job(title: str, name: str, fold: int, variant: str = "", **arguments: Any) -> Job:
-    """Return the job of such a fold; `arguments` are :func:`lab.papers.work.run_job`'s, but for file and fold."""
+def fold_job(title: str, name: str, fold: int, variant: str, arguments: Arguments) -> Job:
+    """Return the job of such a fold; `arguments` are :func:`lab.papers.work.run_job`'s."""
     file = file_of(name)
     return Job("fold", fold_label(title, name, fold, variant), {"file": file, "fold": fold, **arguments}, (file,))
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from lab.experiments.averages import SHORT
-from lab.papers.jobs import Chapter, Job, Results, file_of, fold_job, fold_label, present
+from lab.papers.jobs import Arguments, Chapter, Job, Results, file_of, fold_job, fold_label, present
 from lab.papers.page import Blocks, Cell, Table, Text, number
 from lab.papers.statistics import wilcoxon_table
 
@@ -41,19 +41,16 @@ OURS = {"pooled": "FL pooled", "together": "FL together"}
 DATASETS = (*PUBLISHED, *UNPRINTED)
 
 
+def _arguments(name: str, variant: str) -> Arguments:
+    settings = ["federated"] if variant in OURS else list(SHORT)
+    seed: Arguments = {"seed": SEEDS[name]} if name in SEEDS else {}
+    return {"scheme": "tsk", "settings": settings, "parameters": dict(VARIANTS[variant]), **seed}
+
+
 def _jobs_of(*variants: str) -> Any:
     def jobs(data: Path, full: bool) -> list[Job]:  # noqa: ARG001 - the same either way
         return [
-            fold_job(
-                "TSK",
-                name,
-                fold,
-                variant,
-                scheme="tsk",
-                settings=["federated"] if variant in OURS else list(SHORT),
-                parameters=dict(VARIANTS[variant]),
-                **({"seed": SEEDS[name]} if name in SEEDS else {}),
-            )
+            fold_job("TSK", name, fold, variant, _arguments(name, variant))
             for name in present(data, DATASETS)
             for variant in variants
             for fold in range(FOLDS)

@@ -23,7 +23,7 @@ from glassfleet.forecasts import tell_forecasts
 from glassfleet.intervals import errors_on, intervals
 from glassfleet.local import central, drawn, federated
 from glassfleet.reference import recorded
-from glassfleet.scheme import input_quantiles_of
+from glassfleet.traits import input_quantiles_of
 from lab.experiments.folds import SETTINGS, FoldRows, Parts, learn, measure, plan_of, rows_of, run_fold
 from lab.experiments.rows import read_rows
 from lab.experiments.workers import serve

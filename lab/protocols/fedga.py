@@ -1,8 +1,8 @@
 """The genetic-algorithm paper's experiments: many agents, one common test set, federated against local trees.
 
 An agent is measured by how much better, in percent, the federated tree is than the one that it grows alone,
-``(federated / local - 1) * 100``, of the F1 (of class 1 for two classes, else the mean over classes), or of the root
-mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
+``(federated / local - 1) * 100``. That is of the F1 (of class 1 for two classes, else the mean over classes), or of the
+root mean squared error. Splits are drawn with numpy; scikit-learn is not needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.local import drawn, federated
 from glassfleet.numerics.f1 import class_counts
-from glassfleet.scheme import Scheme, personal_model
+from glassfleet.scheme import Scheme
+from glassfleet.traits import personal_model
 from lab.protocols.paper import PaperProtocol, Rows, minmax_domain
 
 AGENTS = 20

@@ -51,7 +51,7 @@ class Playback:
 def play(rng: np.random.Generator, capacity: FloatArray) -> Playback:
     """Play the stream over links of `capacity`, bits per second, shape (runs, seconds).
 
-    Work is counted in bits served since the start of the run: a frame that enters a queue of b bits, when the link
+    Work is counted in bits served since the start of the run. A frame that enters a queue of b bits, when the link
     could have served w, has arrived when the link could have served w + b + its own size.
     """
     runs, seconds = capacity.shape

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,4 +32,4 @@ def start(broker: str) -> Iterator[Start]:
 
     yield begin
     for each in started:
-        each.end(signal.SIGKILL)
+        each.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 import sqlite3
 import subprocess
 from collections import Counter
@@ -82,9 +81,9 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
             begin_run(api, spec("r1"), 1)
-        small.fill(coordinator.process.pid)
-        _, result = coordinator.process.communicate(timeout=60)
-        assert coordinator.process.returncode == 5, result
+        small.fill(coordinator.pid)
+        code, result = coordinator.reap(60), coordinator.logged()
+        assert code == 5, result
         last = result.strip().splitlines()[-1]
         assert last.startswith("glassfleet: error: no room to write the journal")
         assert "start the coordinator again" in last
@@ -94,7 +93,7 @@ def test_coordinator_stops_with_a_clear_error_when_the_disk_is_full_and_finishes
         with again.api() as api:
             run = ended(api, "r1")
         assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
-        assert again.end()[0] == 0
+        assert again.end() == 0
     record = record_of(small.folder, "r1")
     assert record.digest == central_digest(record)
     assert set(answers_in(small.folder / "journal.sqlite").values()) == {1}
@@ -109,12 +108,12 @@ def test_agent_stops_with_a_clear_error_when_its_disk_is_full_and_is_counted_whe
     agent = partial(start, small.folder, *options, command="agent")
     coordinator = start(tmp_path / "coordinator")
     two = {name: SOURCES[name] for name in ("va", "vb")}
-    process = agent().process
+    process = agent()
     with Fleet(two, broker=broker, state_dir=tmp_path / "agents", slow=0.1), coordinator.api() as api:
         begin_run(api, spec("r1"), 1)
         small.fill(process.pid)
-        _, result = process.communicate(timeout=60)
-        assert process.returncode == 5, result
+        code, result = process.reap(60), process.logged()
+        assert code == 5, result
         assert result.strip().splitlines()[-1].startswith("glassfleet: error: cannot write ")
         assert "Traceback" not in result
         small.free()
@@ -153,14 +152,13 @@ def test_coordinator_finishes_the_run_when_a_kill_tore_the_last_record(
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", slow=0.3, resend_first=0.5):
         with coordinator.api() as api:
             begin_run(api, spec("r1"), 2)
-        coordinator.end(signal.SIGKILL)
+        coordinator.kill()
         tear(state_dir)
         again = start(state_dir)
         with again.api() as api:
             mended = api.get("/api/metrics").json().get("journal.mended", 0)
             run = ended(api, "r1")
-        code, result = again.end()
-    assert code == 0, result
+        assert again.end() == 0, again.logged()
     assert mended == (1 if tear is tear_record else 0), "SQLite mends its own log"
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     record = record_of(state_dir, "r1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_jour
     start: Start, broker: str, journal_at: str, places: tuple[str, ...], tmp_path: Path
 ) -> None:
     settings = {"GLASSFLEET_COORDINATOR_JOURNAL": journal_at, BOUND: "1"}
-    program = ("-m", "tests.support.dying")
+    program = (sys.executable, "-m", "tests.support.dying")
     with Fleet(SOURCES, broker=broker, state_dir=tmp_path / "agents", resend_first=0.3):
         for number, place in enumerate(places):
             dying = start(tmp_path / "cloud", program=program, environment={**settings, VARIABLE: place})
@@ -49,12 +50,11 @@ def test_elastic_run_loses_nothing_when_its_coordinator_is_killed_while_its_jour
                 with dying.api() as api:
                     wanted = spec("r1", participation="elastic", parameters={"min_rows": 1, "nullify": False})
                     begin_run(api, wanted)
-            code, result = dying.process.wait(60), dying.end()[1]
-            assert code == -signal.SIGKILL, result
+            assert dying.reap(60) == -signal.SIGKILL, dying.logged()
         last = start(tmp_path / "cloud", program=program, environment=settings)
         with last.api() as api:
             run = ended(api, "r1")
-        assert last.end()[0] == 0
+        assert last.end() == 0
     assert (run["outcome"], run["cohort"]) == ("finished", sorted(SOURCES))
     assert all(each["accepted_agents"] == sorted(SOURCES) for each in run["rounds"])
     journal = SqlJournal(journal_at)

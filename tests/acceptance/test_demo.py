@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from lab.demo.options import model_name
+from lab.processes import Process
 from schemas.errors import UsageError
 from tests.support.processes import Processes, glassfleet
 
@@ -39,16 +40,14 @@ def check_summary(summary: dict[str, Any], metric: str = "rmse") -> None:
         assert 0 < score["federated"] < 1
 
 
-def started(processes: Processes) -> subprocess.Popen[bytes]:
+def started(processes: Processes) -> Process:
     """Start a demonstration; return it once all its processes are started."""
     process = processes.start(*SMALL, "--vehicles", "2", "--keep", str(processes.folder / "work"))
-    processes.until(
-        lambda: "waiting until all are up" in processes.output(process) and len(children_of(process)) >= 4, process
-    )
+    processes.until(lambda: "waiting until all are up" in process.logged() and len(children_of(process)) >= 4, process)
     return process
 
 
-def children_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def children_of(process: Process) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
@@ -179,8 +178,8 @@ def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
         if "mosquitto" in child.name() or "broker.servers.embedded" in child.cmdline()
     ]
     broker.kill()
-    assert process.wait(30) == 4
-    result = processes.output(process)
+    assert process.reap(30) == 4
+    result = process.logged()
     assert re.search(r"glassfleet: error: the broker \((mosquitto|embedded)\) ended by itself, or was killed", result)
     assert "Traceback" not in result
 
@@ -192,14 +191,14 @@ def test_demo_says_so_when_the_broker_is_killed(processes: Processes) -> None:
 def test_demo_leaves_no_process_behind_when_it_is_ended(number: signal.Signals, processes: Processes) -> None:
     process = started(processes)
     children = children_of(process)
-    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", processes.output(process))
-    process.send_signal(number)
-    process.wait(30)
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+/", process.logged())
+    process.signal(number)
+    code = process.reap(30)
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
     if number != signal.SIGKILL:
-        assert process.returncode == 130
-        result = processes.output(process).rstrip()
+        assert code == 130
+        result = process.logged().rstrip()
         assert result.endswith("glassfleet: error: interrupted")
         assert "interrupted: stopping vehicles, coordinator and broker" in result
 

@@ -15,6 +15,7 @@ import yaml
 
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
+from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.postgres import PASSWORD, USER, PostgresServer
 from tests.support.processes import ROOT, Processes, eventually
@@ -59,12 +60,12 @@ class Machine(Processes):
             },
         )  # fmt: skip
 
-    def serve(self, service: str, *program: str) -> subprocess.Popen[bytes]:
+    def serve(self, service: str, program: str) -> Process:
         words = [self.local(word) for word in SERVICES[service]["command"]]
         if service == "standby":  # each container has a port 8080; this machine has one
             words = [word.replace(self.ports["8080"], "0") for word in words]
         state = {"GLASSFLEET_STATE_DIR": f"{self.folder}/state-{service}", "GLASSFLEET_LOG_FORMAT": "json"}
-        return self.start(*words, program=program, env={**self.environment, **state})
+        return self.start(*words, program=[program], environment=state)
 
     def glassfleet(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, "GLASSFLEET_STATE_DIR": f"{self.folder}/state-coordinator"}
@@ -77,14 +78,11 @@ class Machine(Processes):
 @pytest.fixture
 def machine(tmp_path: Path, postgres: PostgresServer) -> Iterator[Machine]:
     name = postgres.database()
-    made = Machine(tmp_path, f"{USER}@127.0.0.1:{postgres.port}/{name}")
     for folder in ("data", "srv/ca", "srv/identities", "srv/broker"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "srv" / "ca").rmdir()
-    try:
+    with Machine(tmp_path, f"{USER}@127.0.0.1:{postgres.port}/{name}") as made:
         yield made
-    finally:
-        made.end()
 
 
 @pytest.mark.slow
@@ -105,7 +103,7 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
     assert words[0] == "mosquitto"
     SERVICES["broker"]["command"] = words[1:]
     try:
-        machine.serve("broker", program)
+        broker = machine.serve("broker", program)
     finally:
         SERVICES["broker"]["command"] = words
     glassfleet = str(BIN / "glassfleet")
@@ -116,14 +114,15 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
         probe = [sys.executable, str(ROOT / "deploy" / "container" / "health.py")]
         return subprocess.run(probe, capture_output=True, check=False, env=environment).returncode
 
-    eventually(lambda: health() == 0 or coordinator.poll() is not None, what="never healthy")
+    eventually(lambda: health() == 0 or coordinator.has_ended, what="never healthy")
     standby = machine.serve("standby", glassfleet)
     for number in (1, 2, 3):
         write_vehicle(machine.folder / "data" / f"vehicle-{number}.csv.gz", simulate_vehicle(number, 0))
         machine.serve(f"vehicle-{number}", glassfleet)
 
-    eventually(lambda: health("standby") == 0 or standby.poll() is not None, what="the stand-by is never healthy")
-    assert (coordinator.poll(), standby.poll()) == (None, None), machine.logs()
+    eventually(lambda: health("standby") == 0 or standby.has_ended, what="the stand-by is never healthy")
+    assert coordinator.is_running, machine.logs()
+    assert standby.is_running, machine.logs()
     run = machine.glassfleet(
         *("run", "start", "--scheme", "frt", "--gather-agents", "3", "--deadline", "30", "--model", "qoe", "--wait")
     )
@@ -137,6 +136,5 @@ def test_compose_services_learn_a_model_outside_containers(machine: Machine) -> 
     doctor = machine.glassfleet("doctor", "--broker", url, "--identity", identity)
     assert "MQTT 5" in doctor.stdout, doctor.stdout
     assert "WRONG" not in doctor.stdout, doctor.stdout
-    machine.processes[0].kill()
-    machine.processes[0].wait()
+    broker.kill()
     eventually(lambda: health() == 1, what="healthy without a broker")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import signal
-import subprocess
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,10 +50,9 @@ class Vehicle(Processes):
 
 @pytest.fixture
 def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
-    vehicle = Vehicle(tmp_path)
-    try:
+    with Vehicle(tmp_path) as vehicle:
         broker = vehicle.start("broker", "--port", "0", "--kind", "embedded")
-        vehicle.until(lambda: (tmp_path / "broker-url").exists() or broker.poll() is not None)
+        vehicle.until(lambda: (tmp_path / "broker-url").exists() or broker.has_ended)
         vehicle.start("coordinator", "--api-port", "0")
         for number in range(2):
             write_vehicle(tmp_path / f"v{number}.csv", simulate_vehicle(number, 0), drives=True)
@@ -64,8 +62,6 @@ def vehicle(tmp_path: Path) -> Iterator[Vehicle]:
         # Between the note and the first answer there is a moment.
         vehicle.until(lambda: vehicle.call("run", "list").returncode == 0)
         yield vehicle
-    finally:
-        vehicle.end()
 
 
 @pytest.mark.slow
@@ -83,8 +79,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     vehicle.start("tap", "--for", "60", "--json")
     first = vehicle.start(*run, "--source", str(tmp_path / "drive.csv"), "--speed", "20", "--publish", "all")
     vehicle.until(lambda: len(vehicle.records()) >= 20)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    first.kill()
     killed = vehicle.records()
 
     # A model to compare with comes to every vehicle, too: nobody forecasts with it unless told to by its name.
@@ -96,16 +91,14 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     vehicle.until((vehicle.own / "models" / "qoe.central.json").exists)
 
     # Started again, it goes on with the chain, and takes over a new model between two forecasts.
-    second = vehicle.start(*run, "--source", "-", stdin=subprocess.PIPE)
-    assert second.stdin is not None
+    read, write = os.pipe()
+    second = vehicle.start(*run, "--source", "-", stdin=read)
     lines = (tmp_path / "drive.csv").read_text().splitlines()
     names = lines[0].split(",")
 
     def feed(cells: str) -> None:
-        assert second.stdin is not None
         row = dict(zip(names, map(float, cells.split(",")), strict=True))
-        second.stdin.write(json.dumps(row).encode() + b"\n")
-        second.stdin.flush()
+        os.write(write, json.dumps(row).encode() + b"\n")
 
     for cells in lines[1:12]:
         feed(cells)
@@ -114,11 +107,12 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     vehicle.learn("--param", "max_rules=2", "--param", "max_regressors=4")
     vehicle.until(lambda: (vehicle.own / "models" / "qoe.json").read_bytes() != before)
     time.sleep(1.0)  # the next forecast is due only then
-    second.stdin.write(b"not a sample\n")
+    os.write(write, b"not a sample\n")
     feed(lines[12])
     vehicle.until(lambda: vehicle.records()[-1]["model"]["version"] == 2)  # type: ignore[index]
-    second.send_signal(signal.SIGTERM)
-    assert second.wait(20) == 0, vehicle.logs()
+    assert second.end(20) == 0, vehicle.logs()
+    os.close(read)
+    os.close(write)
 
     result = vehicle.records()
     assert result[: len(killed)] == killed

@@ -168,11 +168,11 @@ def test_fleet_takes_nothing_that_another_vehicle_forged_and_shuts_it_out_when_i
             assert seals["coordinator/state"] == "coordinator cloud"
             assert seals["agent/va/state"] == "agent va"
             assert seals["authority/revoked"] == "by the CA: 1 revoked"
-            assert all(process.poll() is None for process in agents.processes)
+            assert all(process.is_running for process in agents.values())
     finally:
         attacker.transport.stop()
-        text = coordinator.end()[1]
-    assert "Traceback" not in text
+        coordinator.end()
+    assert "Traceback" not in coordinator.logged()
     record = record_of(tmp_path / "cloud", "r")
     assert record.cohort == list(SOURCES)
     assert record.digest == central_digest(record)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from coordinator.journal.sql import SqlJournal
 from edge_agent.fleet import Fleet
 from schemas.record import ModelRecord
-from tests.support.cloud import SOURCES, CoordinatorProcess, Start, begin_run, central_digest, ended, spec
+from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
@@ -30,13 +28,13 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         first = start(tmp_path / "cloud", environment=journal_at)
         with first.api() as api:
             begin_run(api, spec("r1"), 1)
-        first.end(signal.SIGKILL)
+        first.kill()
 
         second = start(tmp_path / "cloud", environment=journal_at)
         with second.api() as api:
             assert api.get("/api/runs/r1").json()["state"] == "running"
             mortal.kill()
-            code, result = wait_to_end(second)
+            code, result = second.reap(60), second.logged()
         assert code == 5, result
         last = result.strip().splitlines()[-1]
         # Which of them noticed first: what writes, over the connection with the lock, or what reads.
@@ -47,7 +45,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
         assert "Traceback" not in result
 
         down = start(tmp_path / "cloud", environment=journal_at)
-        code, result = wait_to_end(down)
+        code, result = down.reap(60), down.logged()
         assert (code, "cannot be reached" in result) == (5, True), result
 
         mortal.start()
@@ -59,7 +57,7 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
             )
         assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
         assert float(room.split()[1]) > 10_000
-        assert third.end()[0] == 0
+        assert third.end() == 0
 
     journal = SqlJournal(url)
     record = next(ModelRecord.from_bytes(model.record) for model in journal.models() if model.run == "r1")
@@ -67,11 +65,3 @@ def test_run_on_postgresql_survives_sigkill_of_the_coordinator_and_of_the_databa
     journal.close()
     assert record.digest == central_digest(record)
     assert set(answers.values()) == {1}
-
-
-def wait_to_end(coordinator: CoordinatorProcess, seconds: float = 60.0) -> tuple[int, str]:
-    end = time.monotonic() + seconds
-    while coordinator.process.poll() is None:
-        assert time.monotonic() < end, "the coordinator went on without its journal"
-        time.sleep(0.05)
-    return coordinator.end()

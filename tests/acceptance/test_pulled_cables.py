@@ -6,10 +6,6 @@ Broker, coordinator and each agent are processes in a network namespace of their
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,11 +20,12 @@ from broker.tls import Tls, wait_for_server
 from lab.chaos.audit import Evidence, examine
 from lab.chaos.fleet import FLEET
 from lab.chaos.rows import write_data
+from lab.processes import PROGRAM, ProcessFleet
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.cloud import EXACT
 from tests.support.netns import Network, why_not
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
 KEEPALIVE = 2
@@ -45,9 +42,8 @@ class Fleet:
         self.files = write_data(folder / "data", VEHICLES, 7)
         self.names = list(self.files)
         self.network = Network([BROKER, CLOUD, *self.names])
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes = ProcessFleet(folder / "logs")
         self.runs: list[str] = []
-        (folder / "logs").mkdir()
         ca = FleetCa(folder / "authority")
         self.host = self.network.address(BROKER)
         self._start_broker(ca)
@@ -77,30 +73,27 @@ class Fleet:
         program = find_mosquitto()
         assert program is not None
         machine = self.network.machines[BROKER]
-        command = [program, "-c", str(state / "mosquitto.conf")]
-        self.processes[BROKER] = machine.start(command, self.folder / "logs" / "broker.err", {})
+        words = ["-c", str(state / "mosquitto.conf")]
+        self.processes.add(BROKER, words, {}, machine.command([program])).start()
         trust = Tls(str(identity / "ca.pem"))
         machine.visit(lambda: wait_for_server(self.host, 8883, trust, 30))
 
     def _start(self, name: str, *arguments: str) -> None:
-        self.processes[name] = self.network.machines[name].start(
-            [sys.executable, "-m", "console.main", *arguments, *self._common],
-            self.folder / "logs" / f"{name}.log",
-            {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-        )
+        program = self.network.machines[name].command(PROGRAM)
+        self.processes.add(name, [*arguments, *self._common], {}, program).start()
 
     # What is said
 
     def log_lines(self, name: str) -> list[dict[str, Any]]:
-        text = (self.folder / "logs" / f"{name}.log").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+        lines = self.processes[name].logged().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def count(self, name: str, event: str) -> int:
         return sum(line.get("event") == event for line in self.log_lines(name))
 
     def hears(self, name: str, event: str, *, more_than: int = 0) -> None:
         def is_logged() -> bool:
-            assert self.processes[name].poll() is None, self.log_lines(name)[-3:]
+            assert self.processes[name].is_running, self.log_lines(name)[-3:]
             return self.count(name, event) > more_than
 
         eventually(is_logged, what=f"{name} never said {event!r}")
@@ -150,15 +143,7 @@ class Fleet:
         return sorted(status["cohort"])
 
     def stop(self) -> None:
-        for process in self.processes.values():
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGTERM)
-        for process in self.processes.values():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self.processes.end(patience=10.0)
         self.network.remove()
 
 

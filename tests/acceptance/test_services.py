@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from lab.processes import Process
 from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, ended, rows, spec
 from tests.support.processes import Processes, eventually
@@ -33,12 +32,11 @@ def vehicles(tmp_path: Path) -> list[Path]:
     return files
 
 
-def start_cloud(processes: Processes, kind: str = "embedded") -> subprocess.Popen[bytes]:
+def start_cloud(processes: Processes, kind: str = "embedded") -> Process:
     broker = processes.start("broker", "--port", "0", "--kind", kind)
-    processes.wait_for("broker-url", broker)
-    processes.until(lambda: (processes.folder / "broker-url").read_text().startswith("mqtt://"), broker)
+    processes.until(lambda: processes.note("broker-url").startswith("mqtt://"), broker)
     coordinator = processes.start("coordinator", "--api-port", "0")
-    processes.wait_for("api-url", coordinator)
+    processes.until(lambda: processes.note("api-url"), coordinator)
     return coordinator
 
 
@@ -61,11 +59,10 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
 
     address = f"{processes.note('api-url')}/api/runs/first"
     processes.until(lambda: len(httpx.get(address, trust_env=False, verify=False).json()["rounds"]) >= 3, coordinator)
-    coordinator.send_signal(signal.SIGKILL)
-    coordinator.wait()
+    coordinator.kill()
     (processes.folder / "api-url").unlink(missing_ok=True)
     again = processes.start("coordinator", "--api-port", "0")
-    processes.wait_for("api-url", again)
+    processes.until(lambda: processes.note("api-url"), again)
     shown = processes.call("run", "show", "first", "--wait", "--json")
     assert shown.returncode == 0, shown.stderr + processes.logs()
     status = json.loads(shown.stdout)
@@ -178,13 +175,13 @@ def test_rollouts_end_by_themselves_when_the_coordinator_is_killed_midway(proces
                 api.post("/api/rollouts/m/pause", json={"reason": "the crash is to come now"})
             url = (cloud.state_dir / "api-url").read_text().strip()
             watching = processes.start("rollout", "status", "m", "--wait", "--coordinator", url)
-            cloud.end(signal.SIGKILL)
+            cloud.kill()
             cloud = CoordinatorProcess(broker.url, tmp_path / "cloud", "--api-port", "0")
             with cloud.api() as api:
                 api.post("/api/rollouts/m/resume")
                 assert end_of_newest(api)[:2] == ("promoted", 2)
-                assert watching.wait(30) == 0, processes.output(watching)
-                assert "m v2: promoted" in processes.output(watching, "out")
+                assert watching.reap(30) == 0, watching.logged()
+                assert "m v2: promoted" in watching.printed()
                 learn(api, "bad", 0, rollout=PLAN)
                 phase, current, reason = end_of_newest(api)
                 assert (phase, current) == ("rolled-back", 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +47,12 @@ def test_run_goes_on_when_the_coordinator_is_killed_and_another_stands_by(
             assert (status(other), other.get("/api/ready").status_code) == ("stand-by", 503)
             assert other.post("/api/runs", json=spec("r2")).status_code == 503
             begin_run(api, spec("r1"), 1)
-            first.end(signal.SIGKILL)
+            first.kill()
             eventually(lambda: status(other) == "ok")
             assert other.get("/api/ready").json() == {"status": "ok"}
             run: dict[str, Any] = ended(other, "r1")
             record = other.get("/api/models/model/1").json()
-        assert second.end()[0] == 0
+        assert second.end() == 0
     assert (run["outcome"], run["cohort"], run["restarts"]) == ("finished", ["va", "vb", "vc"], 0)
     assert record["digest"] == central_digest(ModelRecord.model_validate(record))
 
@@ -73,8 +72,7 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
                 "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         # It had nothing to write: that another one asks who leads has it look, and it never leads beside that one.
-        _, result = first.process.communicate(timeout=60)
-        assert (first.process.returncode, "with it the lock" in result) == (5, True), result
+        assert (first.reap(60), "with it the lock" in first.logged()) == (5, True), first.logged()
         eventually(lambda: status(other) == "ok")
         # Started again, it stands by, and leaves when it is told to: it has nothing to lose.
         third = start(tmp_path / "one", "--journal", postgres.url(database), "--standby")
@@ -82,9 +80,9 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
             assert status(back) == "stand-by"
             doctor = glassfleet("doctor", "--coordinator", str(back.base_url), "--state-dir", str(tmp_path / "one"))
             assert "stands by for the one that leads" in doctor.stdout, doctor.stdout
-        assert third.end()[0] == 0
+        assert third.end() == 0
         assert status(other) == "ok"
-    assert second.end()[0] == 0
+    assert second.end() == 0
 
 
 @pytest.mark.slow
@@ -96,8 +94,7 @@ def test_stand_by_waits_on_while_the_database_server_is_started_again(start: Sta
             eventually(lambda: status(other) == "stand-by")
             server.kill()
             server.start()
-            _, result = first.process.communicate(timeout=60)
-            assert first.process.returncode == 5, result
+            assert first.reap(60) == 5, first.logged()
             eventually(lambda: status(other) == "ok")
-        code, result = second.end()
-    assert (code, result.count("journal-away")) == (0, 1), result
+        code = second.end()
+    assert (code, second.logged().count("journal-away")) == (0, 1), second.logged()

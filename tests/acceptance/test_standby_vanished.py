@@ -5,8 +5,6 @@ Each machine is a network namespace: database and broker on one, a coordinator o
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from broker.servers.mosquitto import find_mosquitto
+from lab.processes import PROGRAM, Process, ProcessFleet
 from tests.support.netns import Network, why_not
 from tests.support.postgres import PostgresServer
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import eventually
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -43,23 +42,21 @@ def test_stand_by_leads_when_the_machine_of_the_other_vanishes(network: Network,
     config.write_text(f"listener 1883 {host}\nallow_anonymous true\n")
     program = find_mosquitto()
     assert program is not None
-    cloud.start([program, "-c", str(config)], tmp_path / "mosquitto.log", {})
-    with PostgresServer(cloud, host) as server:
+    with ProcessFleet(tmp_path) as processes, PostgresServer(cloud, host) as server:
+        processes.add(CLOUD, ["-c", str(config)], {}, cloud.command([program])).start()
         url = server.url(server.database())
 
-        def start(name: str) -> subprocess.Popen[bytes]:
-            return network.machines[name].start(
-                [
-                    *(sys.executable, "-m", "console.main", "coordinator", "--standby", "--no-api"),
-                    *("--broker", f"mqtt://{host}", "--insecure-plaintext", "--journal", url),
-                    *("--state-dir", str(tmp_path / name), "--log-format", "json"),
-                ],
-                tmp_path / f"{name}.log",
-                {"PYTHONPATH": str(ROOT)},
-            )
+        def start(name: str) -> Process:
+            words = [
+                *("coordinator", "--standby", "--no-api", "--state-dir", str(tmp_path / name), "--log-format", "json"),
+                *("--broker", f"mqtt://{host}", "--insecure-plaintext", "--journal", url),
+            ]
+            process = processes.add(name, words, {}, network.machines[name].command(PROGRAM))
+            process.start()
+            return process
 
         def says(name: str, event: str) -> bool:
-            return f'"event": "{event}"' in (tmp_path / f"{name}.log").read_text()
+            return f'"event": "{event}"' in processes[name].logged()
 
         first = start(ONE)
         eventually(lambda: says(ONE, "connected"))
@@ -72,8 +69,7 @@ def test_stand_by_leads_when_the_machine_of_the_other_vanishes(network: Network,
         print(f"another leads {seconds:.1f} s after the machine vanished")
         # It comes back to find that it leads no more; nothing that it says or writes counts.
         network.plug_in(ONE)
-        assert first.wait(120) in (5, 7), (tmp_path / f"{ONE}.log").read_text()
-        assert second.poll() is None
+        assert first.reap(120) in (5, 7), first.logged()
+        assert second.is_running
         assert 5.0 < seconds < 90.0, "keepalives of half a minute are in between"
-        second.terminate()
-        assert second.wait(30) == 0
+        assert second.end() == 0

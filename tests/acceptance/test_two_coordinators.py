@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,9 +61,8 @@ def watch(broker: str) -> Iterator[Watch]:
     watch.transport.stop()
 
 
-def ends(process: CoordinatorProcess) -> tuple[int, str]:
-    _, result = process.process.communicate(timeout=30)
-    return process.process.returncode, result
+def ends(process: CoordinatorProcess) -> tuple[int | None, str]:
+    return process.reap(30), process.logged()
 
 
 def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start, watch: Watch, tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_second_coordinator_refuses_and_the_first_is_not_disturbed(start: Start,
     # The question and the answer to it. Had the first been thrown out, its will would be among them.
     statuses = [(each.status, each.incarnation == incarnation) for each in watch.states[seen:]]
     assert statuses == [("down", False), ("up", True)]
-    assert first.end()[0] == 0
+    assert first.end() == 0
 
 
 def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watch: Watch, tmp_path: Path) -> None:
@@ -95,8 +93,8 @@ def test_coordinator_takes_over_when_told_and_the_other_stops(start: Start, watc
     taker = watch.up()
     time.sleep(1.0)
     assert watch.up() == taker, "the one that stopped left no goodbye over the other's birth"
-    assert second.process.poll() is None
-    assert second.end()[0] == 0
+    assert second.is_running
+    assert second.end() == 0
 
 
 def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_clock_said(
@@ -113,8 +111,8 @@ def test_coordinator_starts_over_a_state_that_nobody_stands_behind_whatever_its_
         watch.transport.publish(dead.topic, dead.payload, retain=True)
         time.sleep(0.4)
     eventually(lambda: watch.up() == incarnation)
-    assert living.process.poll() is None
-    assert living.end()[0] == 0
+    assert living.is_running
+    assert living.end() == 0
 
 
 @pytest.mark.slow
@@ -124,13 +122,13 @@ def test_frozen_coordinator_stops_when_it_thaws_after_another_took_its_place(
     frozen = start(tmp_path / "one", QUIET)
     eventually(watch.up)
     incarnation = watch.up()
-    frozen.process.send_signal(signal.SIGSTOP)
+    frozen.freeze()
     second = start(tmp_path / "two", QUIET)
     eventually(lambda: watch.up() not in ("", incarnation))
-    frozen.process.send_signal(signal.SIGCONT)
+    frozen.thaw()
     code, result = ends(frozen)
     assert code == 7, result
     assert "has taken over" in result
     eventually(lambda: watch.up() not in ("", incarnation))
-    assert second.process.poll() is None
-    assert second.end()[0] == 0
+    assert second.is_running
+    assert second.end() == 0

@@ -133,12 +133,16 @@ def test_journal_gives_overviews_as_the_documents_have_them(opener: Opener) -> N
     documents = {
         "whole": {**whole, "reason": "é\u2028\"'", "rounds": [{}, {}], "cohort": ["a"]},
         "former": {"run": "former"},
+        "declaring": {"run": "declaring", "spec": {"bounds": {"x": [0, 1]}, "domain": None}},
     }
     documents["odd"] = {**whole, "run": "odd", "summary": {"x": float("nan")}}  # no JSON for every database
     for run, document in documents.items():
         journal.close_run(run, document, 1.0)
-    asked = ["odd", "none", *documents]
-    assert journal.overviews(asked) == {run: overview(document) for run, document in documents.items()}
+    expected = {run: overview(document) for run, document in documents.items()}
+    assert {run for run, each in expected.items() if each["declares"]} == {"odd", "whole", "declaring"}
+    assert journal.overviews(["odd", "none", *documents]) == expected
+    del expected["odd"]
+    assert journal.overviews([*expected]) == expected
 
 
 def test_journal_lets_records_go_when_told_but_not_the_time(opener: Opener) -> None:

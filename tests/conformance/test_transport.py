@@ -45,8 +45,8 @@ OVERSIZE = {
     "rabbitmq": "wedged",
     "nats": "carried",
 }
-"""What happens to a payload of 2 MiB where 1 MiB is the limit: the client is told the limit when it connects, and
-refuses by itself; the broker ends the connection (again, on every resend); it keeps the connection but acknowledges
+"""What happens to a payload of 2 MiB where 1 MiB is the limit. The client is told the limit when it connects, and
+refuses by itself; the broker ends the connection (again, on every resend). Or it keeps the connection but acknowledges
 nothing on it any more; or it has no limit and carries it."""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
+from pydoc import locate
 from types import CodeType
 
 from coordinator.config import CoordinatorConfig
@@ -77,34 +78,17 @@ _NO_MODULES = {"json", "md", "toml", "io", "conf"}
 def test_pages_name_python_objects_that_exist():
     def unknown(page: Page) -> list[str]:
         named = {match[0] for text in page.inline if (match := _PYTHON.match(text)) and "/" not in text}
-        return [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and not _exists(name)]
+        return [name for name in named if name.rpartition(".")[2] not in _NO_MODULES and locate(name) is None]
 
     assert of_every_page(unknown) == []
 
 
-def _exists(name: str) -> bool:
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        try:
-            result = importlib.import_module(".".join(parts[:length]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[length:]:
-            if not hasattr(result, part):
-                return False
-            result = getattr(result, part)
-        return True
-    return False
-
-
 def test_pages_name_extras_that_can_be_installed():
-    extras = set(
-        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    )
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = set(declared["project"]["optional-dependencies"])
 
     def unknown(page: Page) -> set[str]:
-        result = re.findall(r"glassfleet\[([a-z,]+)\]", page.text)
-        return {name for names in result for name in names.split(",")} - extras
+        return set(",".join(re.findall(r"glassfleet\[([a-z,]+)\]", page.text)).split(",")) - extras - {""}
 
     assert of_every_page(unknown, but=set()) == []
 
@@ -151,16 +135,14 @@ def test_links_of_pages_lead_somewhere_in_the_repository():
             if "://" in link or link.startswith("mailto:"):
                 continue
             target = (page.path.parent / path).resolve() if path else page.path
-            if not target.exists() or (
-                anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
-            ):
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in _anchors(target)):
                 yield link
 
     assert of_every_page(broken, but=set()) == []
 
 
-def _anchors(text: str) -> set[str]:
-    titles = re.findall(r"(?m)^#+ (.+)$", text)
+def _anchors(path: Path) -> set[str]:
+    titles = re.findall(r"(?m)^#+ (.+)$", path.read_text(encoding="utf-8"))
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
@@ -201,3 +183,35 @@ def test_names_of_code_are_the_fields_words() -> None:
         names |= {path.stem, *identifiers(compile(path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True))}
     words = {name: " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)).lower() for name in names}
     assert {name for name, text in words.items() if OLD.search(text)} <= set(KEPT)
+
+
+MOST_WORDS = 40
+"""Most words of a sentence. Code in a line is one word; blocks of code, tables, titles and columns are none."""
+_DOCSTRINGS_AND_COMMENTS = re.compile(r'(?ms)^ *r?"""[\w`*].*?"""|^(?: *# [^\n]*\n)+')
+_NO_PROSE = re.compile(
+    r"(?ms)^ *```.*?^ *```$|<!--.*?-->|\$\$.*?\$\$|!\[.*?\]\(.*?\)|\]\([^)]*\)"
+    r"|^(?= *(?:\||#+ |---|>>>)|[^\n]*\S {3})[^\n]*$|(?<=:\n\n)(?: +[^\n]*\n+)+"
+)
+
+
+def long_sentences(text: str) -> Iterator[str]:
+    """Give the sentences that are too long; none goes on in the next item of a list, or at another indentation."""
+    lines, indent = list[str](), 0
+    for line in [*re.sub(r"(`+)[^`]+\1", "Code", _NO_PROSE.sub("", text)).splitlines(), ""]:
+        item = re.match(r" *(?:[-*]|\d+\.) ", line)
+        begins = len(item[0]) if item else len(line) - len(line.lstrip())
+        if item or not line.strip() or begins != indent:
+            ended = re.split(r"(?<=[.!?])[\"')*]*\s+(?![a-z])", " ".join(lines))
+            yield from (each for each in ended if len(re.findall(r"\S*\w\S*", each)) > MOST_WORDS)
+            lines = []
+        indent, lines = begins, [*lines, line.strip()]
+
+
+def test_sentences_are_short() -> None:
+    texts = [(page.name, re.sub(r"(?m)(?<=\n\n)(?: {4}.*\n)+", "", page.text)) for page in pages()]
+    texts.append(("CHANGELOG.md", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")))
+    for path in (path for folder in CODE for path in (ROOT / folder).rglob("*.py")):
+        if path.parent.name != "dashboard":  # whose pictures would have to be taken anew, for a comment
+            found = _DOCSTRINGS_AND_COMMENTS.findall(path.read_text(encoding="utf-8"))
+            texts += [(path.name, re.sub(r'(?m)r?"""|^( *)# ', r"\1", each)) for each in found]
+    assert [f"{name}: {each}" for name, text in texts for each in long_sentences(text)] == []

@@ -14,7 +14,7 @@ from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central, federated
-from glassfleet.scheme import promises_central
+from glassfleet.traits import promises_central
 from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED

@@ -74,7 +74,7 @@ def busy(coordinator, start_agent):
     agent = start_agent(**{"answer-seconds": 3600})
     coordinator.wait_for(lambda: coordinator.messages)
     coordinator.ask(task_of("fedavg_mlp", rows(), **MONSTER), run="monster")
-    eventually(lambda: agent.poll() is not None or children(agent.pid))
+    eventually(lambda: agent.has_ended or children(agent.pid))
     return agent, children(agent.pid)[0]
 
 
@@ -90,15 +90,15 @@ def test_agent_serves_other_runs_and_lets_go_when_its_long_answer_is_no_longer_w
         coordinator.ask(first_task(rows(seed=1)), run="monster", number=2)
         coordinator.wait_for(lambda: len(coordinator.answers) == 2)
     eventually(lambda: not lives(worker))
-    assert agent.poll() is None
+    assert agent.is_running
     assert coordinator.refusals == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_agent_leaves_nobody_behind_when_it_is_ended_in_the_middle_of_a_long_answer(busy, number):
     agent, worker = busy
-    agent.send_signal(number)
-    assert agent.wait(30) == (0 if number == signal.SIGTERM else -number)
+    agent.signal(number)
+    assert agent.reap(30) == (0 if number == signal.SIGTERM else -number)
     eventually(lambda: not lives(worker))
 
 
@@ -198,13 +198,12 @@ def test_agent_serves_runs_while_it_learns_a_local_model_that_takes_long(coordin
     agent = start_agent(data, tests=2)
     coordinator.wait_for(lambda: coordinator.messages)
     coordinator.publish_model(model.to_document())
-    eventually(lambda: agent.poll() is not None or children(agent.pid))
+    eventually(lambda: agent.has_ended or children(agent.pid))
     (worker,) = children(agent.pid)
     coordinator.ask(first_task(data), run="other")
     coordinator.wait_for(lambda: coordinator.answers)
     assert lives(worker)
-    agent.terminate()
-    assert agent.wait(30) == 0
+    assert agent.end() == 0
     eventually(lambda: not lives(worker))
 
 

@@ -67,7 +67,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             assert again.exit_code == 0, again.output
             second = api.get("/api/runs/r2").json()
     finally:
-        _, result = coordinator.end()
+        coordinator.end()
         broker.stop()
     wrong, many, odd = run["notes"]
     assert notes == [odd]
@@ -75,7 +75,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     assert all(odd in text for text in (*pages, *seen))
     assert wrong.startswith(f"{WRONG}: 100% of its rows lie outside the limits of 'cqi_mean'")
     assert many == f"{MANY}: at most {run['max_rows_each']} of its {sources[MANY].train.rows} rows count"
-    for text in (pages[0], seen[0], result):
+    for text in (pages[0], seen[0], coordinator.logged()):
         assert wrong.split(":")[1][:40] in text
         assert many.split(":")[1] in text
     assert max(variable["high"] for variable in run["domain"]["features"]) < 1e4

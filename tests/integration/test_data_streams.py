@@ -25,6 +25,7 @@ from edge_agent.sources import Source, read_source
 from edge_agent.sources.window import WindowStore
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
+from lab.processes import Process
 from schemas.errors import DataError
 from tests.support.authorities import FleetCa
 from tests.support.postgres import PASSWORD, USER, PostgresServer
@@ -46,16 +47,15 @@ def line(number: int) -> bytes:
     return json.dumps({"n": number, "speed": number * 0.5, "quality": number / 100}).encode() + b"\n"
 
 
-def collect(processes: Processes, store: Path, *options: str) -> subprocess.Popen[bytes]:
+def collect(processes: Processes, store: Path, *options: str) -> Process:
     """Start a collector that fills a window."""
     return processes.start("data", "collect", "--store", str(store), *options)
 
 
-def ended(process: subprocess.Popen[bytes], processes: Processes) -> str:
+def ended(process: Process) -> str:
     """Tell a collector to end; its log."""
-    process.terminate()
-    assert process.wait(60) == 0, processes.logs()
-    return processes.output(process)
+    assert process.end(60) == 0, process.logged()
+    return process.logged()
 
 
 def numbers(store: Path) -> list[int]:
@@ -130,8 +130,8 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
     given = [option.format(**places) for option in options]
     store = tmp_path / "drive.window"
     process = collect(processes, store, "--source", f"{vehicle.broker.url}/{TOPIC}", *given)
-    assert process.wait(60) in {2, 4}
-    err = processes.output(process)
+    assert process.reap(60) in {2, 4}
+    err = process.logged()
     assert text in err
     assert "Traceback" not in err
     assert not store.exists(), "no empty window stays behind"
@@ -149,7 +149,7 @@ def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(
         vehicle.broker.start()
         before = WindowStore.open(store).span()[0]
         wait_for(before + 5, store)
-    assert "source-lost" in ended(process, processes)
+    assert "source-lost" in ended(process)
 
 
 def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again_and_again(
@@ -177,14 +177,13 @@ def test_collector_keeps_each_row_of_a_growing_file_once_when_it_is_killed_again
         process = collect(processes, store, "--source", str(file), "--follow")
         wait_for(min(total, kept + 300), store)
         process.kill()
-        process.wait()
         kept = WindowStore.open(store).span()[0]
     thread.join()
     with file.open("ab") as out:
         out.write(line(total))
     process = collect(processes, store, "--source", str(file), "--follow")
     wait_for(total + 1, store)
-    ended(process, processes)
+    ended(process)
     assert numbers(store) == list(range(total + 1))
 
 

@@ -22,10 +22,10 @@ from glassfleet.data.condense import condense
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import input_quantiles_of
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
+from glassfleet.traits import input_quantiles_of
 from tests.support.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
 from tests.support.privacy.transcripts import (
     Count,

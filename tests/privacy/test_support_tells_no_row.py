@@ -19,7 +19,7 @@ from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
-from glassfleet.scheme import private_parameters
+from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, count, domain_of, qoe, table, total
 
 SETS: dict[str, Any] = {"weather_izmir": lambda folder: table(folder, "weather_izmir", 15), "qoe": lambda f: qoe(f, 15)}

@@ -1,7 +1,7 @@
 """A followed file under any order of writing, cutting, rotating, replacing and restarting: real files, every look real.
 
-What is given was written whole; nothing that is in the file at the end, or in a file that was rotated away while it
-was open, is missing; nothing is given twice, except what was in a file that was cut or replaced.
+What is given was written whole. Nothing that is in the file at the end, or in a file that was rotated away while it was
+open, is missing. Nothing is given twice, except what was in a file that was cut or replaced.
 """
 
 from __future__ import annotations

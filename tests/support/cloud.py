@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,10 +17,11 @@ from coordinator.journal.sql import SqlJournal
 from coordinator.process.service import Service
 from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset, pool
+from lab.processes import PROGRAM, Process
 from lab.protocols.paper import pooled_domain
 from schemas.record import ModelRecord
 from tests.support import schedules
-from tests.support.processes import ROOT, eventually
+from tests.support.processes import eventually
 
 EXACT = {"nullify": False, "min_rows": 1, "max_depth": 3}
 
@@ -52,8 +50,8 @@ def spec(run: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-class CoordinatorProcess:
-    """``glassfleet coordinator``, or another `command`, with errors in a pipe: a full disk must not take last words."""
+class CoordinatorProcess(Process):
+    """``glassfleet coordinator``, or another `command`; its log is beside its state, whose disk may be full."""
 
     def __init__(
         self,
@@ -62,33 +60,23 @@ class CoordinatorProcess:
         *arguments: str,
         command: str = "coordinator",
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = ("-m", "console.main"),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self.state_dir = state_dir
         (state_dir / "api-url").unlink(missing_ok=True)
-        self.process = subprocess.Popen(
-            [sys.executable, *program, command, "--state-dir", str(state_dir), *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "GLASSFLEET_BROKER": url, "GLASSFLEET_LOG_LEVEL": "warning", **(environment or {})},
-        )
+        words = [command, "--state-dir", str(state_dir), *arguments]
+        settings = {"GLASSFLEET_BROKER": url, "GLASSFLEET_LOG_LEVEL": "warning", **(environment or {})}
+        log = state_dir.with_name(f"{state_dir.name}.log")
+        super().__init__(command, words, {**os.environ, **settings}, log, program)
+        self.start()
 
     def api(self) -> httpx.Client:
         note = self.state_dir / "api-url"
-        eventually(
-            lambda: (note.exists() and note.read_text().strip()) or self.process.poll() is not None, seconds=120.0
-        )
-        assert self.process.poll() is None, self.process.communicate()[1]
+        eventually(lambda: (note.exists() and note.read_text().strip()) or self.has_ended, seconds=120.0)
+        self.check()
         token = (self.state_dir / "api-token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         return httpx.Client(base_url=note.read_text().strip(), headers=headers, trust_env=False)
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        _, result = self.process.communicate(timeout=30)
-        return self.process.returncode, result
 
 
 Start = Callable[..., CoordinatorProcess]

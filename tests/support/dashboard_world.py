@@ -150,12 +150,10 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
             )
             save_report(there.state_dir, "evening", "spans" if not hostile else EVIL)
             yield there
-        code, result = coordinator.end()
-        assert code == 0, result
-        assert "Traceback" not in result
+        assert coordinator.end() == 0, coordinator.logged()
+        assert "Traceback" not in coordinator.logged()
     finally:
-        coordinator.process.kill()
-        coordinator.process.communicate()
+        coordinator.kill()
         if intruder is not None:
             intruder.transport.stop()
         broker.stop()

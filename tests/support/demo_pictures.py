@@ -148,7 +148,7 @@ class Terminal:
         unset = ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR", "CI")
         environment = {name: value for name, value in os.environ.items() if name not in unset}
         environment |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # `lab.processes` has no terminals
             [sys.executable, "-m", "console.main", "demo", *arguments],
             stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment, start_new_session=True,
             # So that Ctrl-C, pressed there, is for this process.

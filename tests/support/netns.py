@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +46,7 @@ class Machine:
     """A network namespace, kept by a process that sleeps in it."""
 
     def __init__(self) -> None:
-        self._keeper = subprocess.Popen(
+        self._keeper = subprocess.Popen(  # `lab.processes` needs a folder for logs; this one says nothing
             [_tool("unshare"), "--net", "sleep", "infinity"],
             stdin=subprocess.DEVNULL,
             preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
@@ -74,18 +74,6 @@ class Machine:
         """Return a command that runs another one in it, as somebody else if that is told."""
         who = [] if user is None or group is None else ["--setuid", str(user), "--setgid", str(group)]
         return [_tool("nsenter"), "--target", str(self.pid), "--net", *who, "--", *command]
-
-    def start(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a process in it, that ends with this one."""
-        with log.open("ab") as file:
-            return subprocess.Popen(
-                self.command(command),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env={**os.environ, **environment},
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - see above
-            )
 
     def visit(self, function: Callable[[], T]) -> T:
         """Call a function in a thread of this process whose sockets are in it."""

@@ -118,7 +118,7 @@ class PostgresServer:
         if self._machine is not None:  # only root enters a network, and becomes somebody else there
             command, account = self._machine.command(command, account.get("user"), account.get("group")), {}
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # `lab.processes` makes nobody somebody else
                 command,
                 stdout=log, stderr=log, cwd="/", env=self._environment(), start_new_session=True,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509  see die_with_parent

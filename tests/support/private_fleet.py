@@ -27,7 +27,7 @@ from tests.support import dying
 from tests.support.processes import eventually
 from tests.support.schedules import central_digest
 
-READY = b"ready\n"
+READY = "ready\n"
 """What a host process prints once its agents are connected."""
 
 
@@ -91,16 +91,16 @@ class Host(Process):
         words = [url, str(state_dir), str(indices.start), str(indices.stop), str(salt), *options]
         state_dir.mkdir(parents=True, exist_ok=True)
         log = state_dir / f"host-{indices.start}.log"
-        super().__init__("host", words, {}, log, module="tests.support.private_fleet")
+        super().__init__("host", words, {}, log, (sys.executable, "-m", "tests.support.private_fleet"))
 
     def begin(self, dies_at: str = "") -> None:
         """Begin a life; `dies_at`: as in `tests.support.dying`."""
-        self.environment = {dying.VARIABLE: dies_at}
+        self.environment = {**os.environ, dying.VARIABLE: dies_at}
         self.start()
 
     def wait(self) -> None:
         """Wait until its agents are connected."""
-        eventually(lambda: self.has_logged(READY) or self.has_ended)
+        eventually(lambda: READY in self.logged() or self.has_ended)
         assert self.is_running, self.last_words()
 
 
@@ -124,7 +124,7 @@ def _host(url: str, state_dir: str, start: str, stop: str, salt: str, *options: 
     fleet = Fleet(sources(range(int(start), int(stop)), int(salt)), broker=url, state_dir=Path(state_dir), **settings)
     with fleet:
         eventually(lambda: all(agent.transport.is_connected for agent in fleet.agents.values()))
-        print(READY.decode(), end="", flush=True)
+        print(READY, end="", flush=True)
         while True:
             time.sleep(1.0)
 

@@ -17,7 +17,8 @@ from glassfleet.private.layout import layout_of
 from glassfleet.private.ledger import Limits
 from glassfleet.private.masks import RunKey
 from glassfleet.private.sums import question_digest
-from glassfleet.scheme import Contribution, Task, private_parameters
+from glassfleet.scheme import Contribution, Task
+from glassfleet.traits import private_parameters
 from lab.protocols.paper import pooled_domain
 from schemas.envelope import Envelope
 from schemas.messages import ContributionBody, PrivateGroup, Request

@@ -22,9 +22,9 @@ import click
 import httpx
 
 from console.main import cli
+from lab.processes import PROGRAM, Process, ProcessFleet
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = (sys.executable, "-m", "console.main")
 
 
 def eventually(condition: Callable[..., Any], what: str = "it came true", seconds: float = 60.0) -> Any:
@@ -61,7 +61,7 @@ def python(
     )  # fmt: skip
 
 
-class Processes:
+class Processes(ProcessFleet):
     """The processes of a fleet that share a state folder, and the commands that are run beside them.
 
     What process number n, started with the command C, prints goes to ``C-n.out`` in the folder, its log to ``C-n.log``.
@@ -72,28 +72,26 @@ class Processes:
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder, {**without_settings(), "GLASSFLEET_STATE_DIR": str(folder)})
         self.folder = folder
-        self.environment = {**without_settings(), "GLASSFLEET_STATE_DIR": str(folder), "PYTHONUNBUFFERED": "1"}
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._names: list[str] = []
 
-    def start(self, *arguments: str, program: Sequence[str] = PROGRAM, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a command that goes on; `program`: what takes its words, `options`: of `Popen`, instead of ours."""
-        name = f"{arguments[0]}-{len(self.processes)}"
-        ours = {"stdin": subprocess.DEVNULL, "env": self.environment, "cwd": ROOT}
-        with (self.folder / f"{name}.out").open("wb") as out, (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen([*program, *arguments], stdout=out, stderr=log, **{**ours, **options})
-        self.processes.append(process)
-        self._names.append(name)
+    def start(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+        folder: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> Process:
+        """Start a command that goes on; `program`: what takes its words, `folder`: where it works."""
+        process = self.add(f"{arguments[0]}-{len(self)}", arguments, environment or {}, program)
+        process.results, process.folder = process.log.with_suffix(".out"), folder
+        process.start(stdin)
         return process
 
     def call(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return glassfleet(*arguments, timeout=timeout, environment=self.environment)
-
-    def output(self, process: subprocess.Popen[bytes], where: str = "log") -> str:
-        """Return what a process has written: its log, or with `where` "out" its results."""
-        return (self.folder / f"{self._names[self.processes.index(process)]}.{where}").read_text()
 
     def note(self, name: str) -> str:
         """Return what stands in a file of the folder; empty: there is none."""
@@ -107,35 +105,17 @@ class Processes:
             return bool(url) and httpx.get(f"{url}/api/health", trust_env=False).json()["connected"] is True
         return False
 
-    def wait_for(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        """Wait for a file in the folder, while the process that shall write it lives."""
-        self.until((self.folder / name).exists, process)
-
-    def until(
-        self, happened: Callable[[], Any], process: subprocess.Popen[bytes] | None = None, patience: float = 60
-    ) -> None:
+    def until(self, happened: Callable[[], Any], process: Process | None = None, patience: float = 60) -> None:
         """Wait for something that should come true, while `process` lives; fails with all logs."""
         end = time.monotonic() + patience
         while not happened():
             assert time.monotonic() < end, self.logs()
-            assert process is None or process.poll() is None, self.logs()
+            assert process is None or process.is_running, self.logs()
             time.sleep(0.05)
 
     def logs(self) -> str:
         """Return the end of each log."""
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def end(self) -> None:
-        """End all processes, the last one first."""
-        for process in reversed(self.processes):
-            if process.poll() is None:
-                process.terminate()
-        for process in reversed(self.processes):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(15)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 def on_terminal(
@@ -149,7 +129,7 @@ def on_terminal(
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "FORCE_COLOR"}}
     program = command if command[0].startswith("-") else ["-m", "console.main", *command]
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # `lab.processes` has no terminals
         [sys.executable, *program], stdin=side, stdout=side if out is None else out, stderr=side,
         env={**kept, "TERM": "xterm-256color", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip

@@ -165,6 +165,7 @@ class RealBench:
     def _victim(self, of: Link, will: Message, identity: Path | None = None) -> Victim:
         link = {**asdict(of), "identity": str(identity or "")}
         link["will"] = {"topic": will.topic, "payload": will.payload.decode(), "retained": will.retained}
+        # Not of `lab.processes`: a pipe needs no folder, and tells at once.
         process = subprocess.Popen([sys.executable, __file__, json.dumps(link)], stdout=subprocess.PIPE)
         self._victims.append(process)
         assert process.stdout is not None

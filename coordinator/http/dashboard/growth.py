@@ -9,7 +9,7 @@ from typing import Any
 
 from glassfleet.export.svg.shapes import Svg, picture
 from glassfleet.export.svg.text import cut
-from glassfleet.export.svg.trees import NAME, Layout, box
+from glassfleet.export.svg.trees import NAME, Layout, box, titled
 
 MOST_LINES = 200
 ALL_LEAVES = 40
@@ -182,8 +182,8 @@ def growing(root: GrowthNode, rest: str = "") -> Svg:
 def _growth_box(node: GrowthNode, above: GrowthNode | None, x: int, middle: float) -> str:
     name = node.term if above is not None and above.feature and node.stands_for == 1 else node.text
     kind = "grows" if node.is_open else "open" if node.children else "leaf"
-    title = f"<title>{escape(node.text)}: {escape(node.note)}</title>"
-    return f'<g data-node="{escape(node.key)}">{title}{box(kind, cut(name, NAME), [node.note], x, middle)}</g>'
+    shape = box(kind, cut(name, NAME), [node.note], x, middle)
+    return titled(f"{node.text}: {node.note}", shape, node.key)
 
 
 def growing_list(root: GrowthNode) -> Svg:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fastapi import FastAPI, HTTPException, Request
@@ -88,10 +88,10 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
     coordinator = dashboard.coordinator
     registry = coordinator.registry
 
-    def ask(request: Request, name: str, what: str, version: int, **values: Any) -> Response:
+    def ask(request: Request, name: str, what: str, version: int) -> Response:
         if dashboard.sessions.of(request) is None:
             return RedirectResponse(f"/sign-in?then={quote(request.url.path)}", 303)
-        return _page(dashboard, request, name, what, version, **values)
+        return _page(dashboard, request, name, what, version)
 
     async def act(request: Request, name: str, what: str, version: int) -> Response:
         form = {"reason": "", "seen": "", **await dashboard.sessions.form(request)}

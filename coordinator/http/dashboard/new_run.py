@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from coordinator.core import Coordinator
 from coordinator.http.errors import plainer
+from coordinator.journal.port import DECLARED, overview
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import PrivatePolicy, RoundPolicy, RunSpec, with_participation
 from glassfleet import catalogue
@@ -150,12 +151,7 @@ def texts_of(document: Mapping[str, Any]) -> dict[str, str]:
         if part is not None:
             texts[name] = field.parameter.write(part)
     boxes = {name: "yes" if whole[name] else "" for name in TICKED}
-    return {**texts, **boxes, "words": spec.run if has_words(document) else ""}
-
-
-def has_words(document: Mapping[str, Any]) -> bool:
-    """Whether a run declared limits, units or words of columns, or inputs that remember."""
-    return any(document["spec"].get(name) for name in ("domain", "bounds", "memory"))
+    return {**texts, **boxes, "words": spec.run if overview(document)["declares"] else ""}
 
 
 def spec_of(texts: Mapping[str, str], known: int = 0, words: Mapping[str, Any] | None = None) -> RunSpec:
@@ -178,7 +174,7 @@ def spec_of(texts: Mapping[str, str], known: int = 0, words: Mapping[str, Any] |
     scheme = texts["scheme"]
     fields = fields_of(scheme)
     document: dict[str, Any] = {"scheme": scheme, "participation": None}
-    document |= {name: value for name in ("domain", "bounds", "memory") if (value := (words or {}).get(name))}
+    document |= {name: value for name in DECLARED if (value := (words or {}).get(name))}
     for name in TICKED:
         if texts.get(name):
             document[name] = {}
@@ -244,7 +240,7 @@ def begin(coordinator: Coordinator, like: str, scheme: str) -> dict[str, str]:
         This software cannot read the run's settings.
     """
     texts = texts_of(coordinator.runs.document(like)) if like else defaults(scheme or DEFAULT)
-    return texts if texts["words"] else {**texts, "words": next(iter(_with_words(coordinator)), "")}
+    return texts if texts["words"] else {**texts, "words": next(_with_words(coordinator), "")}
 
 
 def words_of(coordinator: Coordinator, run: str, features: str = "") -> dict[str, Any]:
@@ -272,7 +268,7 @@ def words_of(coordinator: Coordinator, run: str, features: str = "") -> dict[str
 def _with_words(coordinator: Coordinator) -> Iterator[str]:
     """Yield the last runs that have limits, units or words, the newest first."""
     runs = coordinator.runs
-    yield from (each["run"] for each in runs.documents(runs.newest(RECENT)) if has_words(each))
+    yield from (each["run"] for each in runs.overviews(runs.newest(RECENT)) if each["declares"])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
-from coordinator.fleet.outliers import far_out_of
+from coordinator.fleet.outliers import with_scores
 from coordinator.http.access import PROGRAMS
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
@@ -76,7 +76,6 @@ class Dashboard:
                 "protection": protection,
                 "ticks": ticks,
                 "in_words": in_words,
-                "linked": show.linked,
             },
             {
                 "meter": shapes.meter,
@@ -102,7 +101,7 @@ class Dashboard:
 
     # -- answers --------------------------------------------------------------------------------------------------
 
-    def page(self, request: Request, name: str, code: int = 200, /, **values: Any) -> HTMLResponse:
+    def page(self, request: Request, name: str, code: int = 200, /, **values: object) -> HTMLResponse:
         """Return a page drawn from the template `name`."""
         session = self.sessions.of(request)
         text = self._templates.get_template(name).render(
@@ -123,7 +122,7 @@ class Dashboard:
             return ShownJson({"detail": detail}, status)
         return self.page(request, "fault.html", status, status=status, detail=detail)
 
-    def fragment(self, name: str, /, **values: Any) -> str:
+    def fragment(self, name: str, /, **values: object) -> str:
         """Return a part of a page: the template ``_{name}.html``."""
         return show_hidden(self._templates.get_template(f"_{name}.html").render(now=time.time(), **values))
 
@@ -256,7 +255,7 @@ class Dashboard:
 
     def _document(self, run: str) -> dict[str, Any]:
         document = self.coordinator.runs.document(run)
-        return {**document, "far_out": far_out_of(self.coordinator.fleet, document["model"])}
+        return with_scores(document, self.coordinator.fleet) | {"notes": document.get("notes", ())}
 
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""

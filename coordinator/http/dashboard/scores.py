@@ -21,7 +21,7 @@ from coordinator.http.dashboard.library import Library, LoadedModel
 from coordinator.models.central import reference_of
 from glassfleet import catalogue
 from glassfleet.private.words import WHY_NO_VEHICLES, figures
-from glassfleet.scheme import promises_central
+from glassfleet.traits import promises_central
 from schemas.errors import GlassfleetError
 
 OTHER = "another label"

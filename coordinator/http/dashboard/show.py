@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from coordinator.core import Coordinator
 from glassfleet.data.domain import Domain
@@ -19,13 +18,11 @@ from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
 from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question
 from schemas.errors import NotFoundError
-from schemas.limits import ID_PATTERN
 from schemas.record import ModelRecord
 from schemas.rounds import LATE, count, missed
 
 T = TypeVar("T")
 PER_PAGE = 50
-_ABOUT = re.compile(f"{ID_PATTERN}(?=: | gave )")
 NAMED = 8
 """So many agents are named for one reason; the others are counted."""
 
@@ -121,16 +118,6 @@ def links(agents: Sequence[str], most: int) -> Markup:
         Markup('<a href="/vehicles/{}">{}</a>').format(quote(agent, safe=""), cut(agent, 40)) for agent in agents[:most]
     )
     return shown if len(agents) <= most else shown + f" and {len(agents) - most} more"
-
-
-def linked(note: str) -> Markup:
-    """Return a note of a run with the vehicle's name, which begins it, as a link: journals keep notes as texts.
-
-    >>> linked("v-1: its RMSE is 40"), linked("a < b")
-    (Markup('<a href="/vehicles/v-1">v-1</a>: its RMSE is 40'), Markup('a &lt; b'))
-    """
-    match = _ABOUT.match(note)
-    return escape(note) if match is None else links([match[0]], 1) + note[match.end() :]
 
 
 def reason_words(reason: str) -> str:

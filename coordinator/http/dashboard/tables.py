@@ -294,7 +294,7 @@ def _facts(document: Mapping[str, Any], line: Line) -> Iterator[tuple[str, str]]
     yield "Rounds", number(line.rounds)
     yield "Bytes received", number(sum(row["bytes"] for row in document["rounds"]))
     to_each, from_each = bytes_each(document["rounds"])
-    yield "Bytes to and from each vehicle", f"{number(to_each or None)} and {number(from_each)}"
+    yield "Bytes of requests to each vehicle, of answers from it", f"{number(to_each or None)} and {number(from_each)}"
 
 
 def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

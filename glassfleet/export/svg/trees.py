@@ -85,6 +85,12 @@ def box_height(notes: int) -> int:
     return 21 + LINE * notes
 
 
+def titled(words: str, shape: str, node: str = "") -> str:
+    """Return a shape that says `words` where a pointer rests on it; `node` is its key for the page's script."""
+    key = f' data-node="{escape(node)}"' if node else ""
+    return f"<g{key}><title>{escape(words)}</title>{shape}</g>"
+
+
 def box(  # noqa: PLR0917  a box, where it stands, and its colour
     kind: str, name: str, notes: Sequence[str], x: float, middle: float, colours: tuple[str, str] | None = None
 ) -> str:
@@ -274,10 +280,11 @@ class RuleTree:
         name = (_words(branch) if part is None else cut_middle(part.feature, NAME - len(share))) + share
         short = self._detail(branch, 20)
         notes = [short] if part is None else [_term(part), short]
-        text = f"<title>{escape(says)}</title>{box(kind, name, notes, x, middle, self._colours(branch))}"
+        shape = box(kind, name, notes, x, middle, self._colours(branch))
         target = self._target(branch)
         if not target:
-            return f"<g>{text}</g>"
+            return titled(says, shape)
+        text = f"<title>{escape(says)}</title>{shape}"
         return f'<a href="{escape(target)}"{self._swap(branch)} aria-label="{escape(cut(says, 300))}">{text}</a>'
 
 

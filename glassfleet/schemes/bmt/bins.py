@@ -28,7 +28,7 @@ WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 def find_edges(counts: Ints, bins: int, levels: Levels) -> Array:
     """Return the edges of each input's bins, shape (F, `bins` + 1): 0, ascending, 1.
 
-    They are the quantiles of a measure that is half uniform and half the rows' own, linear within a cell: an input
+    They are the quantiles of a measure that is half uniform and half the rows' own, linear within a cell. So an input
     with a long tail has fine bins where its rows are, and none is without bins where few are.
 
     Parameters

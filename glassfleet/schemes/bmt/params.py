@@ -40,8 +40,8 @@ class Parameters(RunParameters):
     Attributes
     ----------
     compact : bool
-        Ask for about a third of the bytes: 32 bins for each input instead of 64, at most 4 inputs that are split on
-        after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules.
+        Ask for about a third of the bytes. There are 32 bins for each input instead of 64, at most 4 inputs that are
+        split on after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules.
     max_rules : int
         Most rules (leaves).
     max_slopes : int

@@ -38,9 +38,9 @@ class Question(GrowthQuestion):
     Attributes
     ----------
     kind : {"levels", "scan", "grow", "sizes", "leaves", "support"}
-        Rows, target and inputs of each category; histograms and the root's sums over all inputs; sums
-        of all cuts of some nodes; held-out errors of all sizes; sums of the final leaves over all rows; on how many
-        rows these would rest, of some nodes.
+        Rows, target and inputs of each category; histograms and the root's sums over all inputs; sums of all cuts of
+        some nodes. Then held-out errors of all sizes; sums of the final leaves over all rows; on how many rows these
+        would rest, of some nodes.
     nodes : tuple of int
         ``"grow"``: leaves whose cuts are asked about, increasing. ``"support"``: lower sides of splits, each for its
         upper one, too; or the root. ``"leaves"`` of a run with `support`: those of which all rows may be summed.

@@ -48,9 +48,9 @@ class Parameters(RunParameters):
     other_sets : tuple of int
         Further values of `n_sets`: a tree is grown with each, one after the other, and the held-out rows choose.
     partition : {"mixed", "uniform", "quantile", "union"}
-        Where the sets have their peaks, from summed histograms: at equal steps of half the input's range and half its
-        ranks, at least 1/256 of the range apart; at equal steps of its range; at equal steps of its ranks; at both of
-        these, without those that come closer than 0.4 of the uniform step to another.
+        Where the sets have their peaks, from summed histograms. In this order: at equal steps of half the input's range
+        and half its ranks, at least 1/256 of the range apart; at equal steps of its range; at equal steps of its ranks.
+        Last, at both of these, without those that come closer than 0.4 of the uniform step to another.
     max_rules : int
         Most rules (leaves).
     inference : {"averaged", "one_rule"}

@@ -41,8 +41,8 @@ class Question(GrowthQuestion):
     ----------
     kind : {"levels", "scan", "hinges", "grow", "sizes", "newton"}
         Sums of each category of each input of text; histograms and the root's sums over all inputs; the root's sums
-        over the regressors and all hinges that there could be; sums of all cuts of some nodes; held-out errors of all
-        sizes; sums of a Newton round of all nodes of the final tree.
+        over the regressors and all hinges that there could be. Then sums of all cuts of some nodes; held-out errors of
+        all sizes; sums of a Newton round of all nodes of the final tree.
     coefficients : ndarray of float64, shape (V, T, nodes, R + 1) or (nodes, S, R + 1)
         ``"sizes"``: of every node's indicators, in V variants. ``"newton"``: of every node's scores. Intercepts first.
     """

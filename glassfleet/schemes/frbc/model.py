@@ -87,7 +87,7 @@ class FuzzyRuleClassifier:
         """Say why the model answers as it does for the one row `x`, shape (F,).
 
         ``shares`` compares the rule that decided with the strongest rule of any other class, in bits: each input's
-        share is log2 of the ratio of its memberships in the two, positive where it speaks for the prediction; ``base``
+        share is log2 of the ratio of its memberships in the two, positive where it speaks for the prediction. ``base``
         is log2 of the ratio of the rules' weights where the association counts them. They add up to log2 of the ratio
         of the two associations. There are none when no rule of another class fires.
         """

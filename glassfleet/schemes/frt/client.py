@@ -25,7 +25,9 @@ ROW_BLOCK = 1 << 12
 CACHED_ENTRIES = 1 << 18
 """Most (row, node) entries remembered between tasks, 24 bytes each; beyond it they are computed again."""
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 14
+"""Entries times features handled together: a dozen arrays of 128 kB, and no slower than larger ones."""
+
 _STRONG = float(1 << 26)  # counts and strong counts share one float: each is below 2^26 in a block
 
 
@@ -112,6 +114,7 @@ def _reach_frontier(question: Question, block: _Block, members: Memberships, bud
     for _ in range(steps):
         reached = reached.descend(tree, members)
     reached = reached.only_at(question.position)
+    block.leaves = None  # of a tree that is done: this one is another
     block.frontier = (tree, question.nodes, reached) if reached.size <= budget else None
     return reached
 
@@ -237,8 +240,8 @@ def _check_and_nullify(question: Question, parts: NDArray[np.int64]) -> int:
     """Zero, in the order of sets, the cells that could give a row away; return how many held something.
 
     `parts` has shape (5, m, F, T), changed in place. A cell is zeroed when it rests on 1 or 2 rows; when its node is
-    the root and every row in it is in it fully; when it has strength and neither neighbour has (a set beyond the
-    partition has none, and a neighbour that was zeroed before counts as zero).
+    the root and every row in it is in it fully; when it has strength and neither neighbour has. A set beyond the
+    partition has none, and a neighbour that was zeroed before counts as zero.
     """
     count, _, ws, _, _ = parts
     bits, t = question.parameters.fraction_bits, question.parameters.n_sets

@@ -19,7 +19,7 @@ from glassfleet.schemes.frt.params import Parameters
 from glassfleet.schemes.frt.tree import Reached, Rules, Tree, reach_leaves
 from glassfleet.tables import RuleTables, SetTree, lines
 
-_ROW_BLOCK = 1 << 13
+_ROW_BLOCK = 1 << 11
 
 
 class FuzzyRegressionTree(MatchedRules[Rules]):

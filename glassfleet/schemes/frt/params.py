@@ -51,7 +51,7 @@ class Parameters(RunParameters):
     max_slopes : int or None
         Not in the paper. Most inputs in a leaf's polynomial, chosen from the leaf's sums. None: all.
     support : int
-        Not in the paper; of private runs. Nothing is asked that rests on fewer rows: an input with a smaller set in a
+        Not in the paper; of private runs. Nothing is asked that rests on fewer rows. An input with a smaller set in a
         node is not split on there, nor in the node's siblings and below, and no leaf has fewer rows than that, or than
         its regression has columns. 0: all is asked. Costs one round more for each level; not with `prune`.
     """

@@ -1,7 +1,7 @@
 """A smaller tree from the leaves' sums. An option; the published tree is not pruned.
 
 The memberships of a split's sets add up to one, so the Gram sums of a node's children add up to its own (as far as its
-children were kept): what a node would lose by being a leaf is known without asking anybody.
+children were kept). What a node would lose by being a leaf is known without asking anybody.
 """
 
 from __future__ import annotations

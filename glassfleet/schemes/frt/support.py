@@ -1,7 +1,7 @@
 """Runs with `support`: which inputs and children rest on enough rows, before their sums are asked.
 
 What could be had by subtraction counts as asked. A cell that is held back in a node follows from its parent's cell and
-those of the node's siblings, so an input that is held back in one child of a node is held back in all of them, and
+those of the node's siblings. So an input that is held back in one child of a node is held back in all of them, and
 below. Children that are leaves or that nobody keeps follow in the same way: the question is about every child that a
 parent could have.
 """

@@ -136,8 +136,8 @@ def _own_consequents(rows: _Rows, antecedents: NDArray[np.int8]) -> Floats:
     """Return each rule's polynomial, shape (r, F + 1): weighted least squares of least norm on one's own rows.
 
     From the rows themselves (singular values of sqrt(w) [x, 1]), not from their Gram sums: a rule of an agent rests on
-    about as many rows as it has unknowns, and on strengths down to 1e-12, and the published averages change in the
-    second digit when such a system's condition number is squared.
+    about as many rows as it has unknowns, and on strengths down to 1e-12. The published averages change in the second
+    digit when such a system's condition number is squared.
     """
     coefficients = np.zeros((len(antecedents), len(rows.columns) - 1))
     parts = []

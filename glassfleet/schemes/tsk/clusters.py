@@ -4,11 +4,11 @@ One iteration of fuzzy C-means (fuzzifier m = 2) on rows z of D columns in [0, 1
 
     d_ik = |z_i - v_k|^2,   u_ik = (1 / d_ik) / sum_j (1 / d_ij),   v_k' = sum_i u_ik^2 z_i / sum_i u_ik^2.
 
-Rows and centres are rounded to a grid of 2^-b, with b small enough that every partial sum of
-d = |z|^2 - 2 z v + |v|^2 is an integer below 2^53: one BLAS product then gives the exact distances. Memberships follow
-element by element, in the order of the clusters. Their squares are rounded to 2^-30 and split into two halves of 15
-bits, so that the products with the rows' grid values are exact as well, and both halves' sums are int64: they add up
-over agents in any order. What decides the end, the squared change of the memberships, is such a sum too.
+Rows and centres are rounded to a grid of 2^-b, with b small enough that every partial sum of d = |z|^2 - 2 z v + |v|^2
+is an integer below 2^53: one BLAS product then gives the exact distances. Memberships follow element by element, in the
+order of the clusters. Their squares are rounded to 2^-30 and split into two halves of 15 bits, so that the products
+with the rows' grid values are exact as well. Both halves' sums are int64: they add up over agents in any order. What
+decides the end, the squared change of the memberships, is such a sum too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from edge_agent.config import AgentConfig
 from edge_agent.runner import make_agent
+from lab.benchmarks.agent_memory import stages
 from schemas.errors import IdentityError
 from schemas.messages import AgentState
 from tests.support.agent_bench import first_task, rows, source, write_rows
@@ -22,30 +22,24 @@ def arguments(processes: Processes, broker, fleet_name):
     return ("agent", "--id", "v1", "--broker", broker.url, "--fleet", fleet_name, "--data", str(path))
 
 
-@pytest.fixture
-def start(processes: Processes, arguments):
-    return lambda *options: processes.start(*arguments, *options)
-
-
-def test_agent_says_that_it_is_down_when_terminated(coordinator, start):
-    process = start()
+def test_agent_says_that_it_is_down_when_terminated(coordinator, arguments, processes):
+    process = processes.start(*arguments)
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.end(10) == 0
     coordinator.wait_for(lambda: [state for state in coordinator.bodies(AgentState) if state.status == "down"])
 
 
 def test_second_agent_with_the_same_id_elsewhere_ends_with_code_7_and_the_first_goes_on(
-    coordinator, start, processes, tmp_path
+    coordinator, arguments, processes, tmp_path
 ):
-    first = start()
+    first = processes.start(*arguments)
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-    second = start("--state-dir", str(tmp_path / "elsewhere"))
-    assert second.wait(60) == 7
-    assert "Stop it, or start this one with another --id" in processes.output(second)
+    second = processes.start(*arguments, "--state-dir", str(tmp_path / "elsewhere"))
+    assert second.reap(60) == 7
+    assert "Stop it, or start this one with another --id" in second.logged()
     coordinator.ask(first_task(rows()))
     coordinator.wait_for(lambda: coordinator.answers)
-    assert first.poll() is None
+    assert first.is_running
 
 
 def test_agent_that_stops_for_its_identity_leaves_no_files_open(tmp_path):
@@ -63,9 +57,8 @@ def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, argum
     code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from console.main import main; main()"
     agent = processes.start(*arguments, program=(sys.executable, "-c", code))
     coordinator.wait_for(lambda: coordinator.bodies(AgentState))
-    agent.terminate()
-    agent.wait(10)
-    loaded = set(processes.output(agent, "out").split())
+    agent.end(10)
+    loaded = set(agent.printed().split())
     packages = {name.partition(".")[0] for name in loaded if not name.startswith("_")} - set(sys.stdlib_module_names)
     ours = {"broker", "console", "edge_agent", "glassfleet", "schemas"}
     # Neither scipy nor the cryptography of a fleet that signs; structlog takes the last two where they are installed.
@@ -74,3 +67,10 @@ def test_connected_agent_has_loaded_what_it_needs_and_no_more(coordinator, argum
     assert ours <= packages <= ours | core
     assert not [name for name in loaded if name.startswith("glassfleet.schemes.")], "a scheme is loaded when it is used"
     assert loaded.isdisjoint({"multiprocessing", "unittest", "xml.etree.ElementTree", "http.server", "pydantic.v1"})
+
+
+@pytest.mark.slow
+def test_agent_with_36000_rows_keeps_its_bounds_of_memory(tmp_path):
+    (_, connected, *_), *_, (_, _, peak, _) = stages(tmp_path)  # MB
+    assert connected <= 72.0
+    assert peak <= 85.0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 from pathlib import Path
 
 import pytest
 
 from broker.servers.launch import launch
+from broker.url import parse_url
 from schemas.errors import BrokerError
 from tests.support.processes import Processes, eventually
 
@@ -27,17 +27,18 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     coordinator = processes.start("coordinator", "--api-port", "0")
     eventually(processes.is_healthy)
     first.kill()
-    first.wait()
     eventually(lambda: not processes.is_healthy())
+    lost = [line for line in processes.output(coordinator).splitlines() if "broker-lost" in line]
+    assert len(lost) == 1
+    assert f"broker={parse_url(url).public} " in f"{lost[0]} "
     second = processes.start("broker", "--kind", kind, *again)
     eventually(processes.is_healthy)
     # The coordinator may be back before the note is written.
     eventually(lambda: processes.note("broker-url"))
     assert processes.note("broker-url") == url
-    assert coordinator.poll() is None
+    assert coordinator.is_running
     # Taken by somebody else, it is given up where no port was asked for.
-    second.send_signal(signal.SIGTERM)
-    assert second.wait(20) == 0
+    assert second.end() == 0
     with socket.create_server(("127.0.0.1", int(url.rsplit(":", 1)[1]))):
         processes.start("broker", "--kind", kind, "--port", "0")
         eventually(lambda: processes.note("broker-url") not in {"", url})
@@ -59,12 +60,12 @@ def test_password_of_the_broker_is_in_no_output_and_nobody_else_can_read_the_sta
         coordinator = processes.start(
             "coordinator", "--api-port", "0", "--state-dir", str(state), "--broker-wait", "40"
         )
-        eventually(lambda: processes.note("new/state/api-url") and processes.output(broker, "out"))
+        eventually(lambda: processes.note("new/state/api-url") and broker.printed())
     finally:
         os.umask(umask)
-    assert (state / "broker-url").name in processes.output(broker, "out")
+    assert (state / "broker-url").name in broker.printed()
     password = (state / "broker" / "secret").read_text().strip()
     assert password in processes.note("new/state/broker-url")
-    assert all(password not in processes.output(each, end) for each in (broker, coordinator) for end in ("out", "log"))
+    assert all(password not in each.printed() + each.logged() for each in (broker, coordinator))
     places = [state.parent, state, *state.rglob("*")]
     assert [str(path) for path in places if path.exists() and path.stat().st_mode & 0o077] == []

@@ -96,10 +96,9 @@ def test_broker_ends_when_the_process_that_started_it_is_killed(processes):
         "time.sleep(60)\n"
     )
     parent = processes.start("embedded", str(processes.folder), program=(sys.executable, "-c", code))
-    url = eventually(lambda: processes.output(parent, "out")).strip()
+    url = eventually(parent.printed).strip()
     assert connect_once(Link(url, "x")) == "3.1.1"
     parent.kill()
-    parent.wait()
 
     def is_gone() -> bool:
         try:

@@ -36,11 +36,9 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clie
             begin_run(api, spec("r1", model="m"))
             ended(api, "r1")
             yield api
-        code, result = process.end()
-        assert (code, "page-failed" in result) == (0, False), result[-3000:]
+        assert (process.end(), "page-failed" in process.logged()) == (0, False), process.logged()[-3000:]
     finally:
-        process.process.kill()
-        process.process.communicate()
+        process.kill()
         broker.stop()
 
 

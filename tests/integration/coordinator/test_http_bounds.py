@@ -7,7 +7,6 @@ import dataclasses
 import resource
 import select
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -25,9 +24,10 @@ from coordinator.http.access import HTTP_LIMITS, NEEDS_TOKEN, ROW_BYTES
 from coordinator.http.dashboard import explain_api
 from coordinator.http.server import HttpLimits, HttpServer
 from glassfleet.explain import counterfactual
+from lab.processes import PROGRAM, Process
 from tests.support import sample_models
 from tests.support.coordinator_http import is_closed, publish, served
-from tests.support.processes import PROGRAM, Processes, eventually
+from tests.support.processes import Processes, eventually
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 EXPLAIN = "/api/models/m/explain"
@@ -172,7 +172,7 @@ def test_oldest_request_that_is_not_whole_gives_way_when_all_places_are_taken(
         assert "event: page" in (next(lines), next(lines), next(lines))
 
 
-def started(processes: Processes, descriptors: int) -> tuple[subprocess.Popen[bytes], str]:
+def started(processes: Processes, descriptors: int) -> tuple[Process, str]:
     """Start a coordinator that looks for its broker in vain; and its address."""
     limited = ("sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *PROGRAM)
     processes.environment |= {"GLASSFLEET_BROKER": "mqtt://127.0.0.1:1", "GLASSFLEET_BROKER_WAIT": "0"}
@@ -186,7 +186,7 @@ def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(pr
     with contextlib.ExitStack() as stack:
         if not knew:
             # Its own connection to the broker takes some; a coordinator that has none left while it starts ends.
-            eventually(lambda: "broker-unreachable" in processes.output(running))
+            eventually(lambda: "broker-unreachable" in running.logged())
             resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (64, 64))
         for _ in range(90):
             peer = stack.enter_context(dial(url))
@@ -194,7 +194,7 @@ def test_coordinator_answers_and_hardly_logs_while_peers_take_all_descriptors(pr
                 peer.sendall(HALF)
         for _ in range(3):
             assert httpx.get(url + "/api/health", timeout=20, trust_env=False).status_code == 200
-        log = processes.output(running)
+        log = running.logged()
         assert log.count("cannot-take-connections") == (0 if knew else 1)
         assert len(log) < 20_000
 

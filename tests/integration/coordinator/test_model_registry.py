@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +19,7 @@ from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import MosquittoProcess
 from edge_agent.fleet import Fleet
 from edge_agent.sources import Source
+from lab.processes import Process
 from schemas.topics import Topics
 from schemas.trace import trace_ids
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
@@ -44,7 +42,7 @@ class World:
             "GLASSFLEET_STATE_DIR": str(folder / "cloud"),
             "COLUMNS": "200",
         }
-        self.vehicles: dict[str, subprocess.Popen[bytes]] = {}
+        self.vehicles: dict[str, Process] = {}
         self.cloud.api().close()
 
     def say(self, *words: str, code: int = 0) -> str:
@@ -78,8 +76,7 @@ class World:
 
     def end_vehicle(self, name: str) -> None:
         if (process := self.vehicles.pop(name, None)) is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            process.kill()
 
     def held(self, name: str) -> tuple[int, int]:
         """Version on a vehicle's disk, and the highest sequence that it followed; zeros when there is none."""
@@ -145,9 +142,7 @@ def test_rollback_reaches_every_vehicle_and_no_old_pointer_brings_the_model_back
         transport.publish(Topics("fleet").model_current("m"), pointers[0], retain=True)
 
     pointer_on(world.broker.url, replay)
-    eventually(
-        lambda: "too-old" in world.processes.output(world.vehicles["va"]), "the replay was not refused", seconds=10
-    )
+    eventually(lambda: "too-old" in world.vehicles["va"].logged(), "the replay was not refused", seconds=10)
     assert [world.held(name) for name in ("va", "vb", "vc", "vd")] == [(1, pointer["sequence"])] * 4
 
     result = world.printed("model", "history", "m")
@@ -229,9 +224,9 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
     try:
         cloud = fleet.start("coordinator", "--traces", "console", "--api-port", "0")
         agents = [fleet.start("agent", "--id", name, "--data", str(folder / f"{name}.csv")) for name in NAMES]
-        fleet.wait_for("api-url", cloud)
+        fleet.until(lambda: fleet.note("api-url"), cloud)
         fleet.until(lambda: all(lines(folder / log) for log in LOGS.values()), cloud)
-        os.kill(agents[2].pid, signal.SIGSTOP)  # it has said that it is up, and will answer nothing
+        agents[2].freeze()  # it has said that it is up, and will answer nothing
         fleet.call(
             *("run", "start", "--run", "r1", "--scheme", "frt", "--param", "max_depth=2"),
             *("--min-agents", "2", "--deadline", "2", "--gather-agents", "3"),
@@ -239,10 +234,9 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
         # The gate's lines may follow: it waits for the score of the vehicle that is stopped.
         fleet.until(lambda: "run-ended" in {each["event"] for each in lines(folder / LOGS["cloud"])}, cloud)
         metrics = scraped(fleet.note("api-url"))
-        os.kill(agents[2].pid, signal.SIGKILL)
-        cloud.terminate()
-        cloud.wait(30)
-        return lines(folder / LOGS["cloud"]), metrics, fleet.output(cloud, "out")
+        agents[2].kill()
+        cloud.end()
+        return lines(folder / LOGS["cloud"]), metrics, cloud.printed()
     finally:
         fleet.end()
         broker.stop()

@@ -24,7 +24,7 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     waiting = processes.start(
         *("run", "start", *at, "--scheme", "fedga", "--run", "r1", "--wait", "--gather-timeout", "300")
     )
-    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 1)
+    eventually(lambda: waiting.logged().count("no coordinator answers") == 1)
     processes.start("broker", "--kind", "embedded", "--port", "0")
     eventually(lambda: processes.note("broker-url"))
     first = processes.start("coordinator", "--api-port", str(port))
@@ -32,29 +32,25 @@ def test_run_start_wait_waits_for_a_coordinator_that_is_not_there_yet_and_for_on
     url = processes.note("api-url")
     eventually(lambda: httpx.get(f"{url}/api/runs/r1", trust_env=False).is_success)
     first.kill()
-    first.wait()
-    eventually(lambda: processes.output(waiting).count("no coordinator answers") == 2)
+    eventually(lambda: waiting.logged().count("no coordinator answers") == 2)
     processes.start("coordinator", "--api-port", str(port), "--take-over")
     eventually(processes.is_healthy)
     assert processes.note("api-url") == url
     assert processes.call("run", "cancel", "r1").returncode == 0
-    assert waiting.wait(60) == 6
-    assert processes.output(waiting).count("no coordinator answers") == 2
-    assert "cancelled" in processes.output(waiting)
+    assert waiting.reap(60) == 6
+    assert waiting.logged().count("no coordinator answers") == 2
+    assert "cancelled" in waiting.logged()
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """A broker and a coordinator."""
-    made = Processes(tmp_path_factory.mktemp("running"))
-    try:
+    with Processes(tmp_path_factory.mktemp("running")) as made:
         made.start("broker", "--kind", "embedded", "--port", "0")
         eventually(lambda: made.note("broker-url"))
         made.start("coordinator", "--api-port", "0")
         eventually(made.is_healthy)
         yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
                 changes = {"parameters": {"nullify": False, "min_rows": 1, "max_depth": 2}}
                 begin_run(api, spec(run, **changes))
                 assert ended(api, run)["outcome"] == "finished"
-                memory.append(resident(coordinator.process.pid))
+                memory.append(resident(coordinator.pid))
                 sizes.append(journal_size(tmp_path / "coordinator"))
             metrics = api.get("/api/metrics").json()
             listed = [each["run"] for each in api.get("/api/runs").json()]
@@ -65,11 +65,11 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
             contents = [agent.outbox.contents() for agent in fleet.agents.values()]
             frozen = [path for path in (tmp_path / "agents").glob("agents/fleet/*/runs/*") if path.is_dir()]
             known = [len(agent.session.runs) for agent in fleet.agents.values()]
-        code, result = coordinator.end()
+        code = coordinator.end()
     finally:
-        coordinator.process.kill()
+        coordinator.kill()
         broker.stop()
-    assert code == 0, result
+    assert code == 0, coordinator.logged()
     with capsys.disabled():
         print(  # the numbers that docs/explanation/failure-model.md cites
             f"\nsoak: {RUNS} runs; memory {memory[0]:.1f}, {memory[WARM_UP]:.1f}, {memory[-1]:.1f} MiB at the first, "

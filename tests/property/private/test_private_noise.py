@@ -23,8 +23,9 @@ from glassfleet.private.groups import Announcement, Edition, Roster, Terms, para
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.sums import add, question_digest
-from glassfleet.scheme import Next, Task, private_parameters
+from glassfleet.scheme import Next, Task
 from glassfleet.schemes.dp_tree.noise import deviation
+from glassfleet.traits import private_parameters
 from schemas import codec
 from schemas.errors import UsageError
 from tests.support.simulation import Simulation

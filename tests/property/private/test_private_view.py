@@ -21,8 +21,8 @@ from glassfleet.private import answering, masks
 from glassfleet.private.groups import Edition, Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
-from glassfleet.scheme import private_parameters
 from glassfleet.schemes.frt.messages import read_task
+from glassfleet.traits import private_parameters
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import unit_domain

@@ -25,10 +25,11 @@ from glassfleet.local import central, federated
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
-from glassfleet.scheme import Task, private_parameters
+from glassfleet.scheme import Task
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.partition import positions
 from glassfleet.schemes.fmt.tree import degrees
+from glassfleet.traits import private_parameters
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 

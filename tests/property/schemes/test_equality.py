@@ -15,7 +15,8 @@ from glassfleet.checks import Bench
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import central, federated
-from glassfleet.scheme import Contribution, Done, Next, Task, promises_central
+from glassfleet.scheme import Contribution, Done, Next, Task
+from glassfleet.traits import promises_central
 from schemas.codec import decode, encode
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError

@@ -23,9 +23,9 @@ from glassfleet.numerics.statistics import (
     to_grid,
     unpack_symmetric,
 )
-from glassfleet.scheme import personal_model
 from glassfleet.schemes.fedga import SCHEME, Parameters
 from glassfleet.schemes.tsk.clusters import Moments, Table, change, first_centres, fuzzy_c_means, grid_bits, moments
+from glassfleet.traits import personal_model
 from schemas.documents import document_digest
 
 seeds = st.integers(0, 2**32 - 1)

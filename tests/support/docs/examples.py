@@ -13,6 +13,7 @@ from pathlib import Path
 
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
+from lab.processes import Process
 from tests.support.docs.pages import ROOT, Block
 
 SHELLS = frozenset({"bash", "sh"})
@@ -69,7 +70,7 @@ def run(
     clone: bool = False,
     installed: bool = True,
     seconds: float = 540,
-) -> tuple[int, dict[int, str]]:
+) -> tuple[int | None, dict[int, str]]:
     """Run a group in a folder: an empty one, or a clone of the repository.
 
     Parameters
@@ -85,8 +86,8 @@ def run(
 
     Returns
     -------
-    code : int
-        Exit code; -1 when it took too long.
+    code : int or None
+        Exit code; None when it took too long.
     said : dict
         What was printed, by the number of the block among `blocks`; -1 for what came before the first.
     """
@@ -101,24 +102,17 @@ def run(
     beside = folder.with_name(f"{folder.name}-beside")
     beside.mkdir()
     (beside / name).write_text(text)
-    command = [sys.executable if name.endswith(".py") else "bash", str(beside / name)]
-    output = beside / "output"
-    with output.open("w") as written:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment(beside, None if not installed else folder if clone else ROOT),
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            code = -1
-        finally:
-            _end(process)
+    program = [sys.executable if name.endswith(".py") else "bash", str(beside / name)]
+    variables = environment(beside, None if not installed else folder if clone else ROOT)
+    process = Process("example", [], variables, output := beside / "output", program, folder=folder)
+    process.start()
+    group = process.pid
+    try:
+        code = process.reap(seconds)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        _end(process, group)
     parts = _PLACES.split(output.read_text(errors="replace"))
     numbers = [-1, *(int(number) for number in parts[1::2])]
     return code, dict(zip(numbers, parts[0::2], strict=True))
@@ -149,15 +143,15 @@ def environment(home: Path, code: Path | None) -> Mapping[str, str]:
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process, group: int) -> None:
     """End what an example that failed has left behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(process.pid, number)
+            os.killpg(group, number)
         except ProcessLookupError:
             return
         try:
-            process.wait(timeout=5)
+            process.reap(5)
         except subprocess.TimeoutExpired:
             continue
 

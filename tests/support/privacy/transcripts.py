@@ -20,7 +20,8 @@ from glassfleet.audit.transcript import View
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.scheme import Contribution, Task, input_quantiles_of
+from glassfleet.scheme import Contribution, Task
+from glassfleet.traits import input_quantiles_of
 
 Fleet = dict[str, Dataset]
 Transcript = list[tuple[Task, Contribution]]

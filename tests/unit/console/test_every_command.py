@@ -172,7 +172,7 @@ COMPLETED = {
 }
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.
-# zsh gives its candidates to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
+# The candidates of zsh go to `compadd` and `_describe` (which tell descriptions, too), so these print what they get.
 SHELLS = {
     "bash --norc": f"""
         eval "$(glassfleet completion bash)"
@@ -253,20 +253,21 @@ def test_command_ends_quietly_when_nobody_reads_what_it_says(words: list[str], s
 def test_ctrl_c_ends_a_command_with_a_word_and_a_documented_code(
     words: list[str], rows: Path, processes: Processes
 ) -> None:
-    process = processes.start(*words, stdin=subprocess.PIPE, cwd=rows.parent, start_new_session=True)
-    ends, store = ("out", "log"), rows.with_name("x.window")
+    read, write = os.pipe()  # to which nobody writes
+    process, store = processes.start(*words, stdin=read, folder=rows.parent), rows.with_name("x.window")
     # Before it is at work, Python itself may still be starting, and tells of Ctrl-C in its own way.
-    eventually(lambda: store.exists() or any(processes.output(process, end) for end in ends), f"{words} is at work")
+    eventually(lambda: store.exists() or process.printed() or process.logged(), f"{words} is at work")
     time.sleep(0.3)
     # A terminal sends it to every process of the command.
     os.killpg(process.pid, signal.SIGINT)
-    process.wait(60)
-    out, err = (processes.output(process, end) for end in ends)
+    code, out, err = process.reap(60), process.printed(), process.logged()
+    os.close(read)
+    os.close(write)
     service = words[0] in {"broker", "coordinator", "agent"} or words[1] == "collect"
     assert "Traceback" not in err + out
     # A service that has spoken, but not begun its work yet, is interrupted like any other command.
-    assert process.returncode in ({0, 130} if service else {130}), (out, err)
-    if process.returncode == 130:
+    assert code in ({0, 130} if service else {130}), (out, err)
+    if code == 130:
         assert err.endswith("glassfleet: error: interrupted\n")
 
 

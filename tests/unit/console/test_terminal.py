@@ -184,7 +184,9 @@ def test_runs_in_a_pipe_are_plain_lines_and_json_is_all_of_it(url: str, capsys: 
         2,
     )
     assert run(["run", "show", "monday", "--coordinator", url]) == 0
-    assert "dropped  1    2.50 s  [vehicle-01: deadline]" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "dropped  1    2.50 s  [vehicle-01: deadline]" in text
+    assert "in answers; receipts, seals and the model are not counted" in text
     assert run(["run", "list", "--coordinator", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == RUNS
     assert json.loads(ESCAPE.sub("", shown("run", "list", "--coordinator", url, "--json", columns=40))) == RUNS

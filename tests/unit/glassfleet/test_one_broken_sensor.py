@@ -206,7 +206,7 @@ def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
     assert state.phase == "finished", state.reason
     assert "v02" not in state.cohort
     document = run_document(Engine(), state, started=0.0, ended=1.0, model=None)
-    assert document["notes"] == ["v14: 100% of its rows lie outside the limits of 'load', 100% of 'speed'"]
+    assert document["far_out"] == [["v14", "100% of its rows lie outside the limits of 'load', 100% of 'speed'"]]
     assert document["max_rows_each"] == 1040
     again: RunState | None = None
     for event in drive.events:

@@ -1,7 +1,7 @@
 """A tiny scheme for the simulator: the fleet's median target by bisection. Each task depends on all answers before it.
 
 So a member that is lost in the fourth round changes the course of the run if, and only if, its rows turned one of the
-first three steps: replays and restarts happen as with a tree, at a hundredth of the cost.
+first three steps. Replays and restarts happen as with a tree, at a hundredth of the cost.
 """
 
 from __future__ import annotations

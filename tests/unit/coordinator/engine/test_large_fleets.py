@@ -19,6 +19,7 @@ from coordinator.engine import AgentDown, AgentUp, Engine, Refused
 from coordinator.engine.packing import LONG, SIDE_BY_SIDE, Packed, kept, packed
 from coordinator.engine.state import Stored
 from coordinator.journal.port import Entry, overview
+from coordinator.runs.records import entry_of, fold
 from coordinator.runs.view import run_document, run_head
 from edge_agent.models.summed import summed
 from edge_agent.session.answers import answer
@@ -56,6 +57,12 @@ def in_a_round(vehicles: int, **spec: Any) -> Play:
     return play
 
 
+def after_a_timeout(play: Play) -> Play:
+    """Let those be out who have not answered; a cohort is asked again."""
+    play.pass_time(play.spec.policy.deadline)
+    return play
+
+
 @pytest.mark.parametrize("participation", ["cohort", "elastic"])
 @pytest.mark.parametrize(
     "event_of",
@@ -66,6 +73,8 @@ def in_a_round(vehicles: int, **spec: Any) -> Play:
         pytest.param(lambda play, agent: Refused(play.at, agent, play.task.digest, "not today"), id="refusal"),
         pytest.param(lambda play, agent: AgentDown(play.at, agent), id="will"),
         pytest.param(lambda play, _: AgentUp(play.at, "w", OFFER), id="birth"),
+        pytest.param(lambda play, _: answer_event(play.at, "v00000", after_a_timeout(play).task), id="after a timeout"),
+        pytest.param(lambda play, agent: answer_event(after_a_timeout(play).at, agent, play.task), id="of who was out"),
     ],
 )
 def test_what_one_vehicle_says_takes_as_many_steps_in_a_large_fleet(
@@ -78,6 +87,19 @@ def test_what_one_vehicle_says_takes_as_many_steps_in_a_large_fleet(
         play.engine.step(play.state, event)  # what is found out once for a round is not counted
         counts.append(calls(lambda play=play, event=event: play.engine.step(play.state, event)))  # type: ignore[misc]
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("participation", ["cohort", "elastic"])
+def test_what_happens_to_all_takes_steps_in_proportion_to_the_fleet(participation: str) -> None:
+    timeouts, resumings = [], []
+    for size in SIZES:
+        play = in_a_round(size, participation=participation)
+        timeouts.append(calls(lambda play=play: after_a_timeout(play)))  # type: ignore[misc]
+        assert play.state.restarts == (participation == "cohort")
+        entries = [entry_of("r1", event, 0.0) for event in play.events]
+        resumings.append(calls(lambda play=play, entries=entries: fold(play.engine, entries)))  # type: ignore[misc]
+    for few, many in (timeouts, resumings):
+        assert many <= few * SIZES[1] / SIZES[0]
 
 
 def test_list_of_runs_looks_at_no_vehicle() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,27 @@ def test_page_says_who_is_there_and_a_wrong_form_comes_back_as_it_was_typed(
     assert other.status_code == 200
     assert (value(other.text, "parameters.dp_tree.max_depth"), value(other.text, "model")) == ("6", "bikes")
     assert client.get("/new-run?like=none").status_code == 404
+
+
+def test_form_makes_no_document_of_a_run_that_goes_on_and_looks_at_an_ended_one_once(
+    there: tuple[Service, httpx.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, client = there
+    runs = service.coordinator.runs
+    service.coordinator.start_run(spec(run="dawn", rollout=None))
+    documents: list[str] = []
+    asked: list[str] = []
+    overviews = runs.journal.overviews
+
+    def noted(some: Sequence[str]) -> dict[str, dict[str, Any]]:
+        asked.extend(some)
+        return overviews(some)
+
+    monkeypatch.setattr(runs, "document", documents.append)
+    monkeypatch.setattr(runs.journal, "overviews", noted)
+    for _ in range(2):
+        assert '<option value="dusk" selected>as in run dusk' in client.get("/new-run").text
+    assert (documents, asked) == ([], ["dusk"])
 
 
 def test_units_of_a_former_run_are_kept_for_the_columns_that_there_are(

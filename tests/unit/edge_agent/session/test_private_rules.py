@@ -16,7 +16,7 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.ledger import Limits, row_hashes
-from glassfleet.scheme import private_parameters
+from glassfleet.traits import private_parameters
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.messages import Request

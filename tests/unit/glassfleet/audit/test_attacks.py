@@ -20,9 +20,9 @@ from glassfleet.audit.trees import leaf_means
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Variable
 from glassfleet.numerics.statistics import carry, gram_sums, pack_symmetric, to_grid
-from glassfleet.scheme import private_parameters
 from glassfleet.schemes.tsk.messages import Question
 from glassfleet.schemes.tsk.params import Parameters
+from glassfleet.traits import private_parameters
 from tests.support.sample_models import unit_domain
 
 F = 3

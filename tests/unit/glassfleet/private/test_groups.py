@@ -18,7 +18,8 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.between import apart
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing, next_edition, place
 from glassfleet.private.layout import Layout, layout_of
-from glassfleet.scheme import Contribution, private_parameters
+from glassfleet.scheme import Contribution
+from glassfleet.traits import private_parameters
 from schemas.errors import UsageError, WireError
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")

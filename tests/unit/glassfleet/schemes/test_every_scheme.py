@@ -20,7 +20,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.local import federated
 from glassfleet.outline import OutlineNode, outlined
-from glassfleet.scheme import is_personal
+from glassfleet.traits import is_personal
 from schemas.errors import NotFoundError, UsageError
 from schemas.record import ModelRecord
 from tests.support.schedules import quiet

@@ -14,7 +14,7 @@ from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.reference import recorded
-from glassfleet.scheme import promises_central
+from glassfleet.traits import promises_central
 from lab.demo.command import keep_promise
 from lab.demo.display import Live
 from lab.demo.plan import for_private_run, make_plan

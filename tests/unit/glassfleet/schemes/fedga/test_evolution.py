@@ -21,7 +21,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import federated
-from glassfleet.scheme import Contribution, Task, personal_model
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fedga import SCHEME, Parameters, PersonalTree, Population
 from glassfleet.schemes.fedga.evolution import begin
 from glassfleet.schemes.fedga.genetics import (
@@ -33,6 +33,7 @@ from glassfleet.schemes.fedga.genetics import (
     swap,
     swap_substrings,
 )
+from glassfleet.traits import personal_model
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError
 from tests.support.sample_models import class_domain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_server_grows_no_deeper_than_told():
         parameters = Parameters(max_depth=depth, min_samples_fraction=0.0, min_gain=0.0)
         outcome = federated(SCHEME, parameters, UNIT, {"a": curve()})
         assert outcome.model.complexity()["depth"] == depth
+
+
+def test_vehicle_that_learns_anew_gives_back_what_it_kept_of_the_tree_before():
+    rows, parameters = curve(30_000), Parameters(min_rows=1)
+    tracemalloc.start()
+    federated(SCHEME, parameters, UNIT, {"a": rows})
+    before = tracemalloc.get_traced_memory()[0]
+    SCHEME.client.contribute(SCHEME.server.start(parameters, UNIT, 0).task, rows, RNG)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert after < before - 1_000_000
 
 
 def test_client_nullifies_cells_of_one_or_two_rows_as_the_paper_does():
