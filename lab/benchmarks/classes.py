@@ -87,17 +87,8 @@ class Scores(NamedTuple):
     """Standard error of the accuracy, over the folds."""
 
 
-class Size(NamedTuple):
-    """Means over the folds."""
-
-    rules: float
-    parameters: float
-    rounds: float
-    megabytes: float
-
-
-def compared(name: str) -> tuple[dict[str, Scores], Size]:
-    """Return each learner's scores on a set, and the size of the classifier's models."""
+def compared(name: str) -> tuple[dict[str, Scores], Array]:
+    """Return each learner's scores on a set, and the classifier's mean rules, numbers, rounds and MB of a client."""
     data = rows_of(name)
     texts = [index for index, column in enumerate(data.features) if column in data.categories]
     numbers = [index for index in range(len(data.features)) if index not in texts]
@@ -138,15 +129,15 @@ def compared(name: str) -> tuple[dict[str, Scores], Size]:
         sure, right = (p[:, 1], y == names[1]) if len(names) == 2 else (p.max(axis=1), y == names[p.argmax(axis=1)])
         spread = float(np.std(accuracy, ddof=1)) / 5**0.5
         scores[title] = Scores(float(np.mean(accuracy)), f1, loss, calibration_error(sure, right), spread)
-    return scores, Size(*np.mean(sizes, axis=0).tolist())
+    return scores, np.mean(sizes, axis=0)
 
 
 def classes(name: str) -> None:
     """Print a table's line for each learner."""
-    scores, size = compared(name)
+    scores, (rules, parameters, rounds, sent) = compared(name)
     print_table(
-        f"{name}; fmt_classes: {size.rules:.1f} rules, {size.parameters:.0f} numbers, {size.rounds:.0f} rounds, "
-        f"{size.megabytes:.1f} MB up for each client",
+        f"{name}; fmt_classes: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for "
+        "each client",
         ["", "accuracy", "macro F1", "log loss", "calibration error"],
         [
             [title, f"{own.accuracy:.4f} ± {own.spread:.4f}", *(f"{score:.4f}" for score in own[1:4])]

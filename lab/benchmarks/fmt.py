@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
@@ -68,14 +69,9 @@ def speed() -> None:
     step: Next | Done = FMT.server.start(FMT.Parameters(), unit_domain(), 0)
     for number in range(4):
         assert isinstance(step, Next)
-        task = step.task
-
-        def again(data: Dataset = data) -> Any:
-            return FMT.client.contribute(task, data, RNG)  # noqa: B023 - used at once
-
-        fresh = Dataset(data.features, data.target, data.X, data.y)
-        first = timed(lambda: again(fresh), 1)[0]  # noqa: B023 - used at once
-        warm, answer = timed(again, 9)
+        task, fresh = step.task, Dataset(data.features, data.target, data.X, data.y)
+        first = timed(partial(FMT.client.contribute, task, fresh, RNG), 1)[0]
+        warm, answer = timed(partial(FMT.client.contribute, task, data, RNG), 9)
         nodes = len(task.body.get("nodes", [])) or 1
         rows.append([f"{number + 1}: {task.kind}", nodes, ms(first), ms(warm), len(encode(answer.to_value()))])
         step = FMT.server.reduce(step.state, [answer])
