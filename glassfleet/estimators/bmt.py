@@ -24,7 +24,7 @@ class BlendedModelTree(SchemeRegressor):
     Parameters
     ----------
     compact : bool, default False
-        Ask for about a third of the bytes, at some cost of accuracy.
+        Ask for about a third of the bytes, at a cost of about 2 % of the RMSE.
     max_rules : int, default 40
         Most rules.
     max_slopes : int, default 8

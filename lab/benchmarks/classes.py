@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -76,8 +76,19 @@ def calibration_error(chances: Array, right: NDArray[np.bool_]) -> float:
     return float(sum(abs(chances[rows].mean() - right[rows].mean()) * rows.mean() for rows in inside if rows.any()))
 
 
-def classes(name: str) -> None:
-    """Print a table's line for each learner."""
+class Scores(NamedTuple):
+    """Means over the folds, but for the calibration error: that of all test rows together."""
+
+    accuracy: float
+    macro_f1: float
+    log_loss: float
+    calibration: float
+    spread: float
+    """Standard error of the accuracy, over the folds."""
+
+
+def compared(name: str) -> tuple[dict[str, Scores], Array]:
+    """Return each learner's scores on a set, and the classifier's mean rules, numbers, rounds and MB of a client."""
     data = rows_of(name)
     texts = [index for index, column in enumerate(data.features) if column in data.categories]
     numbers = [index for index in range(len(data.features)) if index not in texts]
@@ -107,24 +118,31 @@ def classes(name: str) -> None:
             fitted.fit(own.X, own.y)
             given.setdefault(title, []).append((fitted.predict_proba(other.X), other.y))
     names = np.unique(data.y)
-    lines = []
+    scores = {}
     for title, folds in given.items():
         each = [(p, y, names[p.argmax(axis=1)]) for p, y in folds]
         accuracy = [float((y == answer).mean()) for _, y, answer in each]
-        f1 = np.mean([f1_score(y, answer, average="macro") for _, y, answer in each])
-        loss = np.mean([log_loss(y, p, labels=names) for p, y, _ in each])
+        f1 = float(np.mean([f1_score(y, answer, average="macro") for _, y, answer in each]))
+        loss = float(np.mean([log_loss(y, p, labels=names) for p, y, _ in each]))
         p, y = np.concatenate([p for p, _, _ in each]), np.concatenate([y for _, y, _ in each])
         # Of two classes the second's chance; of more that of the class that is told.
         sure, right = (p[:, 1], y == names[1]) if len(names) == 2 else (p.max(axis=1), y == names[p.argmax(axis=1)])
-        error = float(np.std(accuracy, ddof=1)) / 5**0.5
-        lines.append([title, f"{np.mean(accuracy):.4f} ± {error:.4f}", f"{f1:.4f}", f"{loss:.4f}"])
-        lines[-1].append(f"{calibration_error(sure, right):.4f}")
-    rules, parameters, rounds, sent = np.mean(sizes, axis=0)
+        spread = float(np.std(accuracy, ddof=1)) / 5**0.5
+        scores[title] = Scores(float(np.mean(accuracy)), f1, loss, calibration_error(sure, right), spread)
+    return scores, np.mean(sizes, axis=0)
+
+
+def classes(name: str) -> None:
+    """Print a table's line for each learner."""
+    scores, (rules, parameters, rounds, sent) = compared(name)
     print_table(
-        f"{name}, {data.rows} rows; fmt_classes: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, "
-        f"{sent:.1f} MB up for each client",
+        f"{name}; fmt_classes: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for "
+        "each client",
         ["", "accuracy", "macro F1", "log loss", "calibration error"],
-        lines,
+        [
+            [title, f"{own.accuracy:.4f} ± {own.spread:.4f}", *(f"{score:.4f}" for score in own[1:4])]
+            for title, own in scores.items()
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""The fuzzy model tree: seconds and bytes, and its accuracy beside FRT, BMT and gradient boosting.
+"""The model trees FMT and BMT: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
 ``python -m lab.benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
 reporting, not for choosing settings.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -27,7 +30,7 @@ from glassfleet.scheme import Done, Next, Scheme
 from glassfleet.traits import input_quantiles_of
 from lab.benchmarks.learning import INPUTS, made_up, unit_domain
 from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
-from lab.experiments.folds import Parts, averages_of, plan_of
+from lab.experiments.folds import Parts, averages_of, plan_of, rows_of
 from lab.experiments.rows import read_rows
 from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
@@ -49,6 +52,16 @@ BLENDED: Models = (
 """The blended model tree, for the tables of accuracy."""
 AS_THEY_ARE = {"min_rows": 1}
 """Rows are not condensed: the tables compare what is learned, with others that learn from the rows as they are."""
+RUNS: Models = (
+    ("fmt, defaults", FMT, {}),
+    ("fmt, max_rules=12", FMT, {"max_rules": 12}),
+    ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
+    BLENDED[0],
+    BLENDED[-1],
+)
+"""Whole runs, for seconds and bytes."""
+TABLED: Models = (RUNS[0], ("fmt, all slopes", FMT, ACCURATE), BLENDED[0], BLENDED[-1], ("frt", FRT, {}))
+"""On the five sets of the FRT paper."""
 
 
 def speed() -> None:
@@ -57,14 +70,9 @@ def speed() -> None:
     step: Next | Done = FMT.server.start(FMT.Parameters(), unit_domain(), 0)
     for number in range(4):
         assert isinstance(step, Next)
-        task = step.task
-
-        def again(data: Dataset = data) -> Any:
-            return FMT.client.contribute(task, data, RNG)  # noqa: B023 - used at once
-
-        fresh = Dataset(data.features, data.target, data.X, data.y)
-        first = timed(lambda: again(fresh), 1)[0]  # noqa: B023 - used at once
-        warm, answer = timed(again, 9)
+        task, fresh = step.task, Dataset(data.features, data.target, data.X, data.y)
+        first = timed(partial(FMT.client.contribute, task, fresh, RNG), 1)[0]
+        warm, answer = timed(partial(FMT.client.contribute, task, data, RNG), 9)
         nodes = len(task.body.get("nodes", [])) or 1
         rows.append([f"{number + 1}: {task.kind}", nodes, ms(first), ms(warm), len(encode(answer.to_value()))])
         step = FMT.server.reduce(step.state, [answer])
@@ -73,19 +81,48 @@ def speed() -> None:
         ["round", "nodes", "ms, rows fresh", "ms, rows prepared", "bytes"],
         rows,
     )
-    fleet = {f"vehicle-{index:02d}": made_up(2367, seed=index) for index in range(15)}
+    _runs("15 vehicles x 2,367 rows", unit_domain(), {f"vehicle-{i:02d}": made_up(2367, seed=i) for i in range(15)})
+    _runs("One vehicle x 36,000 rows, an easy target", unit_domain(), {"vehicle": data})
+    _runs("One vehicle x 36,000 rows, a hard target", unit_domain(), {"vehicle": hard(data)})
+    rows_of_all = read_rows(data_folder() / "california.csv.gz", None, BMT)
+    fold = rows_of(plan_of(BMT, rows_of_all, {}, ()), rows_of_all.X, rows_of_all.y, 0)
+    _runs("California, first fold, five clients", fold.domain, fold.train)
+
+
+def hard(data: Dataset) -> Dataset:
+    """Return rows with a target that bends, jumps and multiplies."""
+    x = data.X.T
+    y = np.sin(6 * x[0]) * x[1] + np.cos(5 * x[2] * x[3]) + 2 * (x[4] > 0.4) * x[5]
+    y += np.abs(x[6] - 0.5) * x[7] + np.sin(8 * x[8] * x[0]) + RNG.normal(0.0, 0.05, data.rows)
+    return Dataset(data.features, data.target, data.X, (y - y.min()) / np.ptp(y))
+
+
+def _runs(title: str, domain: Domain, fleet: Parts) -> None:
+    """Print what whole runs over rows as they are take of one core, and send."""
     lines = []
-    for settings in ({}, {"max_rules": 12}, {"max_rules": 12, "other_sets": ()}):
-        seconds, outcome = timed(lambda: federated(FMT, FMT.Parameters(**settings), unit_domain(), fleet), 3)  # noqa: B023
-        size = outcome.model.complexity()
-        lines.append(
-            [settings or "defaults", f"{seconds:.2f}", outcome.rounds, size["leaves"], outcome.bytes_up // 15 // 1000]
-        )
-    print_table(
-        "FMT: a run of 15 vehicles x 2,367 rows in this process",
-        ["settings", "s", "rounds", "rules", "kB per vehicle"],
-        lines,
-    )
+    for name, scheme, settings in RUNS:
+        spent: list[list[float]] = [[], [], []]
+        client = SimpleNamespace(contribute=_clocked(scheme.client.contribute, spent[0]))
+        server = SimpleNamespace(start=scheme.server.start, check=_clocked(scheme.server.check, spent[1]))
+        server.reduce = _clocked(scheme.server.reduce, spent[2])
+        parameters = scheme.Parameters(**AS_THEY_ARE, **settings)
+        outcome = federated(cast("Any", SimpleNamespace(client=client, server=server)), parameters, domain, fleet)
+        seconds = [*map(sum, spent), sum(map(sum, spent))]
+        sent = f"{outcome.bytes_up / len(fleet) / 1e6:.2f}"
+        lines.append([name, *(f"{each:.2f}" for each in seconds), outcome.rounds, len(outcome.model.rules()), sent])
+    header = ["model", "s: vehicles", "checks", "coordinator", "in all", "rounds", "rules", "MB per vehicle"]
+    print_table(f"{title}: a run in this process, processor time", header, lines)
+
+
+def _clocked(work: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """Return `work` with its processor seconds noted."""
+
+    def call(*given: Any) -> Any:
+        seconds, result = timed(lambda: work(*given), 1, time.process_time)
+        spent.append(seconds)
+        return result
+
+    return call
 
 
 BOOSTERS: dict[str, Any] = {
@@ -97,10 +134,8 @@ QOE: Models = (
     ("frt, as published", FRT, {}),
     ("frt, prune=2", FRT, {"prune": 2.0}),
     ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
-    ("fmt, defaults", FMT, {}),
+    *RUNS[:3],
     ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
-    ("fmt, max_rules=12", FMT, {"max_rules": 12}),
-    ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
     ("fmt, max_slopes=6", FMT, {"max_slopes": 6}),
     ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
     ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
@@ -177,7 +212,7 @@ def tables() -> None:
     for name in TABLES:
         data = read_rows(data_folder() / f"{name}.csv.gz", None, FRT)
         row: list[Any] = [name]
-        for scheme, settings in ((FMT, {}), (FMT, ACCURATE), (FRT, {})):
+        for _, scheme, settings in TABLED:
             result = averages_of(plan_of(scheme, data, {**AS_THEY_ARE, **settings}, ["federated"]), data)["federated"]
             row += [f"{result['complexity']['leaves']:.1f}", f"{result['complexity']['parameters']:.0f}"]
             row.append(f"{result['test_rmse']['mean']:.5g}")
@@ -192,7 +227,7 @@ def tables() -> None:
         "Test RMSE, protocol of the FRT paper, federated; boosting on the pooled rows",
         [
             "dataset",
-            *(f"{m} {c}" for m in ("fmt", "fmt, all slopes,", "frt") for c in ("rules", "size", "RMSE")),
+            *(f"{model[0]}: {column}" for model in TABLED for column in ("rules", "size", "RMSE")),
             *BOOSTERS,
         ],
         rows,

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pyit2fls
 import pytest
+from numpy.typing import NDArray
 
 from glassfleet.export.fml import from_fml, to_fml
 from schemas.documents import document_digest
@@ -158,46 +159,78 @@ def _sets(root: ET.Element) -> dict[str, Callable[[Any], Any]]:
     return made
 
 
-def _rules(root: ET.Element) -> list[tuple[list[tuple[str, str]], str]]:
-    """Return each rule's antecedent and consequent term."""
-    result = []
-    for rule in [*root.iter(f"{NS}tskRule"), *root.iter(f"{NS}rule")]:
-        ante = [(clause[0].text or "", clause[1].text or "") for clause in rule[0]]
-        result.append((ante, rule[1][0][0][1].text or ""))
-    return result
+Clauses = list[tuple[str, str]]
+"""Variables and their terms."""
+
+
+def _rules(root: ET.Element) -> list[tuple[Clauses, Clauses]]:
+    """Return each rule's antecedent and consequent."""
+    rules = [*root.iter(f"{NS}tskRule"), *root.iter(f"{NS}rule")]
+    return [(_clauses(rule[0]), _clauses(rule[1][0])) for rule in rules]
+
+
+def _clauses(element: ET.Element) -> Clauses:
+    return [(clause[0].text or "", clause[1].text or "") for clause in element]
 
 
 def _polynomials(root: ET.Element) -> Mapping[str, list[float]]:
     return {term.attrib["name"]: [float(value.text or "") for value in term] for term in root.iter(f"{NS}tskTerm")}
 
 
-@pytest.mark.parametrize("kind", ["frt-other", "tsk-other", "fmt", "fmt-other", "bmt", "fedga-numbers"])
-def test_standard_part_alone_forecasts_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
+def _inputs(learned: Any, row: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return a row as FML's inputs: levels of texts, indicators of empty cells, and what is beyond hinges."""
+    body, features, empty = learned.to_document()["model"], learned.domain.features, np.isnan(row)
+    x = [float(one.missing if gap else cell) for one, gap, cell in zip(features, empty, row, strict=True)]
+    for f, one in enumerate(features):
+        x[f] = body["levels"][f][int(x[f]) + 1] if one.categories else x[f]
+    x += [float(gap) for one, gap in zip(features, empty, strict=True) if one.missing is not None]
+    bends = [
+        (at, features[at].low + knot * (features[at].high - features[at].low)) for at, knot in body.get("hinges", ())
+    ]
+    return (*x, *(max(x[at] - bend, 0.0) for at, bend in bends))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("frt-other", "tsk-other", "fmt", "fmt-other", "bmt", "fedga-numbers", "fmt_classes"),
+        *("fmt-numbers-text", "bmt-numbers-text", "fmt_classes-text", *GAPPY),
+    ],
+)
+def test_standard_part_alone_answers_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
     learned = model(kind)
     root = _without_document(to_fml(learned))
     sets, polynomials = _sets(root), _polynomials(root)
-    assert [item.attrib["combination"] for item in root.iter(f"{NS}tskVariable")] == ["WA"]
+    assert {item.attrib["combination"] for item in root.iter(f"{NS}tskVariable")} == {"WA"}
     system = pyit2fls.T1TSK()
     inputs = [item.attrib["name"] for item in root.iter(f"{NS}fuzzyVariable")]
+    outputs = [item.attrib["name"] for item in root.iter(f"{NS}tskVariable")]
     for name in inputs:
         system.add_input_variable(name)
-    system.add_output_variable("mos")
+    for name in outputs:
+        system.add_output_variable(name)
     for antecedent, consequent in _rules(root):
         if any(term not in sets for _, term in antecedent):
             continue  # OTHERWISE has a shape of its own, which a reader of the standard leaves out
-        line = polynomials[consequent]
-        output = lambda *x, line=line: line[0] + sum(a * b for a, b in zip(line[1:], x, strict=False))
-        system.add_rule([(name, sets[term]) for name, term in antecedent], [("mos", output)])
+        then = []
+        for name, term in consequent:
+            line = polynomials[term]
+            then.append((name, lambda *x, line=line: line[0] + sum(a * b for a, b in zip(line[1:], x, strict=False))))
+        system.add_rule([(name, sets[term]) for name, term in antecedent], then)
     target = learned.domain.target
-    assert target is not None
-    for row in rows(60, seed=11):
+    for row in trips(60, seed=11, gaps=kind in GAPPY) if kind in (*TEXTUAL, *GAPPY) else rows(60, seed=11):
         result = learned.explain(row)
         if result.fallback:
             continue
-        answer = system.evaluate(dict(zip(inputs, row, strict=True)), tuple(row.tolist()))["mos"]
-        if kind.startswith(("fmt", "bmt")):
-            answer = min(max(float(answer), target.low), target.high)
-        assert float(answer) == pytest.approx(float(result.prediction), abs=1e-9 * (target.high - target.low) + 1e-9)
+        x = _inputs(learned, row)
+        answers = system.evaluate(dict(zip(inputs, x, strict=True)), x)
+        expected = {f"score_of_{each.label}": each.score for each in result.chances}
+        if target is not None:
+            expected = {outputs[0]: float(result.prediction)}
+            if kind.startswith(("fmt", "bmt")):
+                answers = {outputs[0]: min(max(float(answers[outputs[0]]), target.low), target.high)}
+        width = target.high - target.low if target is not None else 1.0
+        assert answers == pytest.approx(expected, abs=1e-9 * width + 1e-9)
 
 
 def _height(x: Any, number_and_weight: list[float]) -> Any:
@@ -224,8 +257,8 @@ def test_standard_part_alone_classifies_as_the_model_when_pyit2fls_evaluates_it(
     inputs = [item.attrib["name"] for item in root.iter(f"{NS}fuzzyVariable") if item.attrib["type"] == "input"]
     for name in inputs:
         system.add_input_variable(name)
-    for rule, (antecedent, consequent) in zip(root.iter(f"{NS}rule"), _rules(root), strict=True):
-        then = pyit2fls.T1FS(places, _height, [numbers[consequent], float(rule.attrib["weight"])])
+    for rule, (antecedent, [(_, term)]) in zip(root.iter(f"{NS}rule"), _rules(root), strict=True):
+        then = pyit2fls.T1FS(places, _height, [numbers[term], float(rule.attrib["weight"])])
         system.add_rule([(name, sets[term]) for name, term in antecedent], [("class", then)])
     agreed = set()
     for row in trips(25, seed=12) if kind in TEXTUAL else rows(25, seed=12):

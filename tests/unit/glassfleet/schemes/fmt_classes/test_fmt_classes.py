@@ -156,6 +156,9 @@ def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone
     assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
     assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
     assert fleet.rounds <= 50
+    shares = pytest.approx({name: float((data.y == name).mean()) for name in DOMAIN.classes}, abs=1e-6)
+    assert fleet.summary["class_shares"] == shares
+    assert {each.label: each.among_all for each in fleet.model.explain(data.X[0]).chances} == shares
 
 
 def test_unknown_text_is_like_the_overall_mean_and_never_refused(learned: FuzzyClassTree) -> None:
