@@ -44,7 +44,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 82_090, "lab": 13_540, "tests": 43_490}
+MOST_LINES = {"product": 82_310, "lab": 13_540, "tests": 43_620}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 
