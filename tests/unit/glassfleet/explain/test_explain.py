@@ -215,7 +215,6 @@ def test_input_counts_when_it_moves_chances_and_never_the_class() -> None:
     learned = model("fmt_classes")
     result = effect(learned, starting_row(learned, None).row, "load")
     assert len(set(result.answers)) == 1
-    assert max(np.ptp(own) for own in result.chances.values()) > 1.0
     assert importance(learned, None, ["load"])["load"] > 5.0
 
 
