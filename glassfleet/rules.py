@@ -174,6 +174,23 @@ class Consequent:
 
 
 @dataclass(frozen=True)
+class BentInput:
+    """How a consequent depends on an input to which it has a line that bends.
+
+    Attributes
+    ----------
+    feature, unit : str
+    lines : tuple of (str, tuple of (float, float))
+        The target, or each score of the rule in order, and its line over the rule's region as :class:`Slope` has it:
+        values of the input, and by how much the target has changed there. Of one that is straight here the two ends.
+    """
+
+    feature: str
+    unit: str
+    lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+
+
+@dataclass(frozen=True)
 class Errors:
     """How far the model is off on test rows where a rule decides, in the target's own unit: true less forecast.
 
@@ -314,6 +331,20 @@ class Rule:
     def antecedent(self) -> str:
         """What the rule asks, in words: all its conditions, or ``always``."""
         return " AND ".join(part.text for part in self.conditions) or "always"
+
+    @property
+    def bent(self) -> tuple[BentInput, ...]:
+        """The inputs that it depends on by lines that bend."""
+        parts = self.consequent.scores or (self.consequent,)
+        linear = [(part.target, own) for part in parts for own in part.slopes or () if not own.when_missing]
+        slopes = {(target, own.feature): own for target, own in linear}
+
+        def line(target: str, bent: Slope) -> tuple[str, tuple[tuple[float, float], ...]]:
+            own = slopes.get((target, bent.feature), Slope(bent.feature, 0.0, 0.0))
+            return target, own.points or (bent.points[0], (bent.points[-1][0], own.over_region))
+
+        bends = {own.feature: own for _, own in linear if own.points}.values()
+        return tuple(BentInput(own.feature, own.unit, tuple(line(part.target, own) for part in parts)) for own in bends)
 
     @property
     def summary(self) -> list[str]:

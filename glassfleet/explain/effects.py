@@ -7,7 +7,7 @@ middle of the inputs' ranges where it has none) and that row moved into each rul
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,22 +59,22 @@ class Effect:
     values : tuple of float
         Of the input, ascending, in its own unit; of a column of text the positions of its categories.
     answers : tuple of (float or str)
-        Forecasts in the target's own unit, chances in percent, or classes.
+        Forecasts in the target's own unit, or classes.
     value : float or None
         What the row itself has, within the input's limits; None: none of its categories.
-    chance_of : str
-        The class whose chances the answers are; empty: they are no chances.
+    chances : dict of str to (tuple of float)
+        Of each class, in percent, and of two classes of the second alone; empty where the model tells none.
     """
 
     feature: Variable
     values: tuple[float, ...]
     answers: tuple[float | str, ...]
     value: float | None
-    chance_of: str = ""
+    chances: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def effect(model: Model, row: Floats, feature: str) -> Effect:
-    """Return how the answer moves with one input; or the chance of the second of two classes, where the model tells it.
+    """Return how the answer moves with one input, and the chances of classes, where the model tells them.
 
     Parameters
     ----------
@@ -100,8 +100,10 @@ def effect(model: Model, row: Floats, feature: str) -> Effect:
     own = float(row[place])
     is_known = not np.isnan(own) and (not variable.categories or own in values)
     inside = min(max(own, variable.low), variable.high) if is_known else None
-    answers = _varied(model, [row], place, values)[0].tolist()
-    return Effect(variable, tuple(values.tolist()), tuple(answers), inside, _chance_of(model))
+    varied = _varied([row], place, values)
+    answers = np.asarray(model.predict(varied)).tolist()
+    chances = {label: tuple(own.tolist()) for label, own in _chances(model, varied).items()}
+    return Effect(variable, tuple(values.tolist()), tuple(answers), inside, chances)
 
 
 def starting_row(model: Model, reference: Reference | None) -> Reference:
@@ -113,10 +115,10 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     """Return by how much each input alone moves the answer, by name.
 
     An input goes over its range while the others stay. Of a forecast it is the highest less the lowest on this way, in
-    the target's own unit. So it is of the chance of the second of two classes, in percent, where the model tells it. Of
-    other classes it is the share of the way, in percent, on which the class is another one than most often there. It is
-    the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models), weighted by these, each
-    from the typical row moved into the rule; a network is asked at the typical row.
+    the target's own unit. So it is of the chance of the class whose chance moves most, in percent, where the model
+    tells chances. Of other classes it is the share of the way, in percent, on which the class is another one than most
+    often there. It is the mean over the rules with the most rows (at most :data:`RULES`, fewer of large models),
+    weighted by these, each from the typical row moved into the rule; a network is asked at the typical row.
 
     Parameters
     ----------
@@ -140,8 +142,10 @@ def importance(model: Model, reference: Reference | None, features: Sequence[str
     result = {}
     for name in features:
         place = domain.names.index(name)
-        answers = _varied(model, starts, place, _values(domain.features[place], STEPS))
-        result[name] = float(np.average(_moves(answers), weights=weight))
+        varied = _varied(starts, place, _values(domain.features[place], STEPS))
+        moving = list(_chances(model, varied).values()) or [np.asarray(model.predict(varied))]
+        moved = np.max([_moves(answers.reshape(len(starts), -1)) for answers in moving], axis=0)
+        result[name] = float(np.average(moved, weights=weight))
     return result
 
 
@@ -166,21 +170,19 @@ def _values(variable: Variable, points: int) -> Floats:
     return np.linspace(variable.low, variable.high, points)
 
 
-def _chance_of(model: Model) -> str:
-    """Return the second of a model's two classes, whose chance it tells; else nothing."""
-    tells = len(model.domain.classes) == 2 and isinstance(model, TellsChances)
-    return model.domain.classes[1] if tells else ""
-
-
-def _varied(model: Model, rows: Sequence[Floats], place: int, values: Floats) -> NDArray[Any]:
-    """Return the answers for each row with each value of one input, shape (rows, values)."""
+def _varied(rows: Sequence[Floats], place: int, values: Floats) -> Floats:
+    """Return each row with each value of one input, shape (rows * values, F)."""
     varied = np.repeat(np.array(rows), len(values), axis=0)
     varied[:, place] = np.tile(values, len(rows))
-    if isinstance(model, TellsChances) and _chance_of(model):
-        answers: NDArray[Any] = 100.0 * model.predict_proba(varied)[:, 1]
-    else:
-        answers = np.asarray(model.predict(varied))
-    return answers.reshape(len(rows), len(values))
+    return varied
+
+
+def _chances(model: Model, X: Floats) -> dict[str, Floats]:
+    """Return the chances of each class, in percent; of two that of the second, which says both."""
+    if not isinstance(model, TellsChances):
+        return {}
+    chances, classes = 100.0 * model.predict_proba(X), model.domain.classes
+    return {label: chances[:, at] for at, label in enumerate(classes) if at or len(classes) > 2}
 
 
 def _moves(answers: NDArray[Any]) -> Floats:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from glassfleet.explain.views import RuleView
-from glassfleet.export.svg.shapes import STYLE, Svg
+from glassfleet.export.svg.bends import bent_lines
+from glassfleet.export.svg.shapes import STYLE, Svg, beside
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,9 @@ def html_of(page: Page) -> str:
 
     text = (resources.files("glassfleet.export") / "templates" / "report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return (
-        environment.from_string(text).render(page=page, called=called, style=Svg(STYLE.read_text(encoding="utf-8")))
-        + "\n"
-    )
+    style = Svg(STYLE.read_text(encoding="utf-8"))
+    parts = {"called": called, "bent_lines": bent_lines, "beside": beside}
+    return environment.from_string(text).render(page=page, style=style, **parts) + "\n"
 
 
 def markdown_of(page: Page) -> str:

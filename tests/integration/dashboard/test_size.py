@@ -128,6 +128,7 @@ def test_every_scheme_has_its_pages_and_hostile_columns_stay_texts(name: str, tm
         assert EVIL not in each.text
         assert '<b>"' not in each.text
     assert "&lt;script&gt;" in texts[1].text
+    assert ("from where the rule’s region begins" in texts[1].text) == (name == "fmt_classes")
     assert summed.json()["digest"] == record.digest
     predicted = model.predict(np.full((1, 4), 0.4))[0]
     assert result.json()["prediction"] == (str(predicted) if labels else pytest.approx(float(predicted), abs=0))

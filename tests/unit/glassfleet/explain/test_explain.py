@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -190,11 +189,12 @@ def test_effect_is_what_the_model_predicts_when_one_value_is_replaced(kind: str)
         for at in (0, len(result.values) // 3, -1):
             changed = row.copy()
             changed[place] = result.values[at]
-            answer: Any = learned.predict(changed[None])[0]
-            if result.chance_of:
-                assert isinstance(learned, FuzzyClassTree)
-                answer = 100.0 * learned.predict_proba(changed[None])[0, 1]
-            assert result.answers[at] == answer
+            assert result.answers[at] == learned.predict(changed[None])[0]
+            assert bool(result.chances) == isinstance(learned, FuzzyClassTree)
+            if isinstance(learned, FuzzyClassTree):
+                assert tuple(result.chances) == learned.domain.classes
+                chances = [own[at] for own in result.chances.values()]
+                assert chances == (100.0 * learned.predict_proba(changed[None])[0]).tolist()
         assert result.value == row[place]
 
 
@@ -209,6 +209,13 @@ def test_importance_is_nothing_for_inputs_that_no_rule_uses_and_most_for_what_th
     assert not rules or {name for name, moved in result.items() if moved > 0.0} <= used
     # The targets of the samples follow these.
     assert max(result, key=result.__getitem__) in ({"dist", "fare"} if "text" in kind else {"snr", "dist"})
+
+
+def test_input_counts_when_it_moves_chances_and_never_the_class() -> None:
+    learned = model("fmt_classes")
+    result = effect(learned, starting_row(learned, None).row, "load")
+    assert len(set(result.answers)) == 1
+    assert importance(learned, None, ["load"])["load"] > 5.0
 
 
 def test_unknown_inputs_and_structures_are_refused_by_name() -> None:

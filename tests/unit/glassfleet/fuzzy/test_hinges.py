@@ -11,6 +11,7 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
+from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.fuzzy.hinges import check_hinges, with_hinges
 from glassfleet.local import federated
 from glassfleet.rules import Consequent, Slope
@@ -88,6 +89,18 @@ def test_shares_of_a_bent_input_are_those_of_its_line() -> None:
         assert result.shares["age"] == pytest.approx(sign * height(slopes["age"], row[0]))
         odds = np.log(np.divide(*np.sort(model.predict_proba(row[None])[0])[::-1]))
         assert result.base + sum(result.shares.values()) == pytest.approx(odds)
+
+
+def test_chances_are_the_same_bits_after_a_way_through_fml() -> None:
+    model, X = learn(max_rules=8, size_tolerance=0.0)
+    text = to_fml(model)
+    knots = [80.0 * knot for _, knot in model.inputs.hinges]
+    assert knots
+    assert all(f'name="age_above_{knot!r}"' in text for knot in knots)
+    rows = np.concatenate([X[:400], [[knot, city, 80.0] for knot in knots for city in range(3)]])
+    again: Any = from_fml(text)
+    assert again.predict_proba(rows).tobytes() == model.predict_proba(rows).tobytes()
+    assert (again.predict(rows) == model.predict(rows)).all()
 
 
 @pytest.mark.parametrize("kind", ["hinges", "grow", "newton"])
