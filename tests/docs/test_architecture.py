@@ -44,7 +44,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 82_110, "lab": 13_680, "tests": 43_610}
+MOST_LINES = {"product": 82_340, "lab": 13_730, "tests": 43_810}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
