@@ -24,7 +24,7 @@ class BlendedModelTree(SchemeRegressor):
     Parameters
     ----------
     compact : bool, default False
-        Ask for about a third of the bytes, at a cost of about 2 % of the RMSE.
+        Ask for about a third of the bytes; on the published sets the RMSE is up to 22 % higher.
     max_rules : int, default 40
         Most rules.
     max_slopes : int, default 8

@@ -67,7 +67,7 @@ TABLED: Models = (RUNS[0], ("fmt, all slopes", FMT, ACCURATE), BLENDED[0], BLEND
 def speed() -> None:
     """A vehicle's answers over 36,000 rows, and a run of 15 vehicles."""
     data, rows = made_up(36_000), []
-    step: Next | Done = FMT.server.start(FMT.Parameters(), unit_domain(), 0)
+    step: Next | Done = FMT.server.start(FMT.Parameters(**AS_THEY_ARE), unit_domain(), 0)
     for number in range(4):
         assert isinstance(step, Next)
         task, fresh = step.task, Dataset(data.features, data.target, data.X, data.y)

@@ -41,8 +41,8 @@ class Parameters(RunParameters):
     ----------
     compact : bool
         Ask for about a third of the bytes. There are 32 bins for each input instead of 64, at most 4 inputs that are
-        split on after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules. The RMSE is 2 % higher
-        (QoE).
+        split on after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules. The RMSE is up to 22 %
+        higher.
     max_rules : int
         Most rules (leaves).
     max_slopes : int
