@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -127,25 +127,43 @@ def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterato
 class YesAndNo:
     """Makes numbers of columns of yes and no, block by block: 1 and 0.
 
+    A column holds either such words or numbers, as its first cell with a value says.
+
     Parameters
     ----------
-    columns : sequence of int
-        Which may be such.
+    where : str
+        For messages.
+    columns : mapping of int to str
+        Which may be such, and their names.
     """
 
-    def __init__(self, columns: Sequence[int]) -> None:
+    def __init__(self, where: str, columns: Mapping[int, str]) -> None:
+        self._where = where
+        self._names = dict(columns)
         self._texts: dict[int, set[str]] = {index: set() for index in columns}
 
-    def convert(self, block: list[list[Any]]) -> None:
-        """Change the block's cells in columns of one pair of words so far; others are left as they are."""
-        for index, texts in self._texts.items():
-            first = next((cells[index] for cells in block if not is_empty(cells[index])), 0.0)
+    def convert(self, block: list[list[Any]], row: int) -> None:
+        """Change the block's words, where a column's are one pair so far; others are left, for `block_of_numbers`.
+
+        Raises
+        ------
+        DataError
+            A number in a column of words; `row` is the number of rows before the block.
+        """
+        for index, texts in list(self._texts.items()):
+            first = next((cells[index] for cells in block if not is_empty(cells[index])), None)
             if not texts and is_number(first):
+                del self._texts[index]
                 continue
-            texts.update(cells[index] for cells in block if isinstance(cells[index], str))
+            column = [cells[index] for cells in block]
+            texts.update(cell for cell in column if isinstance(cell, str) and not (is_empty(cell) or is_number(cell)))
             numbers = truth_of(texts) or {}
-            for cells in block if numbers else ():
-                cells[index] = numbers.get(cells[index], cells[index])
+            for offset, cell in enumerate(column if numbers else ()):
+                if cell in numbers:
+                    block[offset][index] = numbers[cell]
+                elif is_number(cell) and not is_empty(cell):
+                    what = f"{str(cell)[:40]!r} is a number, where cells before it are words like {min(texts)!r}"
+                    raise wrong_cell(self._where, self._names[index], row + offset, what, "Write either in all cells")
 
 
 def without_marks(block: list[list[Any]], columns: Sequence[int]) -> None:
