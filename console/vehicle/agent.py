@@ -31,10 +31,6 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    if "://" in str(given.flags["data"]):
-        from edge_agent.sources.location import refuse_password  # numpy comes with it
-
-        refuse_password(str(given.flags["data"]), "--data")
     config = given.load()
     enrolled = config.directory / "identity"
     if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():

@@ -164,8 +164,6 @@ def _samples(
 
     if is_topic(source):
         connect_once(link_of(source, Access(*access))[0])
-    elif "://" in source:
-        raise UsageError(f"--source {source}: give mqtt[s]://host/topic, a file or pipe of JSON lines, or -")
     elif any(access):
         raise UsageError(f"--source {source} is no broker's topic: leave out --identity, --ca-file and the like")
     if follow and (is_topic(source) or source == "-" or is_table(source)):

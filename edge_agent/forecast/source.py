@@ -25,6 +25,7 @@ from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines, unreadable
 from edge_agent.sources.readers import kind_of
 from schemas.errors import UsageError
+from schemas.text import without_password
 
 _log = structlog.get_logger("glassfleet.samples")
 
@@ -60,8 +61,12 @@ class Access:
 
 
 def is_topic(source: str) -> bool:
-    """Whether a source is a broker's topic."""
-    return source.startswith(("mqtt://", "mqtts://"))
+    """Whether a source is a broker's topic; raises UsageError for a URL of something else."""
+    is_topic = source.startswith(("mqtt://", "mqtts://"))
+    if "://" in source and not is_topic:
+        what = "give mqtt[s]://host/topic, a file or pipe of JSON lines, or -"
+        raise UsageError(f"--source {without_password(source)}: {what}")
+    return is_topic
 
 
 def is_table(source: str) -> bool:
