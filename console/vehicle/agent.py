@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     try:
         run_agent(config)
     except DataError as fault:
-        advice = f"; what else is wrong: glassfleet data check {config.data}" if Path(config.data).is_file() else ""
+        check = f"glassfleet data check {shlex.quote(str(config.data))}"
+        advice = f"; what else is wrong: {check}" if Path(config.data).is_file() else ""
         raise DataError(f"{fault}{advice}") from fault
 
 

@@ -207,7 +207,7 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     for line in table_lines([["column", "what becomes of it"], *cells], left=(0, 1)):
         click.echo(f"  {line}")
     click.echo(f"{counted(proposal.rows, 'rows')}, {proposal.usable:,} with a value in each column that is taken")
-    click.echo(f"written: {out}. Next: glassfleet data check {out}{flags}")
+    click.echo(f"written: {out}. Next: glassfleet data check {shlex.quote(str(out))}{flags}")
 
 
 def _taken(scheme: str | None) -> tuple[bool, bool, bool]:

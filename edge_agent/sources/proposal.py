@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from edge_agent.sources.cells import SPLIT, check_roles, empty_table, header
@@ -82,7 +83,8 @@ def propose(path: Path, target: str | None = None) -> Proposal:
         The file is of another kind, cannot be read, has no columns' names, or no such target.
     """
     if locate(path).reader is not CSV:
-        raise DataError(f"{path}: no CSV file; it is read without a plan. Look at it: glassfleet data check {path}")
+        check = f"glassfleet data check {quote(str(path))}"
+        raise DataError(f"{path}: no CSV file; it is read without a plan. Look at it: {check}")
     separator = _separator(path)
     with cells_of(path, separator) as (cells, blocks):
         rows = [row for block in blocks for row in block]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
+import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -169,12 +172,49 @@ def test_json_is_not_read_as_csv_and_the_way_out_is_told(
 ) -> None:
     for name in ("v0.ndjson", "v0.csv.gz", "v0.CSV"):
         path = write(text, name)
-        with pytest.raises(DataError, match=r"JSON, not a CSV file\. Save .* data collect --source "):
+        with pytest.raises(DataError, match=r"JSON( array)?, not a CSV file\. Save .* data collect --source "):
             read_source(path)
         assert run(["data", "prepare", str(path)]) == 3
-        assert "JSON, not a CSV file" in capsys.readouterr().err
+        assert ", not a CSV file" in capsys.readouterr().err
     assert not list(path.parent.glob("*.plan"))
     assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
+
+
+LINES = '{"a": 1, "y": 2}\n{"a": 3, "y": 4}\n'
+ARRAY = '[\n{"a": 1, "y": 2},\n{"a": 3, "y": 4}\n]\n'
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+@pytest.mark.parametrize("name", ["my drive.ndjson", "my drive.ndjson.gz", "my drive.csv", "my drive.csv.gz"])
+@pytest.mark.parametrize("text", [LINES, ARRAY], ids=["lines", "array"])
+def test_way_out_of_json_leads_to_a_window(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    path = write(text, name)
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(DataError) as fault:
+        read_source(path)
+    make, _, collect = fault.value.mend.partition("window: ")[2].rpartition("glassfleet ")
+    if "jq" in make and shutil.which("jq") is None:
+        make, lines = "", shlex.split(make)[-2]
+        Path(lines).write_text("\n".join(map(json.dumps, json.loads(text))))
+    subprocess.run(f"{make} true", shell=True, check=True)
+    assert run(shlex.split(collect)) == 0
+    assert capsys.readouterr().err.startswith("2 samples taken, 0 refused")
+    assert read_source("my drive.window").train.X.tolist() == [[1.0], [3.0]]
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, words in (
+        ("array.json", "it is a JSON array. Write each of its objects on a line of its own"),
+        ("packed.ndjson.gz", "it had no sample to take"),
+    ):
+        path = write(ARRAY, name)
+        store = path.with_suffix(".window")
+        assert run(["data", "collect", "--source", str(path), "--store", str(store)]) == 3
+        assert words in capsys.readouterr().err
+        assert not list(path.parent.glob("*.window*"))
 
 
 def test_compressed_file_of_another_coding_is_told_as_that(write: Write) -> None:
