@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from edge_agent.sources.cells import header
+from edge_agent.sources.cells import column_names, header
 from edge_agent.sources.location import Location, Reader
 from edge_agent.sources.window import ENDING as WINDOW
 from schemas.errors import DataError
@@ -145,9 +145,9 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
         raise DataError("reading Parquet needs pyarrow", mend, str(path)) from fault
     try:
         if path.is_file():  # before its rows: two columns of one name are a fault that pyarrow tells on many lines
-            header(str(path), parquet.read_schema(path).names)
+            column_names(str(path), parquet.read_schema(path).names)
         table = parquet.read_table(path)
-        names = header(str(path), table.column_names)
+        names = column_names(str(path), table.column_names)
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
         reason = str(fault).partition("\n")[0].partition(". ")[0]

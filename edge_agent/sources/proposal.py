@@ -96,7 +96,7 @@ def propose(path: Path, target: str | None = None) -> Proposal:
     check_roles(str(path), names, target)
     ragged = next((row for row, line in enumerate(rows) if len(line) != len(cells)), None)
     if ragged is not None:
-        what = f"row {ragged + 1} (after the header) has {len(rows[ragged])} cells, the header has {len(cells)}"
+        what = f"row {ragged + 1} of the data has {len(rows[ragged])} cells, the header has {len(cells)}"
         raise DataError(what, "Put cells with a separator in them into quotes, or correct the row", str(path))
     columns = {name: [row[index] for row in rows] for name, index in zip(names, named, strict=True)}
     present = {name: [cell for cell in column if cell.lower() not in MISSING] for name, column in columns.items()}

@@ -63,19 +63,19 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
     ("text", "target", "message"),
     [
         ("a,y\n1,2\n3,4\n", "z", "there is no column 'z'. The columns are: a, y. Name the target with --target"),
-        ("a,y\n1,2\nred,4\n", None, "row 2 (after the header), column 'a': 'red' is not a number"),
-        ("a,y\n1,2\n3,high\n", None, "row 2 (after the header), column 'y': 'high' is not a number"),
-        ("a,y\n1,2\n3,\n", None, "row 2 (after the header), column 'y': the cell is empty"),
-        ("a,y\n1,2\nnan,4\n", None, "row 2 (after the header), column 'a': nan is not a finite number"),
-        ("a,y\n1,inf\n3,4\n", None, "row 1 (after the header), column 'y': inf is not a finite number"),
+        ("a,y\n1,2\nred,4\n", None, "row 2 of the data, column 'a': 'red' is not a number"),
+        ("a,y\n1,2\n3,high\n", None, "row 2 of the data, column 'y': 'high' is not a number"),
+        ("a,y\n1,2\n3,\n", None, "row 2 of the data, column 'y': the cell is empty"),
+        ("a,y\n1,2\nnan,4\n", None, "row 2 of the data, column 'a': nan is not a finite number"),
+        ("a,y\n1,inf\n3,4\n", None, "row 1 of the data, column 'y': inf is not a finite number"),
         ("a,y\n1,2\n", None, "only one row; an agent needs at least 2 rows"),
         ("a,y\n", None, "there are columns but no rows"),
         ("", None, "the file is empty"),
         ("split,a,y\ntest,1,2\ntest,3,4\n", None, "no rows with split 'train'; an agent"),
-        ("split,a,y\ntrain,1,2\nvalid,3,4\n", None, "row 2, column 'split': 'valid' is neither 'train' nor 'test'"),
+        ("split,a,y\ntrain,1,2\nvalid,3,4\n", None, "row 2 of the data, column 'split': 'valid' is neither 'train' nor 'test'"),
         ("a,a,y\n1,2,3\n1,2,3\n", None, "two columns are called 'a' (1 and 2)"),
         ("a,,y\n1,2,3\n1,2,3\n", None, "column 2 has no name"),
-        ("a,y\n1,2\n3\n", None, "row 2 (after the header) has 1 cells, the header has 2 columns"),
+        ("a,y\n1,2\n3\n", None, "row 2 of the data has 1 cells, and there are 2 columns"),
         ("1,2\n3,4\n5,6\n", None, "the first row holds numbers only"),
         ("a;y\n1;2\n3;4\n", None, "separated by semicolons"),
         ("split,y\ntrain,1\ntrain,2\n", None, "no input column beside the target 'y'"),
@@ -217,6 +217,22 @@ def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixtu
         assert not list(path.parent.glob("*.window*"))
 
 
+def test_fault_of_a_database_speaks_of_no_header(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute("CREATE TABLE rows AS SELECT 1 AS a, 2 AS y UNION ALL SELECT 'red', 3")
+    for query, words in (
+        ("SELECT 1, 2", "the columns' names are numbers: 1, 2. Name the columns"),
+        ("SELECT 1 AS ' ', y FROM rows", "column 1 has no name. Give it one"),
+        ("SELECT y AS 'a;b' FROM rows", "there is no input column beside the target 'a;b'"),
+        ("SELECT a, y FROM rows", "row 2 of the data, column 'a': 'red' is not a number"),
+    ):
+        with pytest.raises(DataError) as fault:
+            read_source(f"sqlite:///{tmp_path}/rows.db?query={query}")
+        assert words in str(fault.value)
+        assert "header" not in str(fault.value)
+
+
 def test_compressed_file_of_another_coding_is_told_as_that(write: Write) -> None:
     with pytest.raises(DataError, match=r"not UTF-8 text \(byte 4\)\. Save it as UTF-8 CSV$"):
         read_source(write(b"a,y\n\xff,2\n", "data.csv.gz"))
@@ -251,9 +267,7 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     assert (findings.rows, findings.place, findings.usable) == (2, "row", True)
     short = tmp_path / "short.tsv"
     short.write_text("a\ty\n1\t2\n3\n")
-    assert [fault.what for fault in examine(short).faults] == [
-        "row 2 (after the header) has 1 cells, the header has 2 columns"
-    ]
+    assert [fault.what for fault in examine(short).faults] == ["row 2 of the data has 1 cells, and there are 2 columns"]
     assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
 
     moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
@@ -424,7 +438,7 @@ def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str, what:
         ("split\ntrain\n", "says which rows train and test; it cannot be the target"),
         ("", "the file is empty. A header row"),
         ("a,b\n", "there are columns but no rows"),
-        ("a;b\n1;2;3\n", "row 1 (after the header) has 3 cells, the header has 2"),
+        ("a;b\n1;2;3\n", "row 1 of the data has 3 cells, the header has 2"),
         ("a;b\n1;2\n", "there is no column 'q'. The columns are: a, b"),
     ],
 )
