@@ -44,7 +44,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 82_110, "lab": 13_680, "tests": 43_610}
+MOST_LINES = {"product": 82_220, "lab": 13_690, "tests": 43_750}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
@@ -101,7 +101,7 @@ def places(text: str) -> list[tuple[str, str]]:
 
 def _names(node: ast.stmt) -> list[str]:
     match node:
-        case ast.ClassDef() | ast.FunctionDef():
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             return [node.name]
         case ast.Assign():
             return [ast.unparse(target) for target in node.targets]

@@ -72,7 +72,11 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         ("a,y\n", None, "there are columns but no rows"),
         ("", None, "the file is empty"),
         ("split,a,y\ntest,1,2\ntest,3,4\n", None, "no rows with split 'train'; an agent"),
-        ("split,a,y\ntrain,1,2\nvalid,3,4\n", None, "row 2 of the data, column 'split': 'valid' is neither 'train' nor 'test'"),
+        (
+            "split,a,y\ntrain,1,2\nvalid,3,4\n",
+            None,
+            "row 2 of the data, column 'split': 'valid' is neither 'train' nor",
+        ),
         ("a,a,y\n1,2,3\n1,2,3\n", None, "two columns are called 'a' (1 and 2)"),
         ("a,,y\n1,2,3\n1,2,3\n", None, "column 2 has no name"),
         ("a,y\n1,2\n3\n", None, "row 2 of the data has 1 cells, and there are 2 columns"),
@@ -180,13 +184,13 @@ def test_json_is_not_read_as_csv_and_the_way_out_is_told(
     assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
 
 
-LINES = '{"a": 1, "y": 2}\n{"a": 3, "y": 4}\n'
+OBJECTS = '{"a": 1, "y": 2}\n{"a": 3, "y": 4}\n'
 ARRAY = '[\n{"a": 1, "y": 2},\n{"a": 3, "y": 4}\n]\n'
 
 
 @pytest.mark.usefixtures("structlog_defaults")
 @pytest.mark.parametrize("name", ["my drive.ndjson", "my drive.ndjson.gz", "my drive.csv", "my drive.csv.gz"])
-@pytest.mark.parametrize("text", [LINES, ARRAY], ids=["lines", "array"])
+@pytest.mark.parametrize("text", [OBJECTS, ARRAY], ids=["lines", "array"])
 def test_way_out_of_json_leads_to_a_window(
     write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, text: str
 ) -> None:
