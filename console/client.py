@@ -9,6 +9,7 @@ import httpx
 
 from console.broker_discovery import read_note
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError
+from schemas.text import without_password
 
 LAST = "last"
 """Stands for the run that was started last, where a run is to be read."""
@@ -55,6 +56,11 @@ class Coordinator:
         # trust_env=False: a proxy for the web has no business between an operator and a coordinator on loopback.
         self._http = httpx.Client(timeout=10.0, trust_env=False)
 
+    @property
+    def shown(self) -> str:
+        """The URL without a password."""
+        return without_password(self.url)
+
     def look_again(self) -> None:
         """Read ``api-url`` again: a coordinator that was started again may be elsewhere."""
         url, _ = self._given
@@ -86,7 +92,7 @@ class Coordinator:
         except NotFoundError as fault:
             raise self._no_run(run, fault) from fault
         if not isinstance(answer, dict):
-            raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
+            raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?")
         return answer
 
     def cancel(self, run: str) -> dict[str, Any]:
@@ -114,7 +120,7 @@ class Coordinator:
             return run
         runs = self.get("/api/runs")
         if not isinstance(runs, list):
-            raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?")
+            raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?")
         if not runs:
             raise NotFoundError(f"{LAST}: there are no runs yet. Start one: glassfleet run start")
         if any(each["run"] == run for each in runs):
@@ -156,19 +162,19 @@ class Coordinator:
         try:
             answer = self._http.request(method, self.url + path, json=body, headers=headers)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:
-            raise UsageError(f"--coordinator {self.url!r} is not a URL: write http://127.0.0.1:8080") from fault
+            raise UsageError(f"--coordinator {self.shown!r} is not a URL: write http://127.0.0.1:8080") from fault
         except httpx.HTTPError as fault:
             kind = NotReachedError if isinstance(fault, httpx.ConnectError | httpx.ConnectTimeout) else UnreachableError
             noted = "" if self._given[0] else f" (which {self._state_dir / 'api-url'} names)"
             raise kind(
-                f"no coordinator answers at {self.url}{noted}: {str(fault) or 'it is silent'}; start one with "
+                f"no coordinator answers at {self.shown}{noted}: {str(fault) or 'it is silent'}; start one with "
                 "`glassfleet coordinator`, or name another with --coordinator"
             ) from fault
         if answer.is_success:
             try:
                 return answer.json()
             except ValueError as fault:
-                raise CoordinatorError(f"{self.url} does not answer as a coordinator: is the URL right?") from fault
+                raise CoordinatorError(f"{self.shown} does not answer as a coordinator: is the URL right?") from fault
         self._refused(answer)
         return None
 
@@ -188,7 +194,7 @@ class Coordinator:
                 raise CoordinatorError(detail)
             case 507:
                 raise StorageError(detail)
-        raise CoordinatorError(f"the coordinator at {self.url} answered {answer.status_code}: {detail}")
+        raise CoordinatorError(f"the coordinator at {self.shown} answered {answer.status_code}: {detail}")
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -23,7 +23,7 @@ from click.core import ParameterSource
 from console.interrupts import raise_interrupt
 from schemas.errors import StorageError, UsageError, os_faults_as
 from schemas.private_files import make_folders, state_home
-from schemas.text import number_of, show_hidden
+from schemas.text import number_of, show_hidden, without_password
 from schemas.topics import DEFAULT_FLEET
 
 COMMANDLINE = ParameterSource.COMMANDLINE
@@ -62,12 +62,26 @@ class BrokerOptions:
 
 
 def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse a database's password on the command line; a click callback for what names a vehicle's rows."""
+    """Refuse a database's password on the command line; a click callback for what names rows: a file or a URL.
+
+    The value stays a text: a path has no ``//``, so that it could be neither read nor shown without its password.
+    """
     if value is not None and "://" in value and ctx.get_parameter_source(str(parameter.name)) is COMMANDLINE:
         from edge_agent.sources.location import refuse_password  # numpy comes with it
 
         refuse_password(value, parameter.get_error_hint(ctx).strip("'"))
     return value
+
+
+def rows_file(
+    ctx: click.Context, parameter: click.Parameter, value: str | tuple[str, ...] | None
+) -> Path | tuple[Path, ...] | None:
+    """Refuse a URL; a click callback for what names rows, one place or several, where only files are read."""
+    for each in (value,) if isinstance(value, str) else value or ():
+        if "://" in each:
+            hint = parameter.get_error_hint(ctx).strip("'")
+            raise UsageError(f"{hint} {without_password(each)}: only files are read here, no URLs")
+    return tuple(map(Path, value)) if isinstance(value, tuple) else None if value is None else Path(value)
 
 
 def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_or
 import click
 
 from console.broker_discovery import ANONYMOUS_BROKER, awaited_broker, noted_broker
-from console.common import F, read_toml
+from console.common import F, read_toml, rows_place
 from schemas.private_files import state_home
 from schemas.settings import Settings, retired_note, settings_of
 from schemas.text import attributes
@@ -21,6 +21,9 @@ from schemas.topics import DEFAULT_FLEET
 
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
 """Defaults that :meth:`Given.load` gives, where they are not the configuration's own."""
+
+ROWS = "data"
+"""The setting that names a vehicle's rows."""
 
 C = TypeVar("C", bound=Settings)
 
@@ -116,7 +119,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             else:
                 decorated = click.option(
                     flag, name, default=None, type={int: int, float: float, Path: click.Path(path_type=Path)}.get(kind),
-                    metavar=_metavar(name, kind), help=text,
+                    metavar=_metavar(name, kind), help=text, callback=rows_place if name == ROWS else None,
                 )(decorated)  # fmt: skip
         return decorated
 

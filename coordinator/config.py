@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from broker.port import RETIRED, ConnectionSettings
 from broker.url import is_loopback
 from schemas.settings import Settings
+from schemas.text import without_password
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,9 @@ class CoordinatorConfig(Settings):
     @classmethod
     def _broker_is_url(cls, broker: str) -> str:
         if not broker.startswith(("mqtt://", "mqtts://")):
-            raise ValueError(f"{broker!r} is not a broker address: use mqtt://host:port or mqtts://host:port")
+            raise ValueError(
+                f"{without_password(broker)!r} is not a broker address: use mqtt://host:port or mqtts://host:port"
+            )
         return broker
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from broker.identity import load_identity, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as
+from schemas.text import without_password
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, load_key, make_request, new_key, prove_renewal
 from schemas.trust.owner import Owner
@@ -86,8 +87,8 @@ def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience
         is_ours = False
     if not is_ours:
         raise EnrolmentError(
-            f"{url} is not the authority that made the token (another fingerprint): the URL is wrong, or somebody "
-            "stands between; nothing was sent"
+            f"{without_password(url)} is not the authority that made the token (another fingerprint): "
+            "the URL is wrong, or somebody stands between; nothing was sent"
         )
     key = _key(folder)
     save_identity(folder, ca=ca)
@@ -205,9 +206,9 @@ def _place(url: str) -> tuple[str, int]:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port
     except ValueError as fault:
-        raise UsageError(f"{url!r} is not a URL: write https://host[:port]") from fault
+        raise UsageError(f"{without_password(url)!r} is not a URL: write https://host[:port]") from fault
     if parts.scheme != "https" or not host or parts.path not in ("", "/") or parts.query or parts.username:
-        raise UsageError(f"{url!r} is not the authority's URL: write https://host[:port]")
+        raise UsageError(f"{without_password(url)!r} is not the authority's URL: write https://host[:port]")
     return host, port or 443
 
 
@@ -280,5 +281,5 @@ def _json(content: bytes, url: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise EnrolmentError(f"{url} does not answer as an authority: is the URL right?")
+        raise EnrolmentError(f"{without_password(url)} does not answer as an authority: is the URL right?")
     return value

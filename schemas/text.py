@@ -16,6 +16,10 @@ A vehicle's text must not turn a line around or hide a part of itself.
 """
 
 
+_PASSWORD = re.compile(r"^([a-z0-9+.-]+://[^:/@?#]*):([^@/]*)@", re.IGNORECASE)
+_QUERY_PASSWORD = re.compile(r"([?&]password=)([^&]*)", re.IGNORECASE)
+
+
 def show_hidden(text: str) -> str:
     r"""Return a text with its hidden characters as JSON writes them, so that JSON stays the same values.
 
@@ -23,6 +27,15 @@ def show_hidden(text: str) -> str:
     gnp.\u202egpj
     """
     return HIDDEN.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def without_password(url: str) -> str:
+    """Return a URL with *** for its password, to show and to log; another text as it is.
+
+    >>> without_password("postgresql://car:secret@127.0.0.1/drives?table=rows")
+    'postgresql://car:***@127.0.0.1/drives?table=rows'
+    """
+    return _QUERY_PASSWORD.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
 def counted(number: float, many: str) -> str:

@@ -22,14 +22,14 @@ def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
         health = api.get("/api/health")
         who = f"fleet {health.get('fleet')}, {health.get('software')}"
         if health.get("status") == "stand-by":
-            yield fine("coordinator", f"{api.url} stands by for the one that leads, {who}")
+            yield fine("coordinator", f"{api.shown} stands by for the one that leads, {who}")
         elif not health.get("connected"):
             yield wrong(
-                "coordinator", f"{api.url} answers, but has no connection to its broker",
+                "coordinator", f"{api.shown} answers, but has no connection to its broker",
                 "look at its log, and run this where it runs",
             )  # fmt: skip
         else:
-            yield fine("coordinator", f"{api.url} answers, {who}")
+            yield fine("coordinator", f"{api.shown} answers, {who}")
         sent = time.time()
         answer = httpx.get(f"{api.url}/api/health", trust_env=False, timeout=10.0)
         came = time.time()

@@ -11,7 +11,7 @@ import click
 from console.broker_discovery import broker_url
 from console.common import broker_options, options_as, print_json, result_options, security_options
 from console.model.export import export_model
-from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
+from console.model.named import ModelOptions, load, model_options, rows_option, spoken, typical, words_option
 from console.model.resigning import sign
 from console.model.versions import diff, history, promote, rollback
 from schemas.errors import UsageError, VerificationError
@@ -41,14 +41,14 @@ class RulesOptions(ShowOptions):
 class PredictOptions(ShowOptions):
     """Of ``glassfleet model predict``."""
 
-    data: Path
+    data: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainOptions(ShowOptions):
     """Of ``glassfleet model explain``."""
 
-    data: Path
+    data: str
     row: int
     against: int | None
     goal: str | None
@@ -241,7 +241,7 @@ def rules(options: RulesOptions) -> None:
 
 @model.command()
 @model_options
-@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
+@rows_option("The rows", required=True)
 @result_options
 @options_as(PredictOptions)
 def predict(options: PredictOptions) -> None:
@@ -269,7 +269,7 @@ def predict(options: PredictOptions) -> None:
 
 @model.command()
 @model_options
-@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="csv, csv.gz or parquet.")
+@rows_option("The rows", required=True)
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
 @click.option(
     "--against", type=click.IntRange(min=1), metavar="N",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import config_option, options_as, result_options, tell
-from console.model.named import ModelOptions, load, model_options, spoken, typical, words_option
+from console.model.named import ModelOptions, load, model_options, rows_option, spoken, typical, words_option
 from console.progress import progress
 from console.run.connection import CoordinatorOptions, coordinator_options
 from schemas.errors import StorageError, UsageError, os_faults_as
@@ -32,7 +32,7 @@ class ExportOptions(ModelOptions):
     out: Path | None
     picture: str | None
     structure: int | None
-    data: Path | None
+    data: str | None
     row: int
     prefix: str | None
     tracking_uri: str | None
@@ -58,7 +58,7 @@ class ExportOptions(ModelOptions):
     metavar="N",
     help="For the tree of a population: 1 is the fittest.",
 )
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE", help="For pictures of a row: csv or parquet.")
+@rows_option("For pictures of a row", required=False)
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")
 @click.option("--prefix", metavar="NAME", help="For c: what its names begin with. Default: model.")
 @click.option(

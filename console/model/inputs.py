@@ -1,4 +1,4 @@
-"""The rows of a file as a model takes them, for ``glassfleet model predict`` and ``explain``."""
+"""Rows as a model takes them, for ``glassfleet model predict`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -17,26 +15,34 @@ if TYPE_CHECKING:
     from glassfleet.scheme import Model
 
 
-def row_of(path: Path, number: int, learned: Model) -> NDArray[np.float64]:
-    """Return the inputs of one row of a file, counted from 1; raises UsageError when there is none."""
-    X = inputs_of(path, learned)
+def row_of(source: str, number: int, learned: Model) -> NDArray[np.float64]:
+    """Return the inputs of one row, counted from 1; raises UsageError when there is none."""
+    table = _table(source, learned)
+    X = _inputs(table, learned)
     if number > X.shape[0]:
-        raise UsageError(f"--row {number}: {path} has {X.shape[0]} rows")
+        raise UsageError(f"--row {number}: {table.path} has {X.shape[0]} rows")
     row: NDArray[np.float64] = X[number - 1]
     return row
 
 
-def inputs_of(path: Path, learned: Model) -> NDArray[np.float64]:
-    """Return the model's inputs from a file, shape (n, F)."""
+def inputs_of(source: str, learned: Model) -> NDArray[np.float64]:
+    """Return the model's inputs from a file or query, shape (n, F)."""
+    return _inputs(_table(source, learned), learned)
+
+
+def _table(source: str, learned: Model) -> Table:
     from edge_agent.sources import read_table
 
-    table = read_table(path, missing=[each.name for each in learned.domain.features if each.may_be_empty])
+    return read_table(source, missing=[each.name for each in learned.domain.features if each.may_be_empty])
+
+
+def _inputs(table: Table, learned: Model) -> NDArray[np.float64]:
     if learned.domain.memory is not None:
         return _remembered(table, learned.domain)
     missing = [name for name in learned.domain.names if name not in table.names]
     if missing:
         raise DataError(
-            f"{path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
+            f"{table.path}: the model's input {missing[0]!r} is no column ({len(missing)} missing). "
             f"It needs: {', '.join(learned.domain.names)}"
         )
     return _encoded(table, learned.domain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from console.broker_discovery import broker_url
-from console.common import BrokerOptions, F, broker_options, json_file, security_options, versioned
+from console.common import BrokerOptions, F, broker_options, json_file, rows_place, security_options, versioned
 from schemas.errors import DocumentError, UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def model_options(function: F) -> F:
     )(function)
     function = click.option("--version", type=int, metavar="N", help="Default: the current version.")(function)
     return click.argument("name", required=False, metavar="[NAME[@VERSION]]")(function)
+
+
+def rows_option(words: str, *, required: bool) -> Callable[[F], F]:
+    """Add ``--data SOURCE``."""
+    return click.option(
+        "--data", type=click.Path(), callback=rows_place, required=required, metavar="SOURCE",
+        help=f"{words}: a file or URL that `glassfleet data --help` lists.",
+    )  # fmt: skip
 
 
 def words_option(function: F) -> F:

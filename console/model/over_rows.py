@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -40,7 +39,7 @@ def refuse_mixed(*, summary: bool) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is about one row, and --summary about all: leave out one")
 
 
-def explain_rows(model: Model, data: Path, most: int, reference: Reference | None, *, as_json: bool) -> None:
+def explain_rows(model: Model, data: str, most: int, reference: Reference | None, *, as_json: bool) -> None:
     """Explain the rows of a file together, and print it; see `over_rows`."""
     X = inputs_of(data, model)
     with progress("explaining", min(len(X), most)) as work:

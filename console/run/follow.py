@@ -63,7 +63,7 @@ def patiently(api: Coordinator, ask: Callable[[], T], patience: float, work: Wor
             if gone is None:
                 gone = now
                 if patience:
-                    work.say(f"no coordinator answers at {api.url}: trying for {patience:g} s")
+                    work.say(f"no coordinator answers at {api.shown}: trying for {patience:g} s")
             if now - gone >= patience:
                 raise
             time.sleep(min(_AGAIN, patience))

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import options_as, parse_parameters, print_json, result_options, state_dir_option, table_lines
+from console.common import (
+    options_as,
+    parse_parameters,
+    print_json,
+    result_options,
+    rows_file,
+    state_dir_option,
+    table_lines,
+)
 from console.progress import progress
 from schemas.errors import DataError, NotFoundError, StorageError, UsageError, os_faults_as
 from schemas.topics import DEFAULT_FLEET
@@ -58,7 +66,7 @@ def audit() -> None:
 @audit.command()
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option(
-    "--data", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--data", required=True, type=click.Path(), callback=rows_file, metavar="DIR",
     help="The rows: a folder with the file of each vehicle, named by its id; or one file with --vehicles.",
 )  # fmt: skip
 @click.option("--scheme", metavar="NAME", help="Simulate a fleet that learns with it, in place of RUN.")

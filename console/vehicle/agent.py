@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,6 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    if "://" in str(given.flags["data"]):
-        from edge_agent.sources.location import refuse_password  # numpy comes with it
-
-        refuse_password(str(given.flags["data"]), "--data")
     config = given.load()
     enrolled = config.directory / "identity"
     if config.identity is None and config.broker.startswith("mqtts:") and enrolled.is_dir():
@@ -44,7 +41,8 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     try:
         run_agent(config)
     except DataError as fault:
-        advice = f"; what else is wrong: glassfleet data check {config.data}" if Path(config.data).is_file() else ""
+        check = f"glassfleet data check {shlex.quote(str(config.data))}"
+        advice = f"; what else is wrong: {check}" if Path(config.data).is_file() else ""
         raise DataError(f"{fault}{advice}") from fault
 
 

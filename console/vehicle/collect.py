@@ -122,8 +122,9 @@ def collect(  # noqa: PLR0917 - click passes options by name
     if follow and store.is_file():
         with closing(WindowStore.open(store)) as known:
             behind = known.noted(place)
-    # First: a wrong source leaves no empty window behind.
+    # First: a source that cannot be opened makes no window.
     samples = _samples(source, (identity, ca_file, insecure_plaintext), follow=follow, behind=behind)
+    is_new = not store.exists()
     window = WindowStore(
         store,
         max_rows=max_rows,
@@ -142,6 +143,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
     samples.close()
     rows, _, _ = window.span()
     window.close()
+    if is_new and fault is not None and not taken:
+        store.unlink(missing_ok=True)
     lost = samples.dropped
     if as_json:
         print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
@@ -164,8 +167,6 @@ def _samples(
 
     if is_topic(source):
         connect_once(link_of(source, Access(*access))[0])
-    elif "://" in source:
-        raise UsageError(f"--source {source}: give mqtt[s]://host/topic, a file or pipe of JSON lines, or -")
     elif any(access):
         raise UsageError(f"--source {source} is no broker's topic: leave out --identity, --ca-file and the like")
     if follow and (is_topic(source) or source == "-" or is_table(source)):

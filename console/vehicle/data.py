@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import print_json, result_options, rows_place, table_lines
+from console.common import print_json, result_options, rows_file, rows_place, table_lines
 from console.tables import printable
 from console.vehicle.collect import DAY, collect
 from schemas.errors import UsageError
@@ -159,7 +159,7 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
 
 
 @data.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.argument("file", type=click.Path(dir_okay=False), callback=rows_file, metavar="FILE")
 @click.option("--target", metavar="COLUMN", help="Target column, which is never left out. Default: the last one.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PLAN",
@@ -207,7 +207,7 @@ def prepare(file: Path, target: str | None, out: Path | None, *, as_json: bool) 
     for line in table_lines([["column", "what becomes of it"], *cells], left=(0, 1)):
         click.echo(f"  {line}")
     click.echo(f"{counted(proposal.rows, 'rows')}, {proposal.usable:,} with a value in each column that is taken")
-    click.echo(f"written: {out}. Next: glassfleet data check {out}{flags}")
+    click.echo(f"written: {out}. Next: glassfleet data check {shlex.quote(str(out))}{flags}")
 
 
 def _taken(scheme: str | None) -> tuple[bool, bool, bool]:

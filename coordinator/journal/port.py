@@ -279,8 +279,8 @@ class Journal(Protocol):
     def check(self) -> None:
         """Raise StorageError when nothing can be written any more because the lock was lost."""
 
-    def size_bytes(self) -> int | None:
-        """Return the room that the journal takes; None when there is no telling. From any thread."""
+    def size_bytes(self) -> int:
+        """Return the room that the journal takes; raises StorageError when it cannot be asked. From any thread."""
 
     def close(self) -> None:
         """Release the lock. Idempotent."""

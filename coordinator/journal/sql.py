@@ -295,7 +295,7 @@ class SqlJournal:
         with self._write() as connection:
             connection.execute(sa.select(1))
 
-    def size_bytes(self) -> int | None:
+    def size_bytes(self) -> int:
         """Return the room of the database's files (SQLite) or tables with their indexes (PostgreSQL)."""
         path = self._database.path
         if path is not None:
@@ -307,7 +307,7 @@ class SqlJournal:
             return size
         sizes = (sa.func.pg_total_relation_size(table.name) for table in (RECORDS, RUNS, MODELS, DECISIONS))
         with self._begin() as connection:
-            return sum(connection.execute(sa.select(*sizes)).one())
+            return int(sum(connection.execute(sa.select(*sizes)).one()))
 
     def close(self) -> None:
         """Close the database and release the lock. Idempotent."""

@@ -188,7 +188,7 @@ class Metrics(Observer, Collector):
         agents: Callable[[], Mapping[str, int]],
         queue: Callable[[], tuple[int, int, int]],
         connected: Callable[[], bool],
-        journal_bytes: Callable[[], int | None],
+        journal_bytes: Callable[[], int],
     ) -> None:
         """Read a coordinator at every scrape.
 
@@ -248,9 +248,8 @@ class Metrics(Observer, Collector):
         try:
             room = self._journal_bytes()
         except StorageError:
-            room = None  # a database that is away must not take the other metrics with it
-        if room is not None:
-            yield _family("glassfleet_journal_bytes", {(): room})
+            return  # last of all: a database that is away must not take the other metrics with it
+        yield _family("glassfleet_journal_bytes", {(): room})
 
 
 def standby_page() -> bytes:

@@ -243,10 +243,6 @@ def run(
         The source ended, and there never was a model.
     """
     logs.configure(config.log_level, config.log_format)
-    if config.data is not None:
-        from edge_agent.sources.location import refuse_password  # noqa: PLC0415 - few forecasters need it
-
-        refuse_password(config.data, "--data")
     say = logs.get_logger("glassfleet.forecast", agent=config.id)
     for note in config.notes:
         say.warning("retired-setting", note=note)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,8 @@ from edge_agent.sources import SPLIT, read_table
 from edge_agent.sources.cells import is_finite
 from edge_agent.sources.lines import Lines, unreadable
 from edge_agent.sources.readers import kind_of
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
+from schemas.text import without_password
 
 _log = structlog.get_logger("glassfleet.samples")
 
@@ -36,6 +38,9 @@ WAITING = 1000
 
 MAX_BYTES = 1 << 16
 """Longer lines and messages are no samples."""
+
+_ARRAY = re.compile(rb"\s*\[\s*(\{|$)")
+"""How a JSON array of objects begins, whose lines are no samples."""
 
 _TOO_LONG = f"a sample of more than {MAX_BYTES} bytes"
 
@@ -60,8 +65,12 @@ class Access:
 
 
 def is_topic(source: str) -> bool:
-    """Whether a source is a broker's topic."""
-    return source.startswith(("mqtt://", "mqtts://"))
+    """Whether a source is a broker's topic; raises UsageError for a URL of something else."""
+    is_topic = source.startswith(("mqtt://", "mqtts://"))
+    if "://" in source and not is_topic:
+        what = "give mqtt[s]://host/topic, a file or pipe of JSON lines, or -"
+        raise UsageError(f"--source {without_password(source)}: {what}")
+    return is_topic
 
 
 def is_table(source: str) -> bool:
@@ -217,7 +226,12 @@ class Samples:
             return
 
     def _lines(self, lines: Lines) -> None:
+        is_first = True
         for line, place in lines:
+            if is_first and line is not None and _ARRAY.match(line):
+                mend = "Write each of its objects on a line of its own, for example with: jq -c '.[]'"
+                raise DataError("it is a JSON array", mend, f"--source {self._source}")
+            is_first = False
             sample = _TOO_LONG if line is None else parse(line, is_strict=self._is_strict)
             self._put((sample, place))
 

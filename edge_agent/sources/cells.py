@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -36,7 +36,7 @@ def no_column(where: str, name: str, names: Sequence[str]) -> DataError:
 
 def wrong_cell(where: str, name: str, row: int, what: str, mend: str) -> DataError:
     """Say what is wrong with a cell, and the way out."""
-    return DataError(f"row {row + 1} (after the header), column {name!r}: {what}", mend, where)
+    return DataError(f"row {row + 1} of the data, column {name!r}: {what}", mend, where)
 
 
 def text_cell(where: str, name: str, row: int, cell: str) -> DataError:
@@ -58,17 +58,27 @@ def not_finite(where: str, name: str, row: int, value: float) -> DataError:
 
 
 def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns' names, stripped; raises DataError when they cannot name columns."""
+    """Return the names in a text's first row, stripped; raises DataError when they cannot name columns."""
     names = tuple(cell.strip() for cell in cells)
+    mend = "A header row with the column names is needed"
     if not names:
-        raise DataError("the file is empty", "A header row with the column names is needed", where)
+        raise DataError("the file is empty", mend, where)
     if what := separated(names):
         raise DataError(f"the columns are separated by {what}", "Read it with a plan: glassfleet data prepare", where)
     if all(is_number(name) for name in names):
-        raise DataError("the first row holds numbers only", "A header row with the column names is needed", where)
+        raise DataError("the first row holds numbers only", mend, where)
+    return column_names(where, names)
+
+
+def column_names(where: str, cells: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns, stripped; raises DataError when they cannot be that."""
+    names = tuple(cell.strip() for cell in cells)
+    if all(is_number(name) for name in names):
+        what = f"the columns' names are numbers: {', '.join(names[:5])}" if names else "there are no columns"
+        raise DataError(what, "Name the columns", where)
     for index, name in enumerate(names):
         if not name:
-            raise DataError(f"column {index + 1} has no name", "Name it in the header row", where)
+            raise DataError(f"column {index + 1} has no name", "Give it one", where)
         if len(name) > LONGEST_NAME:
             raise DataError(f"the name of column {index + 1} is longer than {LONGEST_NAME} characters", where=where)
         if name in names[:index]:
@@ -97,10 +107,10 @@ def check_roles(where: str, names: tuple[str, ...], target: str | None) -> None:
 
 
 def check_widths(where: str, block: list[list[Any]], width: int, row: int) -> None:
-    """Raise DataError naming the first row that has not as many cells as the header."""
+    """Raise DataError naming the first row that has not as many cells as there are columns."""
     for offset, cells in enumerate(block):
         if len(cells) != width:
-            what = f"row {row + offset + 1} (after the header) has {len(cells)} cells, the header has {width} columns"
+            what = f"row {row + offset + 1} of the data has {len(cells)} cells, and there are {width} columns"
             raise DataError(what, where=where)
 
 
@@ -109,8 +119,8 @@ def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
     train = np.empty(len(splits), dtype=np.bool_)
     for offset, value in enumerate(splits):
         if value not in ("train", "test"):
-            what = f"row {row + offset + 1}, column {SPLIT!r}: {str(value)[:40]!r} is neither 'train' nor 'test'"
-            raise DataError(what, "Correct it, or remove the column to train on all rows", where)
+            what = f"{str(value)[:40]!r} is neither 'train' nor 'test'"
+            raise wrong_cell(where, SPLIT, row + offset, what, "Correct it, or remove the column to train on all rows")
         train[offset] = value == "train"
     return train
 
@@ -127,25 +137,43 @@ def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterato
 class YesAndNo:
     """Makes numbers of columns of yes and no, block by block: 1 and 0.
 
+    A column holds either such words or numbers, as its first cell with a value says.
+
     Parameters
     ----------
-    columns : sequence of int
-        Which may be such.
+    where : str
+        For messages.
+    columns : mapping of int to str
+        Which may be such, and their names.
     """
 
-    def __init__(self, columns: Sequence[int]) -> None:
+    def __init__(self, where: str, columns: Mapping[int, str]) -> None:
+        self._where = where
+        self._names = dict(columns)
         self._texts: dict[int, set[str]] = {index: set() for index in columns}
 
-    def convert(self, block: list[list[Any]]) -> None:
-        """Change the block's cells in columns of one pair of words so far; others are left as they are."""
-        for index, texts in self._texts.items():
-            first = next((cells[index] for cells in block if not is_empty(cells[index])), 0.0)
+    def convert(self, block: list[list[Any]], row: int) -> None:
+        """Change the block's words, where a column's are one pair so far; others are left, for `block_of_numbers`.
+
+        Raises
+        ------
+        DataError
+            A number in a column of words; `row` is the number of rows before the block.
+        """
+        for index, texts in list(self._texts.items()):
+            first = next((cells[index] for cells in block if not is_empty(cells[index])), None)
             if not texts and is_number(first):
+                del self._texts[index]
                 continue
-            texts.update(cells[index] for cells in block if isinstance(cells[index], str))
+            column = [cells[index] for cells in block]
+            texts.update(cell for cell in column if isinstance(cell, str) and not (is_empty(cell) or is_number(cell)))
             numbers = truth_of(texts) or {}
-            for cells in block if numbers else ():
-                cells[index] = numbers.get(cells[index], cells[index])
+            for offset, cell in enumerate(column if numbers else ()):
+                if cell in numbers:
+                    block[offset][index] = numbers[cell]
+                elif is_number(cell) and not is_empty(cell):
+                    what = f"{str(cell)[:40]!r} is a number, where cells before it are words like {min(texts)!r}"
+                    raise wrong_cell(self._where, self._names[index], row + offset, what, "Write either in all cells")
 
 
 def without_marks(block: list[list[Any]], columns: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from edge_agent.sources.cells import header, plain_cells
+from edge_agent.sources.cells import column_names, plain_cells
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError
 
@@ -53,7 +53,7 @@ def query_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list
                     result = connection.execute(sql.select(sql.literal_column("*")).select_from(rows))
                 if not result.returns_rows:
                     raise DataError("the statement returns no rows", "Write a SELECT", place.shown)
-                names = header(place.shown, tuple(result.keys()))
+                names = column_names(place.shown, tuple(result.keys()))
                 parts = result.partitions(BLOCK)
                 yield names, (plain_cells(place.shown, names, [list(row) for row in part]) for part in parts)
         finally:

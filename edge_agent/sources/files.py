@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from edge_agent.sources.cells import header
+from edge_agent.sources.cells import column_names, header
 from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.window import ENDING as WINDOW
 from schemas.errors import DataError
 
 BLOCK: Final = 512
@@ -63,9 +65,7 @@ def opened(path: Path) -> Iterator[io.TextIOWrapper]:
             file: Any = gzip.GzipFile(fileobj=raw) if packed else raw
             begin = file.peek(1)
             if _JSON.match(begin):
-                window = f"glassfleet data collect --source {path} --store {path.stem}.window"
-                mend = f"Save the table as CSV, or keep its lines in a window: {window}"
-                raise DataError("JSON, not a CSV file", mend, str(path))
+                raise _json(path, begin)
             with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
                 yield text
     except FileNotFoundError as fault:
@@ -86,6 +86,32 @@ def opened(path: Path) -> Iterator[io.TextIOWrapper]:
         raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
 
 
+def _json(path: Path, begin: bytes) -> DataError:
+    """Say that a file is JSON, and how its rows become CSV, or lines in a window."""
+    what, mend = "JSON, not a CSV file", "Save the table as CSV"
+    text = begin.removeprefix(codecs.BOM_UTF8).lstrip()
+    first, end, _ = text.partition(b"\n")
+    is_array, is_packed = text.startswith(b"["), path.suffix.lower() == ".gz"
+    if is_array:
+        what = "a JSON array, not a CSV file"
+        if text[1:].lstrip().startswith(b"["):
+            return DataError(what, mend, str(path))  # its rows name no fields
+    lines = path.with_suffix("") if is_packed else path
+    lines = lines.with_suffix(".lines")
+    given, made = quote(str(path)), quote(str(lines))
+    if is_array or (end and not first.rstrip().endswith(b"}")):
+        how = "jq -c '.[]'" if is_array else "jq -c ."
+        make = f"gzip -dc {given} | {how} > {made} && " if is_packed else f"{how} {given} > {made} && "
+    elif is_packed:
+        make = f"gzip -dc {given} > {made} && "
+    elif path.suffix.lower() == ".csv":  # by which it would be taken for a table there, too
+        make = f"cp {given} {made} && "
+    else:
+        make, made = "", given
+    collect = f"glassfleet data collect --source {made} --store {quote(lines.stem + WINDOW)}"
+    return DataError(what, f"{mend}, or keep its rows in a window: {make}{collect}", str(path))
+
+
 def in_blocks(reader: Iterator[list[str]]) -> Iterator[list[list[str]]]:
     """Yield rows in blocks; blank lines (an editor's last one, say) are skipped."""
     filled = (cells for cells in reader if cells)
@@ -100,7 +126,7 @@ def _not_text(path: Path, begin: bytes, at: int) -> DataError:
             return DataError(f"{what}, not a CSV file", mend.format(path=path), str(path))
     wide = begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     name = "UTF-16" if wide else "WINDOWS-1252"
-    how = f", for example with: iconv -f {name} -t UTF-8 {path.name} > utf8.csv" if path.suffix != ".gz" else ""
+    how = f", for example with: iconv -f {name} -t UTF-8 {quote(path.name)} > utf8.csv" if path.suffix != ".gz" else ""
     return DataError(f"not UTF-8 text (byte {at})", f"Save it as UTF-8 CSV{how}", str(path))
 
 
@@ -119,9 +145,9 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
         raise DataError("reading Parquet needs pyarrow", mend, str(path)) from fault
     try:
         if path.is_file():  # before its rows: two columns of one name are a fault that pyarrow tells on many lines
-            header(str(path), parquet.read_schema(path).names)
+            column_names(str(path), parquet.read_schema(path).names)
         table = parquet.read_table(path)
-        names = header(str(path), table.column_names)
+        names = column_names(str(path), table.column_names)
         return names, [column_of(str(path), name, column) for name, column in zip(names, table.columns, strict=True)]
     except (ArrowException, OSError) as fault:
         reason = str(fault).partition("\n")[0].partition(". ")[0]

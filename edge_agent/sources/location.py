@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,9 +10,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from schemas.errors import UsageError
-
-_PASSWORD = re.compile(r"^([a-z0-9+.-]+://[^:/@?#]*):([^@/]*)@", re.IGNORECASE)
-_QUERY_PASSWORD = re.compile(r"([?&]password=)([^&]*)", re.IGNORECASE)
+from schemas.text import without_password
 
 Rows: TypeAlias = AbstractContextManager[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]
 """The columns' names, and blocks of rows; cells are numbers, texts or None."""
@@ -76,11 +73,6 @@ class Location:
     query: str = ""
     table: str = ""
     shown: str = ""
-
-
-def without_password(text: str) -> str:
-    """Return a URL with *** for its password, to show and to log."""
-    return _QUERY_PASSWORD.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
 
 
 def refuse_password(text: str, option: str) -> None:

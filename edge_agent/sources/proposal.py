@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from edge_agent.sources.cells import SPLIT, check_roles, empty_table, header
@@ -82,7 +83,8 @@ def propose(path: Path, target: str | None = None) -> Proposal:
         The file is of another kind, cannot be read, has no columns' names, or no such target.
     """
     if locate(path).reader is not CSV:
-        raise DataError(f"{path}: no CSV file; it is read without a plan. Look at it: glassfleet data check {path}")
+        check = f"glassfleet data check {quote(str(path))}"
+        raise DataError(f"{path}: no CSV file; it is read without a plan. Look at it: {check}")
     separator = _separator(path)
     with cells_of(path, separator) as (cells, blocks):
         rows = [row for block in blocks for row in block]
@@ -94,7 +96,7 @@ def propose(path: Path, target: str | None = None) -> Proposal:
     check_roles(str(path), names, target)
     ragged = next((row for row, line in enumerate(rows) if len(line) != len(cells)), None)
     if ragged is not None:
-        what = f"row {ragged + 1} (after the header) has {len(rows[ragged])} cells, the header has {len(cells)}"
+        what = f"row {ragged + 1} of the data has {len(rows[ragged])} cells, the header has {len(cells)}"
         raise DataError(what, "Put cells with a separator in them into quotes, or correct the row", str(path))
     columns = {name: [row[index] for row in rows] for name, index in zip(names, named, strict=True)}
     present = {name: [cell for cell in column if cell.lower() not in MISSING] for name, column in columns.items()}

@@ -309,7 +309,8 @@ def _collect(
     label_at = names.index(label) if labels else None
     numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]
     inputs = [place for place, index in enumerate(numeric) if names[index] != label]
-    truth, may_be_empty = YesAndNo(inputs), inputs if missing else []
+    truth = YesAndNo(where, {place: names[numeric[place]] for place in inputs})
+    may_be_empty = inputs if missing else []
     # Grows in place: a list of blocks would leave as many bytes to the process as the table has.
     numbers = bytearray()
     classes: list[str] = []
@@ -327,7 +328,7 @@ def _collect(
         if len(numeric) < len(names):
             block = [[cells[index] for index in numeric] for cells in block]  # noqa: PLW2901 - lean: the former block goes
         without_marks(block, may_be_empty)
-        truth.convert(block)
+        truth.convert(block, row)
         numbers += block_of_numbers(where, block, [names[index] for index in numeric], row, may_be_empty).tobytes()
         row += len(train[-1])
     if not row:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.sources.cells import header, is_finite
+from edge_agent.sources.cells import column_names, is_finite
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import DataError, StorageError
 
@@ -99,7 +99,7 @@ class WindowStore:
             if self._fixed and tuple(columns) != self.columns:
                 what = f"the window holds the columns {', '.join(self.columns)}, not {', '.join(columns)}"
                 raise DataError(what, "Name another --store for other columns", str(path))
-            self.columns = header(str(path), columns)
+            self.columns = column_names(str(path), columns)
         about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
         if about.items() - known.items():  # a reader need not wait for a writer
             self._note(**about)
@@ -212,7 +212,7 @@ class WindowStore:
         if not self._fixed:
             names = self.columns or tuple(sample)
             try:
-                header(str(self.path), names)
+                column_names(str(self.path), names)
             except DataError as fault:
                 return str(fault)
             text = frozenset(name for name in names if isinstance(sample.get(name), str))

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from console.common import broker_kind_option, config_option, ended_by_sigterm, options_as, print_json, workshop
+from console.common import (
+    broker_kind_option,
+    config_option,
+    ended_by_sigterm,
+    options_as,
+    print_json,
+    rows_file,
+    workshop,
+)
 from console.run.runspec import BOUNDS_HELP
 from glassfleet.schemes import DEFAULT
 from lab.demo.display import for_terminal, watching
@@ -51,7 +59,11 @@ LOOK = 0.5
     help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort if the scheme can.",
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path), metavar="DIR", help="Real vehicles: a file each. Default: simulated."
+    "--data",
+    type=click.Path(),
+    callback=rows_file,
+    metavar="DIR",
+    help="Real vehicles: a file each. Default: simulated.",
 )
 @click.option("--target", metavar="COLUMN", help="Target column of --data. Default: the last one.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from console.common import json_option, parse_parameters, print_json, table_lines
+from console.common import json_option, parse_parameters, print_json, rows_file, table_lines
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet import catalogue
@@ -37,9 +37,10 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     "--csv",
     "path",
     required=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(),
+    callback=rows_file,
     metavar="FILE",
-    help="Table: csv, csv.gz or parquet.",
+    help="Table: a file that `glassfleet data --help` lists.",
 )
 @click.option("--target", metavar="COLUMN", help="Column to predict.  [default: the last]")
 @click.option(

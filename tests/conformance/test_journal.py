@@ -486,7 +486,6 @@ def test_sqlite_journal_whose_run_begins_anew_takes_no_more_room(path: Path) -> 
         journal.append([checkpoint("r", 2)])
         journal.append([entry("r", 3)])
         size = journal.size_bytes()
-        assert size is not None
         assert size < 28_000_000, f"{12 * (number + 1)} MB of answers were written"
     assert path.with_name(path.name + "-wal").stat().st_size < 9_000_000
     journal.close()

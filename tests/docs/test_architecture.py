@@ -44,7 +44,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 82_340, "lab": 13_730, "tests": 43_810}
+MOST_LINES = {"product": 82_460, "lab": 13_740, "tests": 43_960}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
@@ -101,7 +101,7 @@ def places(text: str) -> list[tuple[str, str]]:
 
 def _names(node: ast.stmt) -> list[str]:
     match node:
-        case ast.ClassDef() | ast.FunctionDef():
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             return [node.name]
         case ast.Assign():
             return [ast.unparse(target) for target in node.targets]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_agent.sources import files
 from edge_agent.sources.check import examine
 from edge_agent.sources.table import read_source
 from glassfleet.data import condense as module
@@ -82,7 +83,9 @@ def test_check_says_usable_exactly_when_an_agent_takes_the_table(
         result = examine(path, target=target, **flags)
         refused = ""
         try:
-            read_source(path, target=target, **flags)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(files, "BLOCK", 2)  # a table of several blocks
+                read_source(path, target=target, **flags)
         except DataError as fault:
             refused = str(fault)
     errors = [fault.what for fault in result.faults if fault.level == "error"]

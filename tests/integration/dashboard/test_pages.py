@@ -45,11 +45,22 @@ def context(browser: Browser, size: str = "desktop", scheme: Literal["light", "d
     return made
 
 
+def status(name: str) -> int:
+    """Return with which status a page of `PAGES` answers: there must be one under its address."""
+    return 404 if name == "not-found" else 200
+
+
+def opened(page: Page, there: World, name: str) -> None:
+    answer = page.goto(there.base + PAGES[name])
+    assert answer is not None
+    assert answer.status == status(name)
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in OFTEN else [pytest.mark.slow]) for name in PAGES]
 )
 def test_page_is_accessible_in_light_and_dark_and_fits_a_phone(there: World, page: Page, name: str) -> None:
-    page.goto(there.base + PAGES[name])
+    opened(page, there, name)
     page.evaluate(OPEN)
     result = Axe().run(page)
     assert result.violations_count == 0, result.generate_report()
@@ -69,6 +80,7 @@ def test_hostile_texts_stay_texts_and_nobody_else_is_asked(there: World, page: P
     page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
     for name, address in PAGES.items():  # in one window: each of its own would take half a second more
         answer = there.api.get(address)
+        assert answer.status_code == status(name)
         assert [bad for bad in (EVIL, " style=", "onclick") if bad in answer.text] == [], name
         policy = answer.headers["content-security-policy"]
         assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False), name
@@ -251,12 +263,12 @@ def test_coordinator_on_loopback_refuses_a_foreign_host_name(there: World) -> No
 
 
 def test_page_reads_without_scripts(there: World, browser: Browser) -> None:
-    opened = browser.new_context(java_script_enabled=False)
-    page = opened.new_page()
+    plain = browser.new_context(java_script_enabled=False)
+    page = plain.new_page()
     for name in ("fleet", "run", "model", "forecast"):
-        page.goto(there.base + PAGES[name])
+        opened(page, there, name)
         assert page.locator("main table tbody tr, main svg").count() > 3
-    opened.close()
+    plain.close()
 
 
 FORECAST = "/models/video-quality/2/forecast"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -192,6 +194,22 @@ def test_model_rules_are_printed_in_words_the_most_used_first(
     text = capsys.readouterr().out
     assert text.count("THEN quality = ") == 2
     assert re.search(r"IF  speed is \w+ \([\d.]+ to [\d.]+ m/s, most at [\d.]+ m/s\)", text)
+
+
+def test_model_forecasts_and_explains_rows_of_a_database(
+    capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(drive.with_suffix(".db")) as database:
+        names, *rows = csv.reader(drive.read_text().splitlines())
+        database.execute(f"CREATE TABLE rows ({', '.join(names)})")
+        database.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(names))})", rows)
+    for words in (["predict"], ["explain", "--row", "2"], ["explain", "--summary"]):
+        printed = []
+        for place in (str(drive), f"sqlite:///{drive.with_suffix('.db')}?table=rows"):
+            assert run(["model", *words, "--file", str(record_file), "--data", place]) == 0
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
 
 
 def test_model_predicts_and_explains_the_rows_of_a_file_when_columns_are_in_another_order(

@@ -95,6 +95,37 @@ def test_nonsense_is_told_in_one_line_with_a_documented_code(capsys: pytest.Capt
         assert "Traceback" not in err
 
 
+WITH_PASSWORD = "postgresql://u:secret@127.0.0.1/db?table=r"
+NAMES_ROWS = {"--data", "--csv", "--source", "source", "file", "exports"}
+MORE = {"glassfleet coordinator": ("--broker-wait", "0.1"), "glassfleet forecast run": ("--id", "v0")}
+
+
+def named(parameter: click.Parameter, value: str) -> list[str]:
+    return [value] if isinstance(parameter, click.Argument) else [parameter.opts[-1], value]
+
+
+def test_no_command_prints_the_password_of_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = set()
+    for path, command in LEAVES.items():
+        for parameter in command.params:
+            if parameter.opts[-1] not in NAMES_ROWS and parameter.metavar not in {"URL", "URI", "SOURCE"}:
+                continue
+            words = [*path.split()[1:], *MORE.get(path, ())]
+            for other in command.params:
+                if other.required and other is not parameter:
+                    words += named(other, "x.window" if other.name == "store" else "1")
+            for url in (WITH_PASSWORD, "http://u:secret@127.0.0.1:9"):
+                code = run([*words, *named(parameter, url)])
+                printed = "".join(capsys.readouterr())
+                assert code != 0
+                assert "secret" not in printed, (path, parameter.opts)
+                if "u:***@" in printed:
+                    seen.add(f"{path} {parameter.opts[-1]}")
+    rows = {f"{path} {each.opts[-1]}" for path, command in LEAVES.items() for each in command.params
+            if each.opts[-1] in NAMES_ROWS and path != "glassfleet ca trust"}  # fmt: skip
+    assert rows <= seen
+
+
 def flags(path: str) -> set[str]:
     return {flag for parameter in LEAVES[path].params for flag in parameter.opts}
 

@@ -71,7 +71,7 @@ class Watched:
             watchers.append(self.traces)
         fleet.core.observers = watchers
 
-    def journal_bytes(self) -> int | None:
+    def journal_bytes(self) -> int:
         if self.room is None:
             raise StorageError("the database is away")
         return self.room

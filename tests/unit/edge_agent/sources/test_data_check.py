@@ -153,8 +153,34 @@ def test_yes_and_no_are_no_numbers_beside_other_cells_or_as_the_target(write: Wr
     path = write(f"{header}\n{rows}{more}\n")
     column = header.partition(",")[0]
     assert not examine(path, target="y").usable
-    with pytest.raises(DataError, match=rf"column '{column}'.* is not a number"):
+    with pytest.raises(DataError, match=rf"column '{column}'.* is (not )?a number"):
         read_source(path, target="y")
+
+
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+@pytest.mark.parametrize("cells", [
+    ["yes", "no"] * 1500 + [5.5] * 50,
+    [5.5] * 2048 + ["yes", "no"],
+    ["yes", 5.5, 0, "yes"],
+    ["no", *["yes"] * 3000, 1],
+    [0, 1] * 1024 + ["no"],
+])  # fmt: skip
+def test_column_of_yes_and_no_and_numbers_is_refused_by_check_and_agent_in_any_order(
+    write: Write, tmp_path: Path, kind: str, cells: list[str | float]
+) -> None:
+    rows = [(cell, row % 13, row % 7) for row, cell in enumerate(cells)]
+    place: Path | str = write("a,b,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in rows))
+    if kind == "sqlite":
+        pytest.importorskip("sqlalchemy")
+        with sqlite3.connect(tmp_path / "rows.db") as database:
+            database.execute("CREATE TABLE rows (a, b, y)")
+            database.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+        place = f"sqlite:///{tmp_path}/rows.db?table=rows"
+    assert not examine(place).usable
+    assert faults(examine(place))[0][0] == "a"
+    odd = next(row for row, cell in enumerate(cells, 1) if isinstance(cell, str) != isinstance(cells[0], str))
+    with pytest.raises(DataError, match=rf"row {odd}\b.*, column 'a': '[a-z0-9.]+' is (not )?a number"):
+        read_source(place)
 
 
 def test_check_and_agent_agree_on_marks_for_missing_values_and_on_truth_values(write: Write, tmp_path: Path) -> None:

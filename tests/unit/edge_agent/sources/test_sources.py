@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
+import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -60,19 +63,23 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
     ("text", "target", "message"),
     [
         ("a,y\n1,2\n3,4\n", "z", "there is no column 'z'. The columns are: a, y. Name the target with --target"),
-        ("a,y\n1,2\nred,4\n", None, "row 2 (after the header), column 'a': 'red' is not a number"),
-        ("a,y\n1,2\n3,high\n", None, "row 2 (after the header), column 'y': 'high' is not a number"),
-        ("a,y\n1,2\n3,\n", None, "row 2 (after the header), column 'y': the cell is empty"),
-        ("a,y\n1,2\nnan,4\n", None, "row 2 (after the header), column 'a': nan is not a finite number"),
-        ("a,y\n1,inf\n3,4\n", None, "row 1 (after the header), column 'y': inf is not a finite number"),
+        ("a,y\n1,2\nred,4\n", None, "row 2 of the data, column 'a': 'red' is not a number"),
+        ("a,y\n1,2\n3,high\n", None, "row 2 of the data, column 'y': 'high' is not a number"),
+        ("a,y\n1,2\n3,\n", None, "row 2 of the data, column 'y': the cell is empty"),
+        ("a,y\n1,2\nnan,4\n", None, "row 2 of the data, column 'a': nan is not a finite number"),
+        ("a,y\n1,inf\n3,4\n", None, "row 1 of the data, column 'y': inf is not a finite number"),
         ("a,y\n1,2\n", None, "only one row; an agent needs at least 2 rows"),
         ("a,y\n", None, "there are columns but no rows"),
         ("", None, "the file is empty"),
         ("split,a,y\ntest,1,2\ntest,3,4\n", None, "no rows with split 'train'; an agent"),
-        ("split,a,y\ntrain,1,2\nvalid,3,4\n", None, "row 2, column 'split': 'valid' is neither 'train' nor 'test'"),
+        (
+            "split,a,y\ntrain,1,2\nvalid,3,4\n",
+            None,
+            "row 2 of the data, column 'split': 'valid' is neither 'train' nor",
+        ),
         ("a,a,y\n1,2,3\n1,2,3\n", None, "two columns are called 'a' (1 and 2)"),
         ("a,,y\n1,2,3\n1,2,3\n", None, "column 2 has no name"),
-        ("a,y\n1,2\n3\n", None, "row 2 (after the header) has 1 cells, the header has 2 columns"),
+        ("a,y\n1,2\n3\n", None, "row 2 of the data has 1 cells, and there are 2 columns"),
         ("1,2\n3,4\n5,6\n", None, "the first row holds numbers only"),
         ("a;y\n1;2\n3;4\n", None, "separated by semicolons"),
         ("split,y\ntrain,1\ntrain,2\n", None, "no input column beside the target 'y'"),
@@ -169,12 +176,65 @@ def test_json_is_not_read_as_csv_and_the_way_out_is_told(
 ) -> None:
     for name in ("v0.ndjson", "v0.csv.gz", "v0.CSV"):
         path = write(text, name)
-        with pytest.raises(DataError, match=r"JSON, not a CSV file\. Save .* data collect --source "):
+        with pytest.raises(DataError, match=r"JSON( array)?, not a CSV file\. Save .* data collect --source "):
             read_source(path)
         assert run(["data", "prepare", str(path)]) == 3
-        assert "JSON, not a CSV file" in capsys.readouterr().err
+        assert ", not a CSV file" in capsys.readouterr().err
     assert not list(path.parent.glob("*.plan"))
     assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
+
+
+OBJECTS = '{"a": 1, "y": 2}\n{"a": 3, "y": 4}\n'
+ARRAY = '[\n{"a": 1, "y": 2},\n{"a": 3, "y": 4}\n]\n'
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+@pytest.mark.parametrize("name", ["my drive.ndjson", "my drive.ndjson.gz", "my drive.csv", "my drive.csv.gz"])
+@pytest.mark.parametrize("text", [OBJECTS, ARRAY], ids=["lines", "array"])
+def test_way_out_of_json_leads_to_a_window(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    path = write(text, name)
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(DataError) as fault:
+        read_source(path)
+    make, _, collect = fault.value.mend.partition("window: ")[2].rpartition("glassfleet ")
+    if "jq" in make and shutil.which("jq") is None:
+        make, lines = "", shlex.split(make)[-2]
+        Path(lines).write_text("\n".join(map(json.dumps, json.loads(text))))
+    subprocess.run(f"{make} true", shell=True, check=True)
+    assert run(shlex.split(collect)) == 0
+    assert capsys.readouterr().err.startswith("2 samples taken, 0 refused")
+    assert read_source("my drive.window").train.X.tolist() == [[1.0], [3.0]]
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, words in (
+        ("array.json", "it is a JSON array. Write each of its objects on a line of its own"),
+        ("packed.ndjson.gz", "it had no sample to take"),
+    ):
+        path = write(ARRAY, name)
+        store = path.with_suffix(".window")
+        assert run(["data", "collect", "--source", str(path), "--store", str(store)]) == 3
+        assert words in capsys.readouterr().err
+        assert not list(path.parent.glob("*.window*"))
+
+
+def test_fault_of_a_database_speaks_of_no_header(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute("CREATE TABLE rows AS SELECT 1 AS a, 2 AS y UNION ALL SELECT 'red', 3")
+    for query, words in (
+        ("SELECT 1, 2", "the columns' names are numbers: 1, 2. Name the columns"),
+        ("SELECT 1 AS ' ', y FROM rows", "column 1 has no name. Give it one"),
+        ("SELECT y AS 'a;b' FROM rows", "there is no input column beside the target 'a;b'"),
+        ("SELECT a, y FROM rows", "row 2 of the data, column 'a': 'red' is not a number"),
+    ):
+        with pytest.raises(DataError) as fault:
+            read_source(f"sqlite:///{tmp_path}/rows.db?query={query}")
+        assert words in str(fault.value)
+        assert "header" not in str(fault.value)
 
 
 def test_compressed_file_of_another_coding_is_told_as_that(write: Write) -> None:
@@ -211,9 +271,7 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     assert (findings.rows, findings.place, findings.usable) == (2, "row", True)
     short = tmp_path / "short.tsv"
     short.write_text("a\ty\n1\t2\n3\n")
-    assert [fault.what for fault in examine(short).faults] == [
-        "row 2 (after the header) has 1 cells, the header has 2 columns"
-    ]
+    assert [fault.what for fault in examine(short).faults] == ["row 2 of the data has 1 cells, and there are 2 columns"]
     assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
 
     moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
@@ -384,7 +442,7 @@ def test_plan_that_cannot_be_meant_is_refused(write: Write, document: str, what:
         ("split\ntrain\n", "says which rows train and test; it cannot be the target"),
         ("", "the file is empty. A header row"),
         ("a,b\n", "there are columns but no rows"),
-        ("a;b\n1;2;3\n", "row 1 (after the header) has 3 cells, the header has 2"),
+        ("a;b\n1;2;3\n", "row 1 of the data has 3 cells, the header has 2"),
         ("a;b\n1;2\n", "there is no column 'q'. The columns are: a, b"),
     ],
 )

@@ -209,8 +209,8 @@ def test_collector_ends_with_the_datas_code_and_keeps_what_came_when_its_source_
 
 
 def test_collector_says_that_nothing_came_when_its_source_has_no_sample(tmp_path: Path) -> None:
-    source = tmp_path / "list.json"
-    source.write_text('[\n{"n": 1},\n{"n": 2},\n]\n')
+    source = tmp_path / "lists.json"
+    source.write_text("[1]\n[2]\n[3]\n[4]\n")
     done = collect(source, tmp_path)
     assert (done.returncode, json.loads(done.stdout)["rows"]) == (3, 0), done.stderr
     assert f"--source {source}: it had no sample to take (4 refused)." in done.stderr
