@@ -28,7 +28,7 @@ def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(
     eventually(processes.is_healthy)
     first.kill()
     eventually(lambda: not processes.is_healthy())
-    lost = [line for line in processes.output(coordinator).splitlines() if "broker-lost" in line]
+    lost = [line for line in coordinator.logged().splitlines() if "broker-lost" in line]
     assert len(lost) == 1
     assert f"broker={parse_url(url).public} " in f"{lost[0]} "
     second = processes.start("broker", "--kind", kind, *again)
