@@ -104,6 +104,7 @@ def named(parameter: click.Parameter, value: str) -> list[str]:
     return [value] if isinstance(parameter, click.Argument) else [parameter.opts[-1], value]
 
 
+@pytest.mark.usefixtures("structlog_defaults")
 def test_no_command_prints_the_password_of_a_url(capsys: pytest.CaptureFixture[str]) -> None:
     seen = set()
     for path, command in LEAVES.items():
