@@ -27,7 +27,7 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 	$(BIN)/glassfleet demo $(ARGS)
 
 # Beside each other: mypy is one process that takes most of a minute.
-test: $(READY)  ## Checks and every test but the slow ones (about seven minutes)
+test: $(READY)  ## Checks and every test but the slow ones (five to eight minutes)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow || \
 	    { echo 'Where the tests above passed, a check failed: make check tells which.'; exit 1; }
 

@@ -80,6 +80,6 @@ def refuse_password(text: str, option: str) -> None:
     if without_password(text) != text:
         raise UsageError(
             f"{option} {without_password(text)}: a password on a command line can be read by every user of this "
-            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; or put the whole URL into an environment "
-            "variable (GLASSFLEET_AGENT_DATA) or a file of settings"
+            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; an agent and `data check` also take the "
+            "whole URL from GLASSFLEET_AGENT_DATA, an agent from a file of settings, too"
         )
