@@ -73,15 +73,18 @@ def rows_place(ctx: click.Context, parameter: click.Parameter, value: str | None
     return value
 
 
-def rows_file(
-    ctx: click.Context, parameter: click.Parameter, value: str | tuple[str, ...] | None
-) -> Path | tuple[Path, ...] | None:
-    """Refuse a URL; a click callback for what names rows, one place or several, where only files are read."""
-    for each in (value,) if isinstance(value, str) else value or ():
-        if "://" in each:
-            hint = parameter.get_error_hint(ctx).strip("'")
-            raise UsageError(f"{hint} {without_password(each)}: only files are read here, no URLs")
-    return tuple(map(Path, value)) if isinstance(value, tuple) else None if value is None else Path(value)
+class RowsFile(click.Path):
+    """Files or folders of rows, where no URL is read: one is refused, without its password."""
+
+    def __init__(self, *, dir_okay: bool = True) -> None:
+        super().__init__(dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; raises UsageError for a URL."""
+        if param is not None and "://" in str(value):
+            hint = param.get_error_hint(ctx).strip("'")
+            raise UsageError(f"{hint} {without_password(value)}: only files are read here, no URLs")
+        return super().convert(value, param, ctx)
 
 
 def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

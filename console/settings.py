@@ -22,9 +22,6 @@ from schemas.topics import DEFAULT_FLEET
 DEFAULTS = {"fleet": DEFAULT_FLEET, "state_dir": None, "broker": "what STATE_DIR/broker-url says"}
 """Defaults that :meth:`Given.load` gives, where they are not the configuration's own."""
 
-ROWS = "data"
-"""The setting that names a vehicle's rows."""
-
 C = TypeVar("C", bound=Settings)
 
 
@@ -119,7 +116,7 @@ def settings_options(config: type[C]) -> Callable[[Callable[..., Any]], Callable
             else:
                 decorated = click.option(
                     flag, name, default=None, type={int: int, float: float, Path: click.Path(path_type=Path)}.get(kind),
-                    metavar=_metavar(name, kind), help=text, callback=rows_place if name == ROWS else None,
+                    metavar=_metavar(name, kind), help=text, callback=rows_place if name == "data" else None,
                 )(decorated)  # fmt: skip
         return decorated
 

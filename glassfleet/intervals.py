@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.rules import Errors, Explanation
+from glassfleet.explanation import Explanation
+from glassfleet.rules import Errors
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

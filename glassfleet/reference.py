@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
+from glassfleet.explanation import Explanation
 from glassfleet.intervals import with_interval
 from glassfleet.nature import nature
-from glassfleet.rules import Explanation
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import VerificationError

@@ -1,8 +1,8 @@
-"""What every model says of itself: rules, and the explanation of one answer."""
+"""What every model says of itself: its rules, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -105,7 +105,7 @@ class Slope:
             change = after - before
             move = f"{'rises' if change > 0 else 'falls'} by {abs(change):.3g}" if abs(change) > least else "is flat"
             unit = f" {self.unit}" if self.unit and not place else ""
-            words.append(f"{move} after" if place == len(self.points) - 2 else f"{move} until {_plain(end)}{unit}")
+            words.append(f"{move} after" if place == len(self.points) - 2 else f"{move} until {few_digits(end)}{unit}")
         return ", ".join(words)
 
 
@@ -242,17 +242,17 @@ class Forecasts:
     @property
     def short(self) -> str:
         """Mean and range, without the unit: ``"148 (117 to 179)"``."""
-        spread = f" ({_plain(self.low)} to {_plain(self.high)})" if self.low < self.high else ""
-        return f"{_plain(self.mean)}{spread}"
+        spread = f" ({few_digits(self.low)} to {few_digits(self.high)})" if self.low < self.high else ""
+        return f"{few_digits(self.mean)}{spread}"
 
     @property
     def text(self) -> str:
         """Mean and range in words, without the unit: ``"148, 8 of 10 from 117 to 179"``."""
-        spread = f", 8 of 10 from {_plain(self.low)} to {_plain(self.high)}" if self.low < self.high else ""
-        return f"{_plain(self.mean)}{spread}"
+        spread = f", 8 of 10 from {few_digits(self.low)} to {few_digits(self.high)}" if self.low < self.high else ""
+        return f"{few_digits(self.mean)}{spread}"
 
 
-def _plain(value: float, digits: int = 4) -> str:
+def few_digits(value: float, digits: int = 4) -> str:
     """Return a number in few digits; up to ten millions without an exponent."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+0" in text and abs(value) < 1e7 else text
@@ -310,12 +310,10 @@ class Rule:
             words = [f"support {self.support:.3f}"]
         else:
             words = [f"{100 * forecast.rows:.3g} % of the rows", f"mean forecast {forecast.text}{unit}"]
-        return ", ".join(
-            [
-                *words,
-                f"confidence {self.confidence:.3f}" if self.error is None else f"error {_plain(self.error, 3)}{unit}",
-            ]
-        )
+        right = f"confidence {self.confidence:.3f}"
+        if self.error is not None:
+            right = f"error {few_digits(self.error, 3)}{unit}"
+        return ", ".join([*words, right])
 
     @property
     def output(self) -> str:
@@ -365,35 +363,6 @@ def most_used(rule: Rule) -> tuple[float, int]:
     return -(rule.support if rule.fitness is None else rule.fitness), rule.index
 
 
-def no_rule_fires(index: int) -> str:
-    """Return the note for a row that meets no rule's conditions, in a model without OTHERWISE."""
-    return f"no rule fires for this row, so rule {index} answers, which has the highest weight"
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A rule that fired for one row.
-
-    Attributes
-    ----------
-    rule : Rule
-    strength : float
-        Degree to which the row fulfils the antecedent, [0, 1].
-    memberships : tuple of float
-        Degree of each condition, [0, 1].
-    normalised_strength : float or None
-        `strength` divided by the rule's mean strength over the training rows, >= 0 and often above 1, when the rule
-        was chosen by it (maximum matching in a fuzzy regression tree, Eq. 22): a narrow rule that fits a row better
-        than it fits most beats a broad one with a higher strength. None: rules were compared by `strength` itself (and
-        their weights).
-    """
-
-    rule: Rule
-    strength: float
-    memberships: tuple[float, ...]
-    normalised_strength: float | None = None
-
-
 _FORECASTS = (
     "Of each rule: its share of the training rows (a row that is the rule's in part counts in part), the mean of what "
     "it forecasts for them, and where about 8 of 10 of these forecasts are: the mean and 1.28 standard deviations "
@@ -416,111 +385,3 @@ def measures_note(rules: Iterable[Any]) -> str:
 def _is_tested(rule: Any) -> bool:
     """Whether a rule's error is that on test rows."""
     return rule.forecast is not None and rule.forecast.errors is not None and rule.forecast.errors.mean is not None
-
-
-@dataclass(frozen=True)
-class Chance:
-    """What a model tells of one class.
-
-    Attributes
-    ----------
-    label : str
-    probability, among_all : float
-        Of the class for this row, and its share of all rows; [0, 1].
-    score : float
-        Two classes' probabilities are to each other as e to the power of their scores.
-    """
-
-    label: str
-    probability: float
-    among_all: float
-    score: float
-
-
-def chance_lines(chances: Sequence[Chance], most: int = 10) -> list[str]:
-    """Return a table of the first classes, a line each; with a line that tells how many more there are."""
-    width = max(5, *(len(each.label) for each in chances))
-    return [
-        f"{'class':{width}}  probability  of all rows   score",
-        *(
-            f"{each.label:{width}}  {each.probability:11.3f}  {each.among_all:11.3f}  {each.score:+6.2f}"
-            for each in chances[:most]
-        ),
-        *([f"and {len(chances) - most} less likely classes"] * (len(chances) > most)),
-    ]
-
-
-RUNNERS_UP = 3
-"""Rules named beside the one that decided, in an explanation."""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a model answered as it did for one row.
-
-    Attributes
-    ----------
-    prediction : float or str
-        In the target's own unit, or a class label.
-    fired : Activation
-        The rule that decided (maximum matching) or the strongest of those averaged.
-    runners_up : tuple of Activation
-        The next rules, in the order of what the choice was made on (see :class:`Activation`).
-    shares : dict of str to float
-        Each input's part of the output, in the target's own unit; with `base` they add up to the prediction. Empty
-        where there is nothing to share out; `notes` says why.
-    base : float
-        The part that no input accounts for.
-    fallback : bool
-        No rule's conditions were met, so that the one for that case answered: OTHERWISE where the model has it, else
-        the rule with the highest weight. The first of `notes` says which.
-    measure : str
-        What `base` and `shares` add up to where that is not the prediction itself; empty: it is, or there are none.
-    clipped_from : float or None
-        What the rules say, in the target's own unit, where the model keeps it within the target's limits; None: the
-        forecast is what they say.
-    interval : tuple of (float, float) or None
-        Nine of ten true values are within, see :mod:`glassfleet.intervals`; None: nobody knows.
-    notes : tuple of str
-        What a reader of this explanation must know.
-    reference : str
-        Whose forecast `base` is, so that the shares say how this row differs from that one; empty: `base` is what no
-        input accounts for.
-    differences : dict of str to str
-        By input whose value is not the reference's: both, such as "17 instead of 12".
-    chances : tuple of Chance
-        Every class, the likeliest first; empty: the model tells no probabilities.
-    """
-
-    prediction: float | str
-    fired: Activation
-    runners_up: tuple[Activation, ...] = ()
-    shares: dict[str, float] = field(default_factory=dict)
-    base: float = 0.0
-    fallback: bool = False
-    measure: str = ""
-    clipped_from: float | None = None
-    interval: tuple[float, float] | None = None
-    notes: tuple[str, ...] = ()
-    reference: str = ""
-    differences: dict[str, str] = field(default_factory=dict)
-    chances: tuple[Chance, ...] = ()
-
-    @property
-    def base_text(self) -> str:
-        """What `base` is, for people."""
-        if self.reference:
-            return f"the forecast for {self.reference}"
-        if self.measure:
-            return "what no input accounts for"
-        return "what no input accounts for; the model's record has no typical row to compare with"
-
-    @property
-    def interval_text(self) -> str:
-        """The interval in words, without the unit: ``"9 of 10 between 0.41 and 0.88"``; empty where there is none."""
-        return f"9 of 10 between {_plain(self.interval[0])} and {_plain(self.interval[1])}" if self.interval else ""
-
-    @property
-    def other_notes(self) -> tuple[str, ...]:
-        """The notes without the one about the fallback."""
-        return self.notes[1:] if self.fallback else self.notes

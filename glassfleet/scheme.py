@@ -25,7 +25,8 @@ from pydantic import BaseModel
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
-from glassfleet.rules import Explanation, Rule
+from glassfleet.explanation import Explanation
+from glassfleet.rules import Rule
 from schemas.codec import Value, digest_of
 
 Participation = Literal["cohort", "elastic"]

@@ -53,10 +53,7 @@ class ExportOptions(ModelOptions):
     help="For svg and png. Default: the tree, or the rules where there is none.",
 )
 @click.option(
-    "--structure",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="For the tree of a population: 1 is the fittest.",
+    "--structure", type=click.IntRange(min=1), metavar="N", help="For the tree of a population: 1 is the fittest."
 )
 @rows_option("For pictures of a row", required=False)
 @click.option("--row", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Which row, from 1.")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.common import (
+    RowsFile,
     options_as,
     parse_parameters,
     print_json,
     result_options,
-    rows_file,
     state_dir_option,
     table_lines,
 )
@@ -66,7 +66,7 @@ def audit() -> None:
 @audit.command()
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option(
-    "--data", required=True, type=click.Path(), callback=rows_file, metavar="DIR",
+    "--data", required=True, type=RowsFile(), metavar="DIR",
     help="The rows: a folder with the file of each vehicle, named by its id; or one file with --vehicles.",
 )  # fmt: skip
 @click.option("--scheme", metavar="NAME", help="Simulate a fleet that learns with it, in place of RUN.")

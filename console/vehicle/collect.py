@@ -126,10 +126,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     samples = _samples(source, (identity, ca_file, insecure_plaintext), follow=follow, behind=behind)
     is_new = not store.exists()
     window = WindowStore(
-        store,
-        max_rows=max_rows,
-        max_seconds=None if max_days is None else max_days * DAY,
-        columns=wanted,
+        store, max_rows=max_rows, max_seconds=None if max_days is None else max_days * DAY, columns=wanted
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
@@ -154,13 +151,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
         raise fault
 
 
-def _samples(
-    source: str,
-    access: tuple[Path | None, Path | None, bool],
-    *,
-    follow: bool,
-    behind: str,
-) -> Samples:
+def _samples(source: str, access: tuple[Path | None, Path | None, bool], *, follow: bool, behind: str) -> Samples:
     """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
     from broker.paho_transport import connect_once
     from edge_agent.forecast.source import Access, Samples, is_table, is_topic, link_of

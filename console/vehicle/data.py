@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import print_json, result_options, rows_file, rows_place, table_lines
+from console.common import RowsFile, print_json, result_options, rows_place, table_lines
 from console.tables import printable
 from console.vehicle.collect import DAY, collect
 from schemas.errors import UsageError
@@ -159,7 +159,7 @@ def describe(ctx: click.Context, source: str, target: str | None, as_json: bool)
 
 
 @data.command()
-@click.argument("file", type=click.Path(dir_okay=False), callback=rows_file, metavar="FILE")
+@click.argument("file", type=RowsFile(dir_okay=False), metavar="FILE")
 @click.option("--target", metavar="COLUMN", help="Target column, which is never left out. Default: the last one.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PLAN",

@@ -23,7 +23,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.fleet.outliers import with_scores
+from coordinator.fleet.outliers import with_lines, with_scores
 from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.actions import add_actions
@@ -159,7 +159,7 @@ def make_app(  # noqa: C901  one short function per address
 
     @app.get("/api/runs/{run}", response_model=dict[str, Any])
     def _run(run: str) -> Response:
-        return ShownJson(with_scores(coordinator.runs.document(run), coordinator.fleet))
+        return ShownJson(with_lines(with_scores(coordinator.runs.document(run), coordinator.fleet)))
 
     @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
     def _start(spec: dict[str, Any]) -> dict[str, str]:

@@ -23,8 +23,8 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.source import Access, Sample, Samples, is_topic
 from glassfleet.data.windows import WindowPlan
+from glassfleet.explanation import Explanation
 from glassfleet.reference import explained
-from glassfleet.rules import Explanation
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Forecast
@@ -169,7 +169,8 @@ class Forecaster:
             alert=alert,
             at=at,
             record=digest,
-            **(_unexplained() if served.is_personal else _explained(explanation, memberships)),
+            # Thresholds and leaves of a vehicle's own tree are its alone; its log has the explanation.
+            **({"rule": OWN_TREE} if served.is_personal else _explained(explanation, memberships)),
         )
         self.counts["forecasts"] += 1
         self._say.debug("forecast", prediction=prediction, rule=fired.rule.index, version=record.version)
@@ -201,11 +202,6 @@ def _explained(explanation: Explanation, memberships: list[float]) -> dict[str, 
         "shares": {name: float(share) for name, share in explanation.shares.items()},
         "base": float(explanation.base),
     }
-
-
-def _unexplained() -> dict[str, Any]:
-    """Return the same fields where thresholds and leaves are the vehicle's alone; its log has the explanation."""
-    return {"rule": OWN_TREE}
 
 
 def is_alert(prediction: float | str, threshold: str | None) -> bool:

@@ -226,12 +226,10 @@ class Samples:
             return
 
     def _lines(self, lines: Lines) -> None:
-        is_first = True
-        for line, place in lines:
-            if is_first and line is not None and _ARRAY.match(line):
+        for number, (line, place) in enumerate(lines):
+            if number == 0 and line is not None and _ARRAY.match(line):
                 mend = "Write each of its objects on a line of its own, for example with: jq -c '.[]'"
                 raise DataError("it is a JSON array", mend, f"--source {self._source}")
-            is_first = False
             sample = _TOO_LONG if line is None else parse(line, is_strict=self._is_strict)
             self._put((sample, place))
 

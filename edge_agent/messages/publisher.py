@@ -41,7 +41,10 @@ class Publisher:
 
     def envelope(self, body: Body, *, run: str, scheme: str = "", round: int = 0, attempt: int = 0) -> Envelope:  # noqa: A002 - the envelope's words
         """Return a message of ours."""
-        return Envelope(self._topics.fleet, body, run, self._agent, scheme, round, attempt, self._wall())
+        return Envelope(
+            fleet=self._topics.fleet, agent=self._agent, time=self._wall(),
+            body=body, run=run, scheme=scheme, round=round, attempt=attempt,
+        )  # fmt: skip
 
     def stored(self, payload: bytes) -> Envelope:
         """Read a message of ours that was kept."""

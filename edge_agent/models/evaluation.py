@@ -107,12 +107,7 @@ class Evaluator:
     """
 
     def __init__(
-        self,
-        train: Dataset,
-        test: Dataset,
-        *,
-        budget: Budget | None = None,
-        directory: Path = Path(),
+        self, train: Dataset, test: Dataset, *, budget: Budget | None = None, directory: Path = Path()
     ) -> None:
         self._train = train
         self._test = test

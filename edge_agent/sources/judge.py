@@ -239,8 +239,9 @@ class Judge:
                 self._say("note", what, "", rows)
             else:
                 way = "Fill them in, or remove the rows"
-                more = f"; or take them as missing (--missing), for {', '.join(names_where(takes_missing))}"
-                self._say("error", what, way + more * (self._column.role == "input"), rows)
+                if self._column.role == "input":
+                    way += f"; or take them as missing (--missing), for {', '.join(names_where(takes_missing))}"
+                self._say("error", what, way, rows)
 
     def _numbers(
         self, texts: list[str], numbers: NDArray[np.float64], odd: list[int], commas: list[int], infinite: list[int]

@@ -17,8 +17,9 @@ from glassfleet.crisp.tree import Tree
 from glassfleet.crisp.words import interval_condition
 from glassfleet.data.documents import document_of
 from glassfleet.data.domain import Domain
+from glassfleet.explanation import Activation, Explanation
 from glassfleet.numerics.statistics import rule_weight
-from glassfleet.rules import Activation, Consequent, Explanation, Forecasts, Rule
+from glassfleet.rules import Consequent, Forecasts, Rule
 from glassfleet.tables import RuleTables, SplitTree
 
 

@@ -145,28 +145,20 @@ class SchemeEstimator(LearnedEstimator):
             target=data.target,
             input_quantiles=self.input_quantiles,
             min_count=getattr(self, "min_rows", MIN_ROWS),
-            categories=self._takes_text,
-            missing=self._takes_missing,
+            categories=takes_categories(self._scheme()),
+            missing=takes_missing(self._scheme()),
         )
-
-    @property
-    def _takes_text(self) -> bool:
-        return takes_categories(self._scheme())
-
-    @property
-    def _takes_missing(self) -> bool:
-        return takes_missing(self._scheme())
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn asks: NaN is taken where the scheme takes empty cells."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_missing
+        tags.input_tags.allow_nan = takes_missing(self._scheme())
         return tags
 
     @property
     def _finite(self) -> bool | str:
         """What scikit-learn's validation is told of the cells that may be there."""
-        return "allow-nan" if self._takes_missing else True
+        return "allow-nan" if takes_missing(self._scheme()) else True
 
     def _coded(self, X: Any, learned: Collection[str] = ()) -> tuple[Any, dict[str, tuple[str, ...]]]:
         """Return a data frame with its texts as positions among them, and the texts by column; other rows as given.
@@ -183,16 +175,18 @@ class SchemeEstimator(LearnedEstimator):
                 continue
             if name not in learned and not any(isinstance(cell, str) for cell in column):
                 continue
-            truth = None if self._takes_text else truth_of(cell for cell in column if isinstance(cell, str))
+            truth = (
+                None if takes_categories(self._scheme()) else truth_of(cell for cell in column if isinstance(cell, str))
+            )
             if truth is not None:
                 X = X.assign(**{name: column.map(truth)})
                 continue
-            if not self._takes_text:
+            if not takes_categories(self._scheme()):
                 raise ValueError(
                     f"column {name!r} holds text, and {type(self).__name__} takes numbers: leave it out, or encode it"
                 )
             if column.isna().any():
-                if not self._takes_missing:
+                if not takes_missing(self._scheme()):
                     raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
                 column = column.astype(object).where(column.notna(), MISSING)  # noqa: PLW2901
             texts, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)

@@ -9,9 +9,9 @@ import numpy as np
 
 from glassfleet.explain.partitions import partitions
 from glassfleet.explain.views import FORMAT, ActivationView, Row, View, as_row
+from glassfleet.explanation import Chance, Explanation, chance_lines
 from glassfleet.nature import Nature, nature
 from glassfleet.reference import Reference, explained
-from glassfleet.rules import Chance, Explanation, chance_lines
 from glassfleet.scheme import Model
 
 
@@ -62,7 +62,7 @@ class RowExplanation(View):
     ``math.fsum((base, rounding, *shares.values())) == total``, to the last bit, wherever there are shares; for a
     regression `total` is the prediction.
 
-    What is not told here is as in :class:`glassfleet.rules.Explanation`.
+    What is not told here is as in :class:`glassfleet.explanation.Explanation`.
 
     Attributes
     ----------

@@ -12,7 +12,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.rules import Activation, BentInput, Condition, Forecasts, Rule
+from glassfleet.explanation import Activation
+from glassfleet.rules import BentInput, Condition, Forecasts, Rule
 from schemas.errors import DataError
 
 FORMAT: Final = 1
@@ -66,7 +67,7 @@ class RuleView(View):
 
 
 class ActivationView(View):
-    """A rule that fired: see :class:`~glassfleet.rules.Activation`."""
+    """A rule that fired: see :class:`~glassfleet.explanation.Activation`."""
 
     rule: RuleView
     strength: float

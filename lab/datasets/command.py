@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from console.common import json_option, print_json, rows_file
+from console.common import RowsFile, json_option, print_json
 from console.progress import progress
 from lab.datasets.fetch import fetch as fetch_one
 from lab.datasets.fetch import put, verify
@@ -139,7 +139,7 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
 
 
 @datasets.command("qoe")
-@click.argument("exports", nargs=-1, required=True, type=click.Path(), callback=rows_file, metavar="EXPORT...")
+@click.argument("exports", nargs=-1, required=True, type=RowsFile(), metavar="EXPORT...")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Where to.")
 @click.option("--form", default="15", show_default=True, type=click.Choice(["15", "30"]), help="Number of inputs.")
 @click.option("--labels", is_flag=True, help="The target is Good or Poor (more than 0.8 of the frames displayed).")

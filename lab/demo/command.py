@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from console.common import (
+    RowsFile,
     broker_kind_option,
     config_option,
     ended_by_sigterm,
     options_as,
     print_json,
-    rows_file,
     workshop,
 )
 from console.run.runspec import BOUNDS_HELP
@@ -58,13 +58,7 @@ LOOK = 0.5
     type=click.Choice(["cohort", "elastic"]),
     help="One set of vehicles for the whole model, or whoever answers each round. Default: cohort if the scheme can.",
 )
-@click.option(
-    "--data",
-    type=click.Path(),
-    callback=rows_file,
-    metavar="DIR",
-    help="Real vehicles: a file each. Default: simulated.",
-)
+@click.option("--data", type=RowsFile(), metavar="DIR", help="Real vehicles: a file each. Default: simulated.")
 @click.option("--target", metavar="COLUMN", help="Target column of --data. Default: the last one.")
 @click.option(
     "--bounds", "bounds_file", type=click.Path(path_type=Path), metavar="FILE", help=f"For --data. {BOUNDS_HELP}"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from console.common import json_option, parse_parameters, print_json, rows_file, table_lines
+from console.common import RowsFile, json_option, parse_parameters, print_json, table_lines
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet import catalogue
@@ -37,8 +37,7 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     "--csv",
     "path",
     required=True,
-    type=click.Path(),
-    callback=rows_file,
+    type=RowsFile(),
     metavar="FILE",
     help="Table: a file that `glassfleet data --help` lists.",
 )

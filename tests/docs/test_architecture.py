@@ -8,7 +8,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -18,6 +20,7 @@ import numpy as np
 import pytest
 import structlog
 
+from coordinator import core
 from coordinator.journal.sql import SqlJournal
 from coordinator.specification.run import RoundPolicy, RunSpec
 from deploy.site import architecture, masks
@@ -213,6 +216,17 @@ def test_private_names_are_used_in_their_own_module_alone() -> None:
         if path.name != "amqtt_patches.py" and path.parent.name != "estimators":
             used += [f"{path}: {name}" for name in [*theirs, *own - defined] if re.match("_[^_]", name)]
     assert used == []
+
+
+def test_engine_and_coordinator_are_put_together_and_inherit_nothing_of_other_modules() -> None:
+    names = [f"coordinator.engine.{path.stem}" for path in (ROOT / "coordinator/engine").glob("[a-z]*.py")]
+    modules = {name: vars(import_module(name)).values() for name in (core.__name__, *names)}
+    own = [each for name in modules for each in modules[name] if isinstance(each, type) and each.__module__ == name]
+    bases = {base.__module__: each for each in own for base in each.__bases__ if base.__module__ != each.__module__}
+    assert [str(each) for module, each in bases.items() if module.startswith("coordinator.")] == []
+    assert is_dataclass(core.Coordinator)  # its collaborators are handed in, by `main` alone
+    makers = [path.name for path in (ROOT / "coordinator").rglob("*.py") if "= Coordinator(" in path.read_text("utf-8")]
+    assert makers == ["main.py"]
 
 
 def test_no_scheme_is_named_outside_its_own_rooms() -> None:

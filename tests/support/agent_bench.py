@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def record_of(document: dict[str, Any], **fields: Any) -> ModelRecord:
         created="2026-01-01T00:00:00+00:00",
         **(usual | fields),
     )
+
+
+def write_database(path: Path, names: Sequence[str], cells: Iterable[Sequence[Any]]) -> str:
+    """Write the table ``rows`` into a SQLite file; return the URL that reads it."""
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE rows ({', '.join(names)})")
+        database.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(names))})", cells)
+    database.close()
+    return f"sqlite:///{path}?table=rows"
 
 
 def write_rows(path: Path, data: Dataset) -> Path:

@@ -183,10 +183,6 @@ def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:
     )
 
 
-def _both(digest: str, data: bytes, _version: int) -> tuple[str, bytes]:
-    return digest, data
-
-
 def record_of(version: int = 1, **other: Any) -> ModelRecord:
     document = {"scheme": "toy", "leaves": [hashlib.sha256(bytes([version, each])).hexdigest() for each in range(100)]}
     # Made long before the authorities were.
@@ -214,7 +210,7 @@ class Cloud:
         for version, each in enumerate(records, start=1):
             data = each if isinstance(each, bytes) else each.to_bytes()
             digest = record_of(version).digest if isinstance(each, bytes) else each.digest
-            self.journal.add_model("m", f"r{version}", partial(_both, digest, data))
+            self.journal.add_model("m", f"r{version}", partial(lambda both, _version: both, (digest, data)))
 
     def start(self) -> None:
         """Begin a life, on a broker that keeps what is retained."""

@@ -256,8 +256,7 @@ class Dashboard:
         return Picture(self._run_parts(document, 1), show.sentence(document), is_last=has_ended)
 
     def _document(self, run: str) -> dict[str, Any]:
-        document = self.coordinator.runs.document(run)
-        return with_scores(document, self.coordinator.fleet) | {"notes": document.get("notes", ())}
+        return with_scores(self.coordinator.runs.document(run), self.coordinator.fleet)
 
     def _run_parts(self, document: dict[str, Any], page: int) -> dict[str, str]:
         """Return the live fragments of a run, by the id of their element; rounds are paged from the newest."""

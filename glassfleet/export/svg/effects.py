@@ -82,9 +82,8 @@ def effect_curve(effect: Effect, scale: Scale, classes: Sequence[str], unit: str
         levels = (scale.low, (scale.low + scale.high) / 2, scale.high)
         marks = [(level, number(round(level, scale.digits), 3) + " %" * bool(chances)) for level in levels]
         words = ", ".join(_course(label if len(chances) > 1 else "", curve, unit) for label, curve in curves.items())
-        words += f", {len(chances) - len(curves)} other classes never more" * (
-            bool(chances) and len(chances) > len(curves)
-        )
+        more = len(chances) - len(curves)
+        words += f", {more} other classes never more" * (more > 0)
     body = plane.grid(marks, inset)
     lines: list[Line] = [
         (label, classes.index(label) if label else 0, list(zip(effect.values, curve, strict=True)))

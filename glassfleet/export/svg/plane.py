@@ -75,8 +75,10 @@ class Plane:
                 body += [f'<circle {look} cx="{x}" cy="{y}" r="3.5"/>' for x, y in dots]
                 continue
             # Light colours need an edge on light paper.
-            looks = ['together"'] if alone else ['edge"', f'inner" stroke="{colour}"']
-            body += [f'<polyline class="line {look} points="{path}"/>' for look in looks]
+            looks = ['class="line together"']
+            if not alone:
+                looks = ['class="line edge"', f'class="line inner" stroke="{colour}"']
+            body += [f'<polyline {look} points="{path}"/>' for look in looks]
         return body + ([] if alone else self._names(lines))
 
     def _names(self, lines: Sequence[Line]) -> list[str]:

@@ -11,9 +11,10 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.explanation import Activation, Explanation
 from glassfleet.nature import Nature
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import Activation, Consequent, Explanation, Rule
+from glassfleet.rules import Consequent, Rule
 from glassfleet.schemes.fedavg_mlp.network import BOUND, Shape, centred, outputs, slopes
 from glassfleet.schemes.fedavg_mlp.params import MAX_WEIGHTS, Parameters
 from schemas.errors import DocumentError

@@ -17,8 +17,9 @@ from glassfleet.crisp.forest import NIL, Forest, Genes
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.documents import Strict, document_errors, document_of, read_document_head
 from glassfleet.data.domain import Domain
+from glassfleet.explanation import Activation, Explanation
 from glassfleet.nature import OWN_TREE, Nature
-from glassfleet.rules import Activation, Consequent, Explanation, Rule
+from glassfleet.rules import Consequent, Rule
 from glassfleet.schemes.fedga.client import choose_tree
 from glassfleet.schemes.fedga.messages import NAME, Question
 from glassfleet.schemes.fedga.params import MAX_DEPTH, MAX_STRUCTURES, Parameters

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
+from glassfleet.explanation import RUNNERS_UP, Activation, Chance, Explanation
 from glassfleet.fuzzy.consequent import linear_score
 from glassfleet.fuzzy.linear_rules import outputs_of, tree_complexity
 from glassfleet.numerics.softmax import all_scores, probabilities
 from glassfleet.numerics.statistics import blocks
-from glassfleet.rules import RUNNERS_UP, Activation, Chance, Consequent, Explanation, Rule
+from glassfleet.rules import Consequent, Rule
 from glassfleet.schemes.fmt.tree import Inputs, Span, Tree, degrees
 from glassfleet.schemes.fmt_classes.document import FORMAT, read_document, write_document
 from glassfleet.schemes.fmt_classes.params import Parameters

@@ -25,11 +25,6 @@ KEPT = WARM_UP // 2
 """Ended runs that the coordinator is told to remember: the journal is as large as it gets before the half is over."""
 
 
-def resident(pid: int) -> float:
-    """MiB of memory that a process holds."""
-    return float(psutil.Process(pid).memory_info().rss / 2**20)
-
-
 def journal_size(state_dir: Path) -> tuple[int, int]:
     """Bytes of the database and of its write-ahead log."""
     log = state_dir / "journal.sqlite-wal"
@@ -55,7 +50,7 @@ def test_coordinator_stays_as_it_is_over_two_hundred_runs(tmp_path: Path, capsys
                 changes = {"parameters": {"nullify": False, "min_rows": 1, "max_depth": 2}}
                 begin_run(api, spec(run, **changes))
                 assert ended(api, run)["outcome"] == "finished"
-                memory.append(resident(coordinator.pid))
+                memory.append(psutil.Process(coordinator.pid).memory_info().rss / 2**20)  # MiB
                 sizes.append(journal_size(tmp_path / "coordinator"))
             metrics = api.get("/api/metrics").json()
             listed = [each["run"] for each in api.get("/api/runs").json()]

@@ -64,12 +64,7 @@ def _shell(number: int, block: Block) -> str:
 
 
 def run(
-    blocks: list[Block],
-    folder: Path,
-    *,
-    clone: bool = False,
-    installed: bool = True,
-    seconds: float = 540,
+    blocks: list[Block], folder: Path, *, clone: bool = False, installed: bool = True, seconds: float = 540
 ) -> tuple[int | None, dict[int, str]]:
     """Run a group in a folder: an empty one, or a clone of the repository.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from schemas.errors import VerificationError
 from schemas.messages import Receipt, Request
 from schemas.record import ModelRecord
 from schemas.topics import Topics
-from tests.support.agent_bench import record_of
+from tests.support.agent_bench import record_of, write_database
 from tests.support.processes import ROOT, every_command, python
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -200,13 +199,11 @@ def test_model_forecasts_and_explains_rows_of_a_database(
     capsys: pytest.CaptureFixture[str], record_file: Path, drive: Path
 ) -> None:
     pytest.importorskip("sqlalchemy")
-    with sqlite3.connect(drive.with_suffix(".db")) as database:
-        names, *rows = csv.reader(drive.read_text().splitlines())
-        database.execute(f"CREATE TABLE rows ({', '.join(names)})")
-        database.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(names))})", rows)
+    names, *rows = csv.reader(drive.read_text().splitlines())
+    table = write_database(drive.with_suffix(".db"), names, rows)
     for words in (["predict"], ["explain", "--row", "2"], ["explain", "--summary"]):
         printed = []
-        for place in (str(drive), f"sqlite:///{drive.with_suffix('.db')}?table=rows"):
+        for place in (str(drive), table):
             assert run(["model", *words, "--file", str(record_file), "--data", place]) == 0
             printed.append(capsys.readouterr().out)
         assert printed[0] == printed[1]

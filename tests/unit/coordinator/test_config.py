@@ -21,12 +21,8 @@ def test_config_prefers_flags_to_environment_to_file_to_defaults(
     monkeypatch.setenv("GLASSFLEET_API_PORT", "2")
     monkeypatch.setenv("GLASSFLEET_COORDINATOR_SESSION_EXPIRY", "8")
     config = CoordinatorConfig.load(file, api_port=3, broker=None)
-    assert (config.http.api_port, config.fleet, config.connection.session_expiry, config.connection.keepalive) == (
-        3,
-        "environment",
-        8,
-        12,
-    )
+    link = config.connection
+    assert (config.http.api_port, config.fleet, link.session_expiry, link.keepalive) == (3, "environment", 8, 12)
     assert config.broker == "mqtt://127.0.0.1:1883"
     assert CoordinatorConfig.load().connection.keepalive == 30, "the file is forgotten again"
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError, TaskError
+from glassfleet.explanation import Activation, Explanation
 from glassfleet.numerics.statistics import to_grid
-from glassfleet.rules import Activation, Consequent, Explanation, Rule
+from glassfleet.rules import Consequent, Rule
 from glassfleet.scheme import Contribution, Cost, Done, Next, Participation, Purpose, State, Task
 from glassfleet.tables import RuleList, RuleTables
 from schemas.errors import DocumentError, RunFailedError, UsageError

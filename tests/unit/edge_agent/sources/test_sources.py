@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from edge_agent.sources.proposal import propose
 from edge_agent.sources.window import WindowStore
 from lab.demo.vehicles import real_files
 from schemas.errors import DataError
+from tests.support.agent_bench import write_database
 
 Write = Callable[..., Path]
 
@@ -75,7 +75,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         (
             "split,a,y\ntrain,1,2\nvalid,3,4\n",
             None,
-            "row 2 of the data, column 'split': 'valid' is neither 'train' nor",
+            "row 2 of the data, column 'split': 'valid' is neither 'train' nor 'test'",
         ),
         ("a,a,y\n1,2,3\n1,2,3\n", None, "two columns are called 'a' (1 and 2)"),
         ("a,,y\n1,2,3\n1,2,3\n", None, "column 2 has no name"),
@@ -150,10 +150,7 @@ def test_labels_are_the_text_that_stands_in_the_table_with_and_without_categorie
     elif kind == "window":
         WindowStore(Path(place)).append([{"a": a, "y": y} for a, y in rows])
     else:
-        with sqlite3.connect(place) as database:
-            database.execute("CREATE TABLE rows (a, y)")
-            database.executemany("INSERT INTO rows VALUES (?, ?)", rows)
-        place = f"sqlite:///{place}?table=rows"
+        place = write_database(Path(place), ("a", "y"), rows)
         given = list(map(int, given)) if given[0] is True else given  # SQLite knows no truth values
     for categories in (False, True):
         source = read_source(place, labels=True, categories=categories)
@@ -174,12 +171,13 @@ def test_ending_of_a_name_may_be_written_in_any_case(write: Write, name: str) ->
 def test_json_is_not_read_as_csv_and_the_way_out_is_told(
     write: Write, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
+    what = f"{'a JSON array' if text.startswith('[') else 'JSON'}, not a CSV file"
     for name in ("v0.ndjson", "v0.csv.gz", "v0.CSV"):
         path = write(text, name)
-        with pytest.raises(DataError, match=r"JSON( array)?, not a CSV file\. Save .* data collect --source "):
+        with pytest.raises(DataError, match=rf": {what}\. Save .* data collect --source "):
             read_source(path)
         assert run(["data", "prepare", str(path)]) == 3
-        assert ", not a CSV file" in capsys.readouterr().err
+        assert f": {what}" in capsys.readouterr().err
     assert not list(path.parent.glob("*.plan"))
     assert read_source(write("[s],{a},y\n1,2,3\n4,5,6\n")).train.features == ("[s]", "{a}")
 
@@ -223,8 +221,7 @@ def test_wrong_source_leaves_no_window(write: Write, capsys: pytest.CaptureFixtu
 
 def test_fault_of_a_database_speaks_of_no_header(tmp_path: Path) -> None:
     pytest.importorskip("sqlalchemy")
-    with sqlite3.connect(tmp_path / "rows.db") as database:
-        database.execute("CREATE TABLE rows AS SELECT 1 AS a, 2 AS y UNION ALL SELECT 'red', 3")
+    write_database(tmp_path / "rows.db", ("a", "y"), [(1, 2), ("red", 3)])
     for query, words in (
         ("SELECT 1, 2", "the columns' names are numbers: 1, 2. Name the columns"),
         ("SELECT 1 AS ' ', y FROM rows", "column 1 has no name. Give it one"),

@@ -11,6 +11,7 @@ import pytest
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
+from glassfleet.explain.effects import effect
 from glassfleet.export.fml import from_fml, to_fml
 from glassfleet.fuzzy.hinges import check_hinges, with_hinges
 from glassfleet.local import federated
@@ -89,6 +90,14 @@ def test_shares_of_a_bent_input_are_those_of_its_line() -> None:
         assert result.shares["age"] == pytest.approx(sign * height(slopes["age"], row[0]))
         odds = np.log(np.divide(*np.sort(model.predict_proba(row[None])[0])[::-1]))
         assert result.base + sum(result.shares.values()) == pytest.approx(odds)
+
+
+def test_of_two_classes_the_chance_of_the_second_says_both() -> None:
+    model, X = learn(max_rules=1)
+    result = effect(model, X[0], "age")
+    changed = np.repeat(X[:1], len(result.values), axis=0)
+    changed[:, 0] = result.values
+    assert dict(result.chances) == {"yes": tuple(100.0 * model.predict_proba(changed)[:, 1])}
 
 
 def test_chances_are_the_same_bits_after_a_way_through_fml() -> None:
