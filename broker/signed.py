@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
     from schemas.trust.signing import Signer
 
 BAD_BURST = 1000.0
-"""Bad messages of one agent that are verified at once, a tenth of a second's work; see `Patience`."""
+"""Bad messages of one agent that are verified at once, a twentieth of a second's work; see `Patience`."""
 
 BAD_PER_SECOND = 200.0
-"""So many a second after that: two hundredths of a processor."""
+"""So many a second after that: a hundredth of a processor."""
 
 BAD_AGENTS = 4096
 """Agents whose bad messages are counted at once; the one whose last is oldest is forgotten."""
@@ -215,7 +215,7 @@ class SignedTransport:
 class Patience:
     """How many bad messages are looked at, for each agent whose topics they are on: a token bucket.
 
-    A signature takes 0.1 ms to verify, on the thread that also keeps the connection alive. An agent that floods its
+    A signature takes 0.05 ms to verify, on the thread that also keeps the connection alive. An agent that floods its
     topics with bad seals gets `burst` of them verified, then `rate` a second, and its good ones are lost among them. No
     other agent is concerned: the broker lets none write there. The coordinator's topics have no such bound, as only
     who runs the broker can forge there, who can withhold messages anyway.

@@ -28,6 +28,7 @@ from glassfleet.intervals import BINS, MOST_RULES, WORST, counted, recorded_erro
 from glassfleet.numerics.f1 import MOST_CONFUSED, confusion, macro_f1
 from glassfleet.private.chain import SCORES_SCHEME
 from glassfleet.scheme import Contribution, Done, Next, State, Task
+from glassfleet.untrusted import Remembered
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -257,7 +258,7 @@ def same_target(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.target_name == two.target_name and one.classes == two.classes
 
 
-def _domain(task: Task) -> Domain:
+def _read_domain(task: Task) -> Domain:
     try:
         domain = Domain.from_document(task.body["model"]["domain"])
     except (ValueError, LookupError, TypeError) as fault:
@@ -265,6 +266,10 @@ def _domain(task: Task) -> Domain:
     if len(domain.classes) > MAX_CLASSES:
         raise TaskError(f"{len(domain.classes)} classes; scores are summed for {MAX_CLASSES} at most")
     return domain
+
+
+_domain = Remembered(_read_domain)
+"""The domain of the model that a task asks about; read once for all answers."""
 
 
 def _lines(task: Task) -> int:

@@ -24,7 +24,8 @@ Replay. A sealed message can be sent again by whoever saw it; each kind is harml
 - A receipt names its task. Model pointers carry a sequence number that may only rise.
 - A birth or a death may be repeated: it costs a question, and nothing rests on it.
 
-Pure but for the clock that is passed in: keys and certificates come as bytes.
+Pure but for the clock that is passed in: keys and certificates come as bytes. OpenSSL reads certificates; libsodium
+signs and verifies messages, in half of OpenSSL's time, which a coordinator spends on every answer.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from nacl.bindings import crypto_sign, crypto_sign_open
+from nacl.exceptions import CryptoError
 
 from schemas import limits
 from schemas.errors import UsageError, WireError
@@ -68,7 +70,8 @@ _TAIL = len(_TIME) + 8 + len(_VERSION)
 @dataclass(frozen=True)
 class _Checked:
     owner: Owner
-    key: Ed25519PublicKey
+    key: bytes
+    """Ed25519 public key, 32 bytes."""
     serial: int
     begins: float
     ends: float
@@ -134,11 +137,11 @@ class Signer:
             raise UsageError(f"{fault.detail}: it was not made by this software's CA") from fault
         self.certificate = certificate.public_bytes(Encoding.DER)
         self.issuer = issuer_of(self.certificate)
-        self._key = key
+        self._key = key.private_bytes_raw() + key.public_key().public_bytes_raw()
 
     def sign(self, content: bytes) -> bytes:
         """Return the 64 bytes of the signature over `content`."""
-        return self._key.sign(content)
+        return crypto_sign(content, self._key)[:SIGNATURE_BYTES]
 
     @property
     def overhead(self) -> int:
@@ -313,7 +316,7 @@ class Verifier:
         signature, certificate = seal[1 : 1 + SIGNATURE_BYTES], seal[1 + SIGNATURE_BYTES :]
         if seal[0] != SEALED or not certificate:
             raise WireError("bad-signature", "the seal is of an unknown kind")
-        # Cheap first: a certificate that is known costs nothing to look up, a signature 0.1 ms to verify.
+        # Cheap first: a certificate that is known costs nothing to look up, a signature 0.05 ms to verify.
         checked = self._certificate(certificate)
         owner = checked.owner
         if not any(writer.role == owner.role and writer.id in ("*", owner.id) for writer in writers):
@@ -347,8 +350,8 @@ def split(payload: bytes) -> tuple[bytes, bytes]:
 def _verified(checked: _Checked, content: bytes, signature: bytes) -> Owner:
     """Return whose certificate it is; raises WireError unless that one made the signature."""
     try:
-        checked.key.verify(signature, content)
-    except InvalidSignature as fault:
+        crypto_sign_open(signature + content, checked.key)
+    except (CryptoError, ValueError) as fault:
         raise WireError("bad-signature", f"the signature is not {checked.owner}'s over these bytes") from fault
     return checked.owner
 
@@ -390,7 +393,7 @@ def _read(der: bytes, cas: Sequence[x509.Certificate]) -> _Checked:
     ends = min(certificate.not_valid_after_utc, max(ca.not_valid_after_utc for ca in issuers))
     return _Checked(
         owner_of(certificate),
-        key,
+        key.public_bytes_raw(),
         certificate.serial_number,
         certificate.not_valid_before_utc.timestamp(),
         ends.timestamp(),

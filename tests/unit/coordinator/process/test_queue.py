@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +120,64 @@ def test_event_queue_lets_nobody_wait_again_until_something_is_taken() -> None:
         queue.put(Message(f"c/{number}", b"x"))
     assert queue.dropped == 99
     assert time.monotonic() - begun < 10, "one of them waited"
+
+
+def test_who_puts_waits_while_a_batch_is_decided_and_what_comes_meanwhile_is_one_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coordinator.process.queue.TURN", 60.0)
+    queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
+    queue.put(Message("c/0", b"x"))
+    assert len(queue.get_batch(500, 5.0).messages) == 1
+
+    def write() -> None:
+        for number in range(1, 200):
+            queue.put(Message(f"c/{number}", b"x"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    assert queue.depth() == (0, 0), "the batch is still decided"
+    taken = queue.get_batch(500, 5.0).messages
+    writer.join()
+    assert [message.topic for message in taken] == [f"c/{number}" for number in range(1, 200)]
+
+
+def test_who_puts_waits_once_for_a_batch_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.process.queue.TURN", 0.2)
+    queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
+    queue.put(Message("c/0", b"x"))
+    queue.get_batch(500, 5.0)
+    begun = time.monotonic()
+    for number in range(100):
+        queue.put(Message(f"c/{number}", b"x"))
+    assert 0.2 <= time.monotonic() - begun < 10, "the first of them waited"
+    assert queue.depth()[0] == 100
+
+
+def test_a_batch_is_taken_when_nothing_more_comes_or_after_a_few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
+    coming = [1, 1, 0, 1, 1, 1, 1, 1, 0]
+
+    def sleep(seconds: float) -> None:
+        for _ in range(coming.pop(0)):
+            queue.put(Message("c/1", b"x"))
+
+    monkeypatch.setattr("coordinator.process.queue.time", SimpleNamespace(sleep=sleep))
+    queue.put(Message("c/0", b"x"))
+    assert [len(queue.get_batch(500, 5.0).messages), coming.pop(0)] == [3, 1], "none came at the third look"
+    queue.put(Message("c/0", b"x"))
+    assert [len(queue.get_batch(500, 5.0).messages), len(coming)] == [5, 1], "four looks, though more came at each"
+
+
+def test_a_call_does_not_wait_for_more_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.process.queue.GATHER", 60.0)
+    queue = EventQueue(max_messages=1000, max_bytes=1_000_000)
+    queue.put(Message("c/0", b"x"))
+    queue.call(lambda: None)
+    batch = queue.get_batch(500, 5.0)
+    assert (len(batch.messages), len(batch.calls)) == (1, 1)
 
 
 def test_event_queue_runs_calls_on_the_thread_that_takes_and_hands_back_what_they_raise() -> None:
