@@ -78,8 +78,8 @@ def signer_of(folder: Path) -> Signer:
 class Vehicle:
     """One vehicle.
 
-    `waits` are the answers without a receipt, by task: the message, and when to send it again; `accepted`, by task, when
-    the receipt was made; `is_outside`: the run asks it no more.
+    `waits` are the answers without a receipt, by task: the message, and when to send it again; `accepted`, by task, is
+    when the receipt was made; `is_outside`: the run asks it no more.
     """
 
     number: int
