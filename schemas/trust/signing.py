@@ -349,9 +349,12 @@ def split(payload: bytes) -> tuple[bytes, bytes]:
 
 def _verified(checked: _Checked, content: bytes, signature: bytes) -> Owner:
     """Return whose certificate it is; raises WireError unless that one made the signature."""
+    # The two go as one string: what a signature is too long by would count as signed.
+    if len(signature) != SIGNATURE_BYTES:
+        raise WireError("bad-signature", f"a signature of {len(signature)} bytes in place of {SIGNATURE_BYTES}")
     try:
         crypto_sign_open(signature + content, checked.key)
-    except (CryptoError, ValueError) as fault:
+    except CryptoError as fault:
         raise WireError("bad-signature", f"the signature is not {checked.owner}'s over these bytes") from fault
     return checked.owner
 

@@ -182,6 +182,17 @@ def test_record_that_was_changed_after_signing_is_refused(change):
         changed.verified_by(CA.verifier())
 
 
+def test_signature_that_takes_bytes_of_what_was_signed_along_is_none_of_the_rest():
+    signed, certificate = b"hello world", SIGNER.certificate
+    value = SIGNER.sign(signed)
+    assert CA.verifier().verify(signed, value, certificate) == Owner("agent", "v1")
+    for cut in range(-64, len(signed) + 1):
+        whole = value + signed
+        if cut:
+            with pytest.raises(WireError, match="bad-signature"):
+                CA.verifier().verify(whole[64 + cut :], whole[: 64 + cut], certificate)
+
+
 def test_record_without_a_coordinators_signature_is_refused():
     with pytest.raises(WireError, match="unsigned"):
         RECORD.verified_by(CA.verifier())
