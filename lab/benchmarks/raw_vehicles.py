@@ -228,8 +228,9 @@ class Vehicles:
 
     def step(self, timeout: float) -> bool:
         """Take what has come; whether a command is among it."""
-        is_told = False
-        for key, mask in self.selector.select(timeout):
+        is_told, begun = False, time.monotonic()
+        is_due = any(at <= begun for at, _ in self.back)
+        for key, mask in self.selector.select(0 if is_due else timeout):
             vehicle = key.data
             is_told |= vehicle is None
             if vehicle is None or vehicle.peer is None:
@@ -244,9 +245,9 @@ class Vehicles:
                 self.tally["connections lost"] += 1
                 self.leave(vehicle, RECONNECT)
         now = time.monotonic()
-        due = [each for each in self.back if each[0] <= now][:AT_ONCE]
-        self.back = [each for each in self.back if each not in due]
-        for _, vehicle in due:
+        due = [each for each in self.back if each[0] <= now]
+        self.back = due[AT_ONCE:] + [each for each in self.back if each[0] > now]
+        for _, vehicle in due[:AT_ONCE]:
             try:
                 self.come_up(vehicle)
             except OSError:
