@@ -177,6 +177,12 @@ class TrainingQuestion(SchemeQuestion, ABC):
         """Nodes of the tree that the vehicles are asked about."""
 
     @property
+    def holdout(self) -> float:
+        """Share of the rows that are held out."""
+        share: float = self.parameters.holdout
+        return share
+
+    @property
     def n_inputs(self) -> int:
         """Number of inputs, F, indicators of empty cells among them."""
         return len(self.domain.inputs)
@@ -226,7 +232,7 @@ class TrainingClient(Generic[Q]):
         """Answer `task`; see :class:`glassfleet.scheme.Client`. No randomness is used."""
         question = self.read_task(task)
         parameters, domain = question.parameters, question.domain
-        rows = training_rows(data, domain, parameters.group_rows, parameters.holdout, question.levels)
+        rows = training_rows(data, domain, parameters.group_rows, question.holdout, question.levels)
         if rows.count > question.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
         if question.kind == "levels":

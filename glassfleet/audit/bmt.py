@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import GRID_BITS, SCORE_BITS
 from glassfleet.schemes.bmt.server import taken_in
+from glassfleet.schemes.bmt.support import DRAWS, STEP
 from glassfleet.schemes.bmt.tree import degrees
 
 Array = NDArray[np.float64]
@@ -43,7 +45,7 @@ def bins(view: View) -> Rows:
         if task.kind == "bins" and "scores" in sums:
             question = read_task(task)
             inputs, residual = _lone(question, sums["scores"] / 2.0**SCORE_BITS, sums["means"] / 2.0**SCORE_BITS)
-            rows.append(_rows(question, inputs, _forecast(question, inputs) + residual))
+            rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
     return stacked(rows)
 
 
@@ -68,17 +70,17 @@ def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array
     return values[is_told], (first / np.where(is_told, weight, 1.0))[is_told]
 
 
-def _forecast(question: Question, inputs: Array) -> Array:
+def forecast(question: Question, inputs: Array) -> Array:
     """Return what the question's model says of rows, shape (m,); NaN where it asks for an input that is not told."""
     assert question.coefficients is not None
     scaled = np.full((question.n_inputs, len(inputs)), np.nan)
     scaled[list(question.regressors)] = inputs.T
-    reached = degrees(question.tree, scaled)
+    reached = degrees(question.tree, scaled, STEP if question.parameters.support else 0.0)
     lines = zip(question.tree.leaves, question.coefficients, strict=True)
     return sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
 
 
-def _rows(question: Question, inputs: Array, target: Array) -> Rows:
+def rows_of(question: Question, inputs: Array, target: Array) -> Rows:
     """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
     rows = np.full((len(inputs), question.n_inputs + 1), np.nan)
     rows[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, target])
@@ -99,8 +101,9 @@ def _part(question: Question, gram: Array, right: Array | None = None, *, of_res
     def complete(rows: Array, directions: Array) -> Rows:
         assert right is not None
         weight = np.sqrt(np.maximum(((directions @ gram) * directions).sum(axis=1), 1e-12))
-        target = directions @ right / weight + (_forecast(question, rows[:, 1:]) if of_residual else 0.0)
-        return _rows(question, rows[:, 1:], target)
+        target = directions @ right / weight + (forecast(question, rows[:, 1:]) if of_residual else 0.0)
+        drawn = DRAWS if question.kind == "joint" else (1.0,)  # a row's own is not known: each may be right
+        return stacked([rows_of(question, rows[:, 1:], target / math.sqrt(one)) for one in drawn])
 
     return Part(gram, question.columns * 2.0**-GRID_BITS, complete if right is not None else None)
 
@@ -108,7 +111,7 @@ def _part(question: Question, gram: Array, right: Array | None = None, *, of_res
 def _parts(view: View) -> Iterator[Part]:
     """Yield the groups that the questions of a view are about, and those that follow."""
     for question, memory, sums in _replayed(view):
-        yield from _joint(question, memory) if question.kind == "bins" else _sides(question, memory, sums)
+        yield from _sides(question, memory, sums) if question.kind == "ramps" else _joint(question, memory)
 
 
 def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
@@ -116,9 +119,14 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
     scan: Sums = {}
     memory: dict[str, Any] = {}
     for task, sums in view:
-        if task.kind == SUPPORT:
+        if task.kind in (SUPPORT, "bands"):
             continue
         question = read_task(task)
+        if question.kind == "joint":
+            pairs = np.array(question.tree.overlaps, dtype=np.int64)
+            known = {"leaves": question.tree.leaves, "pairs": pairs, "gram": sums["gram"][None]}
+            yield question, known | {"target": sums["target"][None]}, sums
+            continue
         if question.kind == "scan":
             scan, memory = sums, {}
             continue
@@ -143,7 +151,7 @@ def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:
     grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
     rights = memory["target"][:, :, : question.columns].astype(np.float64) * SCALE
     place = {leaf: at for at, leaf in enumerate(memory["leaves"])}
-    for part in (0, 1):
+    for part in range(len(grams)):
         for (i, j), gram in zip(memory["pairs"].tolist(), grams[part], strict=True):
             yield _part(question, gram, rights[part, place[i]] if i == j else None)
 
@@ -174,7 +182,7 @@ def leaf_means(view: View) -> Rows:
             own = grams[pairs.index([leaf, leaf])][0]
             if own[0] > 2.0**-GRID_BITS:
                 target = float(memory["target"][0, place, 0]) * SCALE / weight
-                row = _rows(question, own[None, 1:] / own[0], np.array([target]))
+                row = rows_of(question, own[None, 1:] / own[0], np.array([target]))
                 rows.append(np.repeat(row, max(1, round(weight)), axis=0))
         result = np.concatenate(rows) if rows else result
     return result

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from glassfleet.audit import bmt, fmt_classes
+from glassfleet.audit import banded, bmt, fmt_classes
 from glassfleet.audit.strengths import rows_behind_strengths
-from glassfleet.audit.sums import Rows, bands, cells, covariances, remainders, spans
+from glassfleet.audit.sums import Rows, bands, cells, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
 from glassfleet.audit.trees import leaf_means, near
 from glassfleet.data.dataset import Dataset
@@ -42,24 +42,31 @@ class Attack:
         From a view to candidate rows, shape (m, F + 1), scaled; NaN: nothing is told of the column.
     crosses : bool
         Whether it takes several views, of sets of vehicles that have some in common.
+    kind : str
+        Only where such a question was asked; empty: any.
     """
 
     name: str
     schemes: tuple[str, ...]
     rows: Callable[..., Rows]
     crosses: bool = False
+    kind: str = ""
 
 
 PRODUCTS = ("fmt", "fmt_classes", "frt", "tsk")
 
 ATTACKS = (
     Attack("bands", ("fmt", "fmt_classes"), bands),
-    Attack("bins", ("bmt",), bmt.bins),
+    Attack("bins", ("bmt",), bmt.bins, kind="bins"),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
     Attack("spans", PRODUCTS, spans, crosses=True),
     Attack("spans", ("bmt",), bmt.spans, crosses=True),
+    Attack("margins", ("bmt",), banded.margins, crosses=True, kind="bands"),
+    Attack("remainders", ("bmt",), banded.remainders, crosses=True, kind="bands"),
     Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
+    Attack("columns", PRODUCTS, columns),
+    Attack("columns", ("bmt",), banded.columns, kind="bands"),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", ("fmt", "frt", "tsk"), leaf_means),
     Attack("trees", ("bmt",), bmt.leaf_means),
@@ -163,14 +170,14 @@ def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
     if not len(candidates) or not len(rows):
         return whole, parts, len(candidates)
     is_told = ~np.isnan(candidates)
-    for columns in np.unique(is_told, axis=0):
-        some = candidates[(is_told == columns).all(axis=1)][:, columns]
-        tree = KDTree(rows[:, columns])
+    for kept in np.unique(is_told, axis=0):
+        some = candidates[(is_told == kept).all(axis=1)][:, kept]
+        tree = KDTree(rows[:, kept])
         distance, at = tree.query(some, p=np.inf)
-        within = TOLERANCE if columns.sum() > 1 else _PART
+        within = TOLERANCE if kept.sum() > 1 else _PART
         hit: NDArray[np.bool_] = distance < within
         false += int((~hit).sum())
-        if columns.all():
+        if kept.all():
             whole |= set(at[hit].tolist())
         else:
             alone = tree.query_ball_point(some, within, p=np.inf, return_length=True) == 1
@@ -202,7 +209,8 @@ def audit(protection: str, opened: Sequence[Opened], rows: Mapping[str, Rows]) -
     kinds = {"each vehicle" if is_plain else "each group": list(opened), "who left": differences(opened)}
     if frozenset().union(*sets) not in sets:
         kinds[ALL] = total(opened)
-    attacks = [attack for attack in ATTACKS if opened[0].task.scheme in attack.schemes]
+    asked, scheme = {"", *(one.task.kind for one in opened)}, opened[0].task.scheme
+    attacks = [attack for attack in ATTACKS if scheme in attack.schemes and attack.kind in asked]
     lines: list[Line] = []
     for seen, some in kinds.items():
         known = views(some)

@@ -9,6 +9,8 @@ nothing of a column. It does not know which candidates are right.
 - remainders (frt): what a node holds less its cells of one input is the cell that was not told.
 - spans: the products of fewer rows than there are columns span just these rows. Two groups that share one row have
   spans that meet in one line, which is that row.
+- columns: where all rows of a group but one have one value of a column, the products of the column less this value are
+  that row's. The values 0 and 1 are tried, at which many rows may be: zeros, and what is clipped.
 - covariances: where the product sums of two groups differ by a matrix of rank one, that is a row. After Huth et al.,
   "Accessibility of covariance information creates vulnerability in Federated Learning frameworks" (Bioinformatics
   2023), who have the owner add known vectors to the rows; nobody can do that here, so differences are taken of what is
@@ -279,6 +281,21 @@ def spans(*seen: View) -> Rows:
                 known.setdefault((np.rint(basis @ basis.T * 1e4) + 0.0).tobytes(), basis)
     for some, known in few.values():
         result.append(some.rows_on(meeting(list(known.values()))))
+    return stacked(result)
+
+
+COMMON = (0.0, 1.0)
+"""Values of a scaled column that many rows may have."""
+
+
+def columns(view: View) -> Rows:
+    """Return the row that a group's products tell if all its other rows have one value of a column."""
+    result = []
+    for some in groups(view):
+        for value in COMMON:
+            left = some.grams - value * some.grams[:, -2:-1]  # [x, 1, y], by column
+            lines = np.delete(left, -2, axis=1).reshape(-1, left.shape[2])
+            result.append(some.rows_on(lines[np.abs(lines[:, -2]) > NEAR]))
     return stacked(result)
 
 

@@ -1,4 +1,4 @@
-"""Which rows are held out: decided by a hash of the row itself.
+"""A hash of each row, and which rows are held out by it.
 
 A row's place in a file, or the vehicle that holds it, would make the choice depend on how rows are spread, and the
 fleet's model would differ from the central one. Equal rows are held out together, wherever they are.
@@ -24,7 +24,12 @@ def is_held_out(inputs: NDArray[np.float64], target: NDArray[np.float64], share:
     share : float
         In [0, 1).
     """
+    return (row_hashes(inputs, target) >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+
+
+def row_hashes(inputs: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a hash of each row, shape (n,), from scaled inputs, shape (F, n), and the scaled target, shape (n,)."""
     state = np.zeros(target.shape, dtype=np.uint64)
     for column in (*inputs, target):
         state = mixed_in(state, bits_of(column))
-    return (state >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+    return state

@@ -26,6 +26,9 @@ from schemas.codec import Value
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+MOST_EQUAL = 0.5
+"""Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
+
 
 def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], task: Task) -> list[Ints]:
     """Return the rows of each atom of one group, as its present edition and those before were asked.
@@ -77,6 +80,55 @@ def decided(
     if (before := contributions[0].decided) is not None:
         return before
     return decide([part for given in contributions for part in atoms(given, places, task)])
+
+
+def joined(
+    cuts: Sequence[tuple[int, int]], cells: int, allowed: Sequence[bool] | Bools, is_enough: Callable[[int, int], bool]
+) -> list[int]:
+    """Return the places of cuts of a line of cells that leave no small band between them.
+
+    A band is joined to the next one until it is enough; what is left at the end is joined to the last one.
+
+    Parameters
+    ----------
+    cuts : sequence of (int, int)
+        Ascending: before which cell the band below a cut ends, and with which the one above it begins.
+    cells : int
+    allowed : sequence of bool
+        Which cuts may stay.
+    is_enough : callable
+        Whether a band from its first cell to before another one may be asked about.
+    """
+    kept: list[int] = []
+
+    def begin() -> int:
+        return cuts[kept[-1]][1] if kept else 0
+
+    for place, (end, _) in enumerate(cuts):
+        if allowed[place] and is_enough(begin(), end):
+            kept.append(place)
+    while kept and not is_enough(begin(), cells):
+        kept.pop()
+    return kept
+
+
+def no_texts(scheme: str) -> str:
+    """Return why a private run of `scheme` refuses what is not a number."""
+    return (
+        f"a private run of {scheme} takes numbers alone, as a category may have few rows: leave columns of text out, "
+        "and fill empty cells"
+    )
+
+
+def varied(histogram: Ints) -> list[int]:
+    """Return the inputs of which no single value may be that of nearly all rows of a node.
+
+    Where all rows but one have one value of an input, the products of the input less this value are that one row's.
+    So an input is no column of products where more than a :data:`MOST_EQUAL` of all rows are in one cell of its
+    histogram, shape (F, cells).
+    """
+    fullest, rows = histogram.max(axis=1), histogram.sum(axis=1)
+    return [int(feature) for feature in np.flatnonzero(fullest <= MOST_EQUAL * rows)]
 
 
 def holds(parts: Sequence[Ints], least: int) -> Bools:

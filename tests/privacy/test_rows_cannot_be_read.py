@@ -54,12 +54,14 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "fmt bands": ("fmt", sums.bands),
     "fmt spans": ("fmt", sums.spans),
     "fmt covariances": ("fmt", sums.covariances),
+    "fmt columns": ("fmt", sums.columns),
     "fmt_classes bands": ("fmt_classes", sums.bands),
     "fmt_classes newton": ("fmt_classes", fmt_classes.newton),
     "fmt_classes spans": ("fmt_classes", sums.spans),
     "fmt_classes covariances": ("fmt_classes", sums.covariances),
     "frt spans": ("frt", sums.spans),
     "frt covariances": ("frt", sums.covariances),
+    "frt columns": ("frt", sums.columns),
     "tsk spans": ("tsk", sums.spans),
 }
 

@@ -7,11 +7,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from glassfleet import catalogue
+from glassfleet.audit import banded, bmt
 from glassfleet.audit.report import truth
-from glassfleet.audit.sums import bands, covariances, remainders, spans
+from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.data.dataset import pool
 from glassfleet.private.groups import Terms, parameters_digest
@@ -23,8 +25,18 @@ from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, count, domain_of, qoe, table, total
 
 SETS: dict[str, Any] = {"weather_izmir": lambda folder: table(folder, "weather_izmir", 15), "qoe": lambda f: qoe(f, 15)}
-ATTACKS: dict[str, Any] = {"fmt": (bands, spans, covariances), "frt": (spans, covariances, remainders)}
-"""Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells."""
+ATTACKS: dict[str, Any] = {
+    "fmt": (bands, spans, columns, covariances),
+    "frt": (spans, columns, covariances, remainders),
+    "bmt": (bmt.bins, bmt.spans, banded.columns, banded.margins, banded.remainders),
+}
+"""Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells; any two sums.
+
+And columns of which all rows but one have one value.
+"""
+
+CROSSED = (bmt.spans, banded.margins, banded.remainders)
+"""Attacks that take the sums of several editions."""
 
 
 def opened(
@@ -56,11 +68,15 @@ def opened(
 def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any) -> Count:
     """Return what all attacks together read, of each edition and of those who left."""
     some, domain = opened(name, fleet, support, left, draw, **chosen)
-    counts = []
+    counts, every = [], []
     for part in (some, differences(some)):
         for members, view in views(part).items():
             rows = truth(domain, pool([fleet[agent] for agent in members]))
             counts += [count(attack(view), rows) for attack in ATTACKS[name]]
+            every.append(view)
+    if name == "bmt":  # sums of all editions, subtracted from one another
+        rows = truth(domain, pool(list(fleet.values())))
+        counts += [count(attack(*every), rows) for attack in CROSSED]
     return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
 
 
@@ -69,7 +85,12 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 )
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("fmt", "weather_izmir"), pytest.param("fmt", "qoe", marks=pytest.mark.slow), *(("frt", data) for data in SETS)],
+    [
+        ("fmt", "weather_izmir"),
+        ("bmt", "weather_izmir"),
+        *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "bmt")),
+        *(("frt", data) for data in SETS),
+    ],
 )
 def test_no_row_is_read_from_the_sums_of_a_private_run(
     name: str, data: str, left: dict[str, int], glassfleet_data: Path
@@ -87,3 +108,29 @@ def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
 def test_without_support_rows_are_read(glassfleet_data: Path) -> None:
     result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 0, {}, max_rules=16)
     assert result.read > 0.05 * result.rows, result
+
+
+def test_bands_and_pairs_of_too_few_rows_give_rows_away(glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def enough(parts: list[Any], least: int) -> Any:
+        return np.ones(parts[0].shape, dtype=bool)
+
+    monkeypatch.setattr("glassfleet.schemes.bmt.support.holds", enough)
+    result = attacked("bmt", SETS["weather_izmir"](glassfleet_data), 3, {}, max_rules=8)
+    assert result.read > 20, result
+
+
+@pytest.mark.slow
+def test_without_draws_inputs_that_say_nearly_the_same_give_rows_away(
+    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassfleet.schemes.bmt.client.draws", lambda rows, about: np.ones(rows.count))
+    result = attacked("bmt", SETS["qoe"](glassfleet_data), 3, {})
+    assert result.read > 5, result
+
+
+def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
+    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassfleet.private.support.MOST_EQUAL", 1.0)
+    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {}, max_rules=16)
+    assert result.read > 5, result

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.aggregate import SumScheme
+from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.private.support import no_texts
+from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
+from glassfleet.schemes.bmt.checks import shapes_of
 from glassfleet.schemes.bmt.client import CLIENT
 from glassfleet.schemes.bmt.messages import read_task
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.params import Parameters
-from glassfleet.schemes.bmt.params import Parameters as BmtParameters
 from glassfleet.schemes.bmt.server import SERVER
-from schemas.errors import UsageError
 
 
-class FederatedBlendedTree:
+class FederatedBlendedTree(SumScheme):
     """The scheme, as the catalogue knows it."""
 
     name = "bmt"
@@ -22,7 +25,6 @@ class FederatedBlendedTree:
     purpose: frozenset[Purpose] = frozenset({"regression"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
-    equals_central = True
     categorical = True
     missing_cells = True
     # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
@@ -34,13 +36,12 @@ class FederatedBlendedTree:
     tables = staticmethod(BlendedModelTree.tables)
     from_document = staticmethod(BlendedModelTree.from_document)
 
-    def exact(self, parameters: BmtParameters) -> BmtParameters:
-        """Return `parameters` with which rows are not condensed."""
-        return parameters.model_copy(update={"min_rows": 1})
-
-    def private(self, parameters: BmtParameters) -> BmtParameters:  # noqa: ARG002 - whatever they are
-        """Raise UsageError: a private run would open sums over the few rows that two rules share."""
-        raise UsageError("bmt has no private runs: its sums over pairs of rules rest on the few rows that two share")
+    def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
+        """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
+        question = read_task(task)
+        if needs_levels(question.domain):
+            raise TaskError(no_texts(self.name))
+        return shapes_of(question)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
@@ -51,6 +52,12 @@ class FederatedBlendedTree:
         elif question.kind == "bins":
             own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)
             terms = 5 * terms * 2 * question.latest + terms * len(question.pairs) + own
+        elif question.kind == SUPPORT:
+            terms = 10 * len(question.leaves) * len(question.features) + len(question.tree.overlaps)
+        elif question.kind == "bands":
+            terms = 5 * terms * len(question.leaves) * len(question.features) + 3 * question.columns * question.n_bands
+        elif question.kind == "joint":
+            terms = 5 * terms * len(question.tree.overlaps)
         else:
             terms = 5 * terms * leaves + terms * 2 * len(question.candidates)
         seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_inputs + 20 * question.tree.size + terms)

@@ -75,9 +75,10 @@ def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
 
 
 @cache
-def ramps(bins: int) -> Ints:
-    """Return the ramps between edges, shape (ramps, 2): first and last edge."""
-    places = [(a, a + width) for width in WIDTHS for a in range(0, bins - width + 1, max(1, width // 8))]
+def ramps(bins: int, least: int = WIDTHS[-1]) -> Ints:
+    """Return the ramps between edges, shape (ramps, 2): first and last edge, `least` (1 or 2) bins apart or more."""
+    widths = (*WIDTHS, *range(least, WIDTHS[-1]))
+    places = [(a, a + width) for width in widths for a in range(0, bins - width + 1, max(1, width // 8))]
     return np.array(places, dtype=np.int64)
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
-from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes
+from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
 
@@ -27,7 +27,7 @@ UNIT = 1 << (2 * GRID_BITS)
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
-    check_shapes(sums, _shapes(question), signed=("scores",))
+    check_shapes(sums, shapes_of(question), signed=("scores",))
     if question.kind == "levels":
         check_category_sums(question.domain, sums, rows)
     elif question.kind == "scan":
@@ -42,6 +42,14 @@ def check_sums(question: Question, contribution: Contribution) -> None:
             at_most(sums["target"], rows * UNIT, "a sum over a leaf exceeds the agent's rows")
         if question.leaves:
             _check_bins(sums["scores"], sums["means"], rows)
+    elif question.kind == SUPPORT:
+        check_told(contribution, question.least_rows)
+    elif question.kind == "bands":
+        check_products(sums["own"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
+        _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
+    elif question.kind == "joint":
+        check_products(sums["gram"], question.columns, rows, GRID_BITS)
+        at_most(sums["target"], rows * UNIT, "a sum over a leaf exceeds the agent's rows")
     else:
         check_products(sums["squares"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
         _between(sums["scores"][:, -1], 0, rows * UNIT, "a ramp's side holds more rows than there are")
@@ -49,12 +57,22 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _between(sums["scores"], -most, most, "a ramp's sum of residuals exceeds what residuals can be")
 
 
-def _shapes(question: Question) -> dict[str, tuple[int, ...]]:
+def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer `question`."""
     if question.kind == "levels":
         return category_shapes(question.domain)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
+    if question.kind == SUPPORT:
+        lines = len(question.leaves) * len(question.features)
+        return {"rows": (len(question.tree.overlaps),) if question.is_of_pairs else (lines, question.parameters.bins)}
+    if question.kind == "bands":
+        bands = question.n_bands
+        own = (len(question.leaves), len(question.features), question.width)
+        return {"own": own, "scores": (bands, k + 1), "means": (bands, k)}
+    if question.kind == "joint":
+        return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), k + 1)}
     if question.kind == "ramps":
         return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k + 1)}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -74,10 +92,16 @@ def _between(numbers: Ints, least: int | Ints, most: int | Ints, what: str) -> N
 def _check_bins(scores: Ints, means: Ints, rows: int) -> None:
     """Check sums of w and w z r by bin, and of w^2 z by group of bins."""
     weight = scores[..., :1]
-    _between(weight, 0, rows << SCORE_BITS, "a bin holds more rows than there are")
     at_most(weight.sum(axis=2), rows << SCORE_BITS, "the bins of an input hold more rows than there are")
     grouped = weight.reshape(*means.shape[:3], GROUP).sum(axis=3)
-    at_most(means, grouped[..., None] + rows, "a sum over bins exceeds their weight")
+    _check_sums_by_bin(scores, means, grouped[..., None], rows)
+
+
+def _check_sums_by_bin(scores: Ints, means: Ints, grouped: Ints, rows: int) -> None:
+    """Check sums of w and w z r, and of w^2 z, where `grouped` is the sum of w of the rows of each line of means."""
+    weight = scores[..., :1]
+    _between(weight, 0, rows << SCORE_BITS, "a bin holds more rows than there are")
+    at_most(means, grouped + rows, "a sum over bins exceeds their weight")
     at_most(means, means[..., :1], "a sum over bins exceeds their weight")
     most = int(MAX_RESIDUAL) * weight + rows
     _between(scores[..., 1:], -most, most, "a bin's sum of residuals exceeds what residuals can be")

@@ -11,9 +11,19 @@ from glassfleet.data.dataset import remembered
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
+from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.bmt.bins import CELLS, GROUP, bins_of
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.bmt.support import (
+    about_bands,
+    about_pairs,
+    count_rows,
+    draws,
+    reached_by,
+    shares,
+    slices_of,
+)
 from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side
 from glassfleet.training import TrainingClient, TrainingRows
 
@@ -127,36 +137,59 @@ def _joint(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"gram": np.stack(gram), "target": np.stack(target)}
 
 
-def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
+def _terms(columns: Array, degree: Array, residual: Array) -> Array:
+    """Return w, w z r and w^2 z of each row, shape (n, 2 k + 1)."""
+    k = len(columns)
+    terms = np.empty((len(degree), 2 * k + 1))
+    terms[:, 0] = degree
+    np.multiply(columns.T, (degree * residual)[:, None], out=terms[:, 1 : k + 1])
+    np.multiply(columns.T, (degree * degree)[:, None], out=terms[:, k + 1 :])
+    return terms
+
+
+def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
+    """Return the sums of the terms of the rows in each cell, shape (n_cells, c).
+
+    Parameters
+    ----------
+    terms : ndarray of float64, shape (n, c)
+    cells : ndarray of int32, shape (n, m)
+        In which cells each row is.
+    n_cells : int
+    """
     # Not above: every agent and command loads all schemes, and this takes a third as long as all of them.
     from scipy.sparse import csc_matrix  # noqa: PLC0415
 
-    assert question.edges is not None
+    n, m = cells.shape
+    own, pointers = np.ascontiguousarray(cells).ravel(), np.arange(0, m * n + 1, m, dtype=np.int32)
+    adding = csc_matrix((np.ones(len(own)), own, pointers), shape=(n_cells, n))
+    # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
+    total: Ints = (adding @ to_grid(terms, SCORE_BITS)).astype(np.int64)
+    return total
+
+
+def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
-    edges, inputs = question.edges, rows.inputs[:, : rows.training]
-    reached = degrees(question.tree, inputs)
+    reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)
     offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
-    between = remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
-    places = (between[features] + offset).T
+    places = (_between(question, rows)[features] + offset).T
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
-        degree = reached[leaf][there]
-        columns = _columns(rows, there, question.regressors)
-        terms = np.empty((len(there), 2 * k + 1))
-        terms[:, 0] = degree
-        np.multiply(columns.T, (degree * residual[there])[:, None], out=terms[:, 1 : k + 1])
-        np.multiply(columns.T, (degree * degree)[:, None], out=terms[:, k + 1 :])
-        pointers = np.arange(0, len(features) * len(there) + 1, len(features), dtype=np.int32)
-        own = np.ascontiguousarray(places[there]).ravel()
-        adding = csc_matrix((np.ones(len(own)), own, pointers), shape=(total.shape[1], len(there)))
-        # Integers of at most 29 bits, and less than 2^23 rows: exact sums in any order.
-        total[line] = (adding @ to_grid(terms, SCORE_BITS)).astype(np.int64)
+        terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[there])
+        total[line] = _by_cell(terms, places[there], total.shape[1])
     shape = (len(question.leaves), len(features))
     means = total[:, :, k + 1 :].reshape(*shape, bins // GROUP, GROUP, k).sum(axis=3)
     return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
+
+
+def _between(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
+    """Return the bins in which the training rows are, shape (F, n)."""
+    edges, inputs = question.edges, rows.inputs[:, : rows.training]
+    assert edges is not None
+    return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
 
 
 def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -181,5 +214,54 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"squares": squares, "scores": scores}
 
 
-CLIENT = TrainingClient(read_task, {"scan": _scan, "bins": _bins, "ramps": _ramps})
+# --- with support ---------------------------------------------------------------------------------------------------
+
+
+def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Count the rows on which sums would rest."""
+    return {"rows": count_rows(question, rows)}
+
+
+def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum w^2 z z' of each leaf and input, and w, w z r and w^2 z of its bands, all with the draws of this sum."""
+    k, reached = question.columns, reached_by(question, rows)
+    residual = _residual(question, rows, reached)
+    own = np.zeros((len(question.leaves), len(question.features), question.width), dtype=np.int64)
+    total = np.zeros((question.n_bands, 2 * k + 1), dtype=np.int64)
+    between, spans = _between(question, rows), slices_of(question)
+    for line, leaf in enumerate(question.leaves):
+        there = np.flatnonzero(reached[leaf])
+        degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)
+        terms = _terms(columns, degree, residual[there])
+        about = [about_bands(question, line, place) for place in range(len(question.features))]
+        drawn = np.stack([draws(rows, one)[there] for one in about])
+        own[line] = _sum(degree * degree * drawn, columns, pairs=True)
+        for place, feature in enumerate(question.features):
+            inner = question.bands(line, place)[1:-1]
+            band = np.searchsorted(inner, between[feature][there], side="right").astype(np.int32)
+            total[spans[line, place]] = _by_cell(terms * drawn[place][:, None], band[:, None], len(inner) + 1)
+    return {"own": own, "scores": np.ascontiguousarray(total[:, : k + 1]), "means": total[:, k + 1 :].copy()}
+
+
+def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum w_l w_m z z' of all pairs of leaves, and w z y and w y^2 of leaves, with one draw for each row."""
+    drawn, leaves = draws(rows, about_pairs(question)), question.tree.leaves
+    share = dict(zip(leaves, shares(question, rows), strict=True))
+    gram = np.zeros((len(question.tree.overlaps), question.width), dtype=np.int64)
+    target = np.zeros((len(leaves), question.columns + 1), dtype=np.int64)
+    for at, (i, j) in enumerate(question.tree.overlaps):
+        weight = share[i] * share[j]
+        there = np.flatnonzero(weight)
+        gram[at] = _sum((weight * drawn)[None, there], _columns(rows, there, question.regressors), pairs=True)[0]
+    for at, leaf in enumerate(leaves):
+        there = np.flatnonzero(share[leaf])
+        y = rows.y[there]
+        columns = np.concatenate([_columns(rows, there, question.regressors), y[None]])
+        target[at] = _sum((share[leaf] * drawn)[None, there], columns * y, pairs=False)[0]
+    return {"gram": gram, "target": target}
+
+
+CLIENT = TrainingClient(
+    read_task, {"scan": _scan, "bins": _bins, "ramps": _ramps, SUPPORT: _support, "bands": _bands, "joint": _whole}
+)
 """Computes the sums of a question over one vehicle's rows."""

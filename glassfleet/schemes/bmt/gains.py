@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels
 from glassfleet.numerics.symmetric import invert, solve_each
-from glassfleet.schemes.bmt.bins import GROUP, at_middles, between_levels, ramps
+from glassfleet.schemes.bmt.bins import at_middles, between_levels, ramps
 from glassfleet.schemes.bmt.joint import even_pull, ridge_of
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.bmt.tree import Ramp, overlapping
@@ -32,6 +32,9 @@ KAPPA = 5.0
 
 PER_WIDTH = 2
 """Of ramps of one width on one input, so many with the highest scores are compared with their bins' means."""
+
+MOST_BANDED = 24
+"""Of ramps between bands of one input, so many with the highest scores are compared with their bands' means."""
 
 PER_INPUT = 3
 """Of one input so many ramps, of different widths, are asked about at most."""
@@ -55,8 +58,8 @@ class BinSums:
         ``sum w^2 z z'``.
     scores : ndarray of float64, shape (inputs, bins, k + 1)
         Sums of w and w z r by bin.
-    means : ndarray of float64, shape (inputs, bins / GROUP, k)
-        Sums of w^2 z by group of bins.
+    means : ndarray of float64, shape (inputs, groups, k)
+        Sums of w^2 z by group of neighbouring bins, all of one size.
     root : ndarray of float64, shape (k, k)
         Sums of ``z z'`` over the training rows.
     """
@@ -71,10 +74,15 @@ class BinSums:
         """Sums of w by bin, shape (inputs, bins)."""
         return self.scores[:, :, 0]
 
+    @property
+    def group(self) -> int:
+        """Bins in a group."""
+        return int(self.scores.shape[1] // self.means.shape[1])
+
     @cached_property
     def squares(self) -> Array:
         """About the sums of w^2 by bin, shape (inputs, bins): a group's, spread over its bins like w."""
-        group = self.weight.reshape(*self.means.shape[:2], GROUP)
+        group = self.weight.reshape(*self.means.shape[:2], self.group)
         whole = np.add.accumulate(group, axis=2)[:, :, -1:]
         return (self.means[:, :, :1] * (group / np.where(whole > 0.0, whole, 1.0))).reshape(self.weight.shape)
 
@@ -98,20 +106,16 @@ def shortlist(
     """
     chosen = ramps(bins.scores.shape[1])
     mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
-    low = _by_ramp(mu, bins.scores[:, :, :1])[:, :, 0]
-    total = np.add.accumulate(bins.weight, axis=1)[:, -1:]
-    possible = (low >= least) & (total - low >= least)
+    possible = _is_enough(bins, mu, least)
     for at, (f, line) in enumerate(edges.items()):
         if levels and levels[f]:
             possible[at] &= between_levels(chosen, levels[f])
-        if any(ramp[0] == f for ramp in path):
-            for number, (a, b) in enumerate(chosen.tolist()):
-                possible[at, number] &= not overlapping(path, (f, float(line[a]), float(line[b])))
+        possible[at] &= _is_new(path, f, line, chosen)
     if not possible.any():
         return []
     rough = np.where(possible, _scaled_gain(bins, mu), -1.0)
     inputs, numbers = _best_by_width(rough, chosen)
-    gain = _gain_with_means(bins, mu[inputs, numbers], inputs)
+    gain, _ = _gain_with_means(bins, mu[inputs, numbers], inputs)
     candidates = []
     for at, (f, line) in enumerate(edges.items()):
         mine = np.flatnonzero(inputs == at)
@@ -122,6 +126,66 @@ def shortlist(
                 widths.add(b - a)
                 candidates.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
     return sorted(candidates, key=lambda one: (-one.gain, one.ramp))
+
+
+def _is_enough(bins: BinSums, mu: Array, least: float) -> NDArray[np.bool_]:
+    """Return which ramps leave enough on both sides, shape (inputs, ramps)."""
+    low = _by_ramp(mu, bins.scores[:, :, :1])[:, :, 0]
+    total = np.add.accumulate(bins.weight, axis=1)[:, -1:]
+    enough: NDArray[np.bool_] = (low >= least) & (total - low >= least)
+    return enough
+
+
+def _is_new(path: frozenset[Ramp], feature: int, edges: Array, chosen: Ints) -> NDArray[np.bool_]:
+    """Return which ramps of an input overlap none above the leaf, shape (ramps,)."""
+    if all(ramp[0] != feature for ramp in path):
+        return np.ones(len(chosen), dtype=bool)
+    return np.array(
+        [not overlapping(path, (feature, float(edges[a]), float(edges[b]))) for a, b in chosen.tolist()], dtype=bool
+    )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The ramp of a leaf that gains most by its bands, and both sides' changes of coefficients, (2, k), and weights."""
+
+    gain: float
+    ramp: Ramp
+    changes: Array
+    sides: tuple[float, float]
+
+
+def best_of_bands(bins: BinSums, feature: int, edges: Array, path: frozenset[Ramp], *, least: float) -> Best | None:
+    """Return the ramp of one input between edges of its bands that gains most; None: there is none.
+
+    Parameters
+    ----------
+    bins : BinSums
+        Of one input; each band is a bin, and a group by itself.
+    feature : int
+    edges : ndarray of float64, shape (bands + 1,)
+    path, least
+        As for :func:`shortlist`.
+    """
+    if len(edges) == 2:  # one band, and no edge to split at
+        return None
+    chosen = ramps(len(edges) - 1, 1)
+    mu = at_middles(edges, chosen)[None]
+    possible = _is_enough(bins, mu, least)[0] & _is_new(path, feature, edges, chosen)
+    if not possible.any():
+        return None
+    rough = np.where(possible, _scaled_gain(bins, mu)[0], -1.0)
+    order = np.argsort(-rough, kind="stable")[:MOST_BANDED]
+    order = order[rough[order] >= 0.0]
+    if not len(order):
+        return None
+    gain, changes = _gain_with_means(bins, mu[0, order], np.zeros(len(order), dtype=np.intp))
+    best = int(np.argmax(gain))
+    a, b = chosen[order[best]].tolist()
+    low = float(_by_ramp(mu[:, order[best : best + 1]], bins.scores[:, :, :1])[0, 0, 0])
+    weight = float(np.add.accumulate(bins.weight[0])[-1])
+    ramp = feature, float(edges[a]), float(edges[b])
+    return Best(float(gain[best]), ramp, changes[:, best].reshape(2, -1), (low, weight - low))
 
 
 def pull_while_growing(own: Array, root: Array) -> Array:
@@ -218,8 +282,8 @@ def _best_by_width(rough: Array, chosen: Ints) -> tuple[NDArray[np.intp], NDArra
     return np.concatenate(inputs), np.concatenate(numbers)
 
 
-def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Array:
-    """Return the gain where a row has its group's mean, and the scatter around means is the same in all groups.
+def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Return gains and both sides' changes where a row has its group's mean, and all groups the same scatter around it.
 
     Parameters
     ----------
@@ -228,6 +292,12 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Arra
         The ramps' lower sides.
     inputs : ndarray of intp, shape (m,)
         Each ramp's line of `bins`.
+
+    Returns
+    -------
+    gain : ndarray of float64, shape (m,)
+    changes : ndarray of float64, shape (2 k, m)
+        Of the lower side's coefficients, then the upper one's.
     """
     own, k, m = bins.own, len(bins.own), len(mu)
     count = bins.means[:, :, 0]
@@ -238,7 +308,8 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Arra
     scatter = between + inside[:, None]  # (inputs, groups, k, k), per row
     here = bins.squares[inputs]
     first, both = (
-        np.add.accumulate((here * share).reshape(m, -1, GROUP), axis=2)[:, :, -1] for share in (mu * mu, mu - mu * mu)
+        np.add.accumulate((here * share).reshape(m, -1, bins.group), axis=2)[:, :, -1]
+        for share in (mu * mu, mu - mu * mu)
     )
     low, across = np.zeros((k, k, m)), np.zeros((k, k, m))
     for group in range(count.shape[1]):
@@ -252,5 +323,5 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> Arra
         whole += score
     right = np.concatenate([lower, whole - lower])
     pull = pull_while_growing(own, bins.root)
-    _, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
-    return gain
+    changes, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
+    return gain, changes

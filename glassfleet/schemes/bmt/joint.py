@@ -94,7 +94,13 @@ class Fit:
         return matrix
 
 
-def fit_of(tree: Tree, n_splits: int, sums: Mapping[tuple[int, int], Ints], target: Mapping[int, Ints]) -> Fit:
+def fit_of(
+    tree: Tree,
+    n_splits: int,
+    sums: Mapping[tuple[int, int], Ints],
+    target: Mapping[int, Ints],
+    scale: float = SCALE,
+) -> Fit:
     """Return the sums of the tree of the first `n_splits` splits of `tree`.
 
     Parameters
@@ -105,6 +111,8 @@ def fit_of(tree: Tree, n_splits: int, sums: Mapping[tuple[int, int], Ints], targ
         By pair of leaves of `tree`; pairs that no row reaches are left out.
     target : mapping of int to ndarray of int64, shape (k + 1,)
         Of ``z y`` and ``y^2``, by leaf of `tree`.
+    scale : float
+        By which the sums are multiplied.
     """
     pruned = tree.first(n_splits)
     leaves = pruned.leaves
@@ -124,8 +132,8 @@ def fit_of(tree: Tree, n_splits: int, sums: Mapping[tuple[int, int], Ints], targ
     right = np.zeros((len(leaves), k + 1), dtype=np.int64)
     for leaf, part in target.items():
         right[above[leaf]] += part
-    scaled = right.astype(np.float64) * SCALE
-    blocks = unpack_symmetric(total.astype(np.float64) * SCALE, k)
+    scaled = right.astype(np.float64) * scale
+    blocks = unpack_symmetric(total.astype(np.float64) * scale, k)
     return Fit(pruned, blocks, np.ascontiguousarray(scaled[:, :k]), scaled[:, k])
 
 

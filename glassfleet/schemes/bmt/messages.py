@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
+from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
+from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
@@ -21,8 +24,9 @@ from glassfleet.untrusted import Remembered, check_array, check_numeric, increas
 from schemas.codec import Value
 
 NAME = "bmt"
-Kind = Literal["levels", "scan", "bins", "ramps"]
+Kind = Literal["levels", "scan", "bins", "ramps", "support", "bands", "joint"]
 Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 MAX_CANDIDATES = 4096
 """Most ramps that one question compares."""
@@ -34,9 +38,11 @@ class Question(TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "scan", "bins", "ramps"}
+    kind : {"levels", "scan", "bins", "ramps", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
+        In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
+        share; sums by band of some leaves; the sums of the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -46,11 +52,15 @@ class Question(TrainingQuestion):
     latest : int
         ``"bins"``: so many splits, the last ones, are new to the joint fit.
     leaves : tuple of int
-        ``"bins"``: leaves whose bins are asked about, increasing.
+        Leaves whose bins or bands are asked about, increasing.
     features : tuple of int
-        ``"bins"``: inputs whose bins are asked about, increasing.
+        Inputs whose bins or bands are asked about, increasing.
     edges : ndarray of float64, shape (F, bins + 1)
-        ``"bins"``: edges of all inputs' bins.
+        Edges of all inputs' bins.
+    kept : ndarray of bool, shape (leaves, features, bins - 1)
+        ``"bands"``: which inner edges lie between bands.
+    closed : tuple of (int, int)
+        ``"joint"``, and its ``"support"``: pairs of leaves that no row may share, in the order in which rows are moved.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
     """
@@ -64,6 +74,8 @@ class Question(TrainingQuestion):
     leaves: tuple[int, ...] = ()
     features: tuple[int, ...] = ()
     edges: Array | None = None
+    kept: Bools | None = None
+    closed: tuple[tuple[int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
 
     name = NAME
@@ -72,9 +84,21 @@ class Question(TrainingQuestion):
     max_rows = MAX_ROWS
 
     @classmethod
-    def check_domain(cls, parameters: Parameters, domain: Domain) -> None:  # noqa: ARG003 - whatever they are
-        """Raise ValueError, with the reason, unless there is a number to learn."""
+    def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
+        """Raise ValueError, with the reason, unless there is a number to learn, and `support` can be kept."""
         check_numeric(domain, NAME, MAX_INPUTS)
+        if parameters.support and needs_levels(domain):
+            raise ValueError(no_texts(NAME))
+
+    @property
+    def holdout(self) -> float:
+        """Share of the rows that are held out: with `support` none, as few of them may be in a leaf."""
+        return 0.0 if self.parameters.support else self.parameters.holdout
+
+    @property
+    def least_rows(self) -> int:
+        """Fewest rows of a sum of products in a run with `support`: those of fewer rows than columns span the rows."""
+        return max(self.parameters.support, self.columns + 1)
 
     @property
     def columns(self) -> int:
@@ -101,6 +125,17 @@ class Question(TrainingQuestion):
         lower = {leaf for leaf in self.new if leaf % 2}
         return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
 
+    def bands(self, line: int, place: int) -> list[int]:
+        """Return the edges of the bands of a leaf and an input, given as lines of :attr:`kept`: numbers of bins."""
+        assert self.kept is not None
+        return [0, *(1 + np.flatnonzero(self.kept[line, place])).tolist(), self.parameters.bins]
+
+    @cached_property
+    def n_bands(self) -> int:
+        """Bands of all leaves and inputs asked about."""
+        assert self.kept is not None
+        return int(self.kept.sum() + self.kept.shape[0] * self.kept.shape[1])
+
     def side(self, node: int) -> Condition:
         """Return between which ramps, or in which categories, of the input that was split on last the rows are."""
         feature = self.tree.splits[(node - 1) // 2].feature
@@ -113,24 +148,28 @@ class Question(TrainingQuestion):
         about_all = self.kind in ("levels", "scan")
         return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
 
+    @property
+    def is_of_pairs(self) -> bool:
+        """Whether pairs of leaves are asked about, in a run with `support`."""
+        return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves)
+
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
-        body: dict[str, Value] = {
-            "regressors": list(self.regressors),
-            "tree": self.tree.to_value(),
-            "coefficients": self.coefficients,
-        }
+        body: dict[str, Value] = {"regressors": list(self.regressors), "tree": self.tree.to_value()}
+        if self.is_of_pairs:
+            return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 2)}
+        asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
+        if self.kind == SUPPORT:
+            return body | asked
+        body["coefficients"] = self.coefficients
+        if self.kind == "bands":
+            return body | asked | {"kept": self.kept}
         if self.kind == "ramps":
             places = [(leaf, feature) for leaf, (feature, _, _) in self.candidates]
             body["places"] = np.array(places, dtype=np.int32).reshape(-1, 2)
             body["ramps"] = np.array([ramp[1:] for _, ramp in self.candidates]).reshape(-1, 2)
             return body
-        return body | {
-            "latest": self.latest,
-            "leaves": list(self.leaves),
-            "features": list(self.features),
-            "edges": self.edges,
-        }
+        return body | {"latest": self.latest} | asked
 
     def with_body(self, body: Mapping[str, Any]) -> Question:
         """Undo :meth:`body`."""
@@ -138,22 +177,37 @@ class Question(TrainingQuestion):
         regressors = increasing("regressors", body["regressors"], f)
         if len(regressors) > parameters.max_regressors:
             raise TaskError("there are more regressors than the parameters allow")
+        if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
+            raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], f)
-        shape = (len(tree.leaves), len(regressors) + 1)
-        coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
-        known = replace(self, regressors=regressors, tree=tree, coefficients=coefficients)
+        known = replace(self, regressors=regressors, tree=tree)
+        if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
+            return replace(known, closed=_closed(body["closed"], tree))
+        if self.kind != SUPPORT:
+            shape = (len(tree.leaves), known.columns)
+            known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
         if self.kind == "ramps":
             return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, f))
-        latest, leaves = body["latest"], increasing("leaves", body["leaves"], tree.size)
-        if type(latest) is not int or not 0 <= latest <= len(tree.splits):
-            raise TaskError("more splits are the latest ones than there are")
+        return known.with_bins(body)
+
+    def with_bins(self, body: Mapping[str, Any]) -> Question:
+        """Return this question with the bins or bands that it is about."""
+        tree, bins = self.tree, self.parameters.bins
+        leaves = increasing("leaves", body["leaves"], tree.size)
         if any(leaf in tree.split_of for leaf in leaves):
             raise TaskError("a leaf asked about is split already")
-        features = increasing("features", body["features"], f)
+        features = increasing("features", body["features"], self.n_inputs)
+        latest = body["latest"] if self.kind == "bins" else 0
+        if type(latest) is not int or not 0 <= latest <= len(tree.splits):
+            raise TaskError("more splits are the latest ones than there are")
         if not (latest or leaves) or (leaves and not features):
             raise TaskError("nothing is asked about")
-        edges = _edges(body["edges"], (f, parameters.bins + 1))
-        return replace(known, latest=latest, leaves=leaves, features=features, edges=edges)
+        edges = _edges(body["edges"], (self.n_inputs, bins + 1))
+        known = replace(self, latest=latest, leaves=leaves, features=features, edges=edges)
+        if self.kind != "bands":
+            return known
+        shape = (len(leaves), len(features), bins - 1)
+        return replace(known, kept=check_array("kept", body["kept"], np.bool_, shape))
 
 
 read_task = Remembered(Question.from_task)
@@ -165,6 +219,14 @@ def _edges(value: object, shape: tuple[int, int]) -> Array:
     if (edges[:, 0] != 0.0).any() or (edges[:, -1] != 1.0).any() or not (np.diff(edges) > LEAST_RAMP).all():
         raise TaskError("the edges of an input's bins do not increase from 0 to 1")
     return edges
+
+
+def _closed(value: object, tree: Tree) -> tuple[tuple[int, int], ...]:
+    pairs = check_array("closed", value, np.int32, (None, 2)).tolist()
+    closed = [(i, j) for i, j in pairs]
+    if len(set(closed)) < len(closed) or not set(closed) <= set(tree.overlaps):
+        raise TaskError("a closed pair of leaves is closed twice, or shares no rows")
+    return tuple(closed)
 
 
 def _candidates(places: object, ramps: object, tree: Tree, n_inputs: int) -> tuple[tuple[int, Ramp], ...]:

@@ -31,6 +31,18 @@ MAX_ROWS = min(capacity(2 * GRID_BITS), 1 << (EXACT_BITS - SCORE_BITS - 2))
 MAX_STEPS = 12
 """Most steps of growth, of two questions each."""
 
+MAX_BANDED_STEPS = 24
+"""The same of a run with `support`: gains are less exact there, and so more leaves are split too late."""
+
+TOGETHER = 0.5
+"""All leaves whose best gain is at least this share of the highest are split in one step."""
+
+LEAST_ROWS = 5.0
+"""Least weight on either side of a ramp, in rows."""
+
+LEAST_GAIN = 1e-8
+"""A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
+
 assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
 
 
@@ -60,7 +72,12 @@ class Parameters(RunParameters):
     min_rows : int
         A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
         more rows than there are columns. 1: from its own rows.
+    support : int
+        Of private runs, which set it. Nothing is asked that rests on fewer rows, and no sum of products of fewer rows
+        than it has columns. No rows are held out then: the size is chosen by a penalised error. 0: all is asked.
     """
+
+    later = ("support",)
 
     compact: bool = False
     max_rules: int = Field(default=40, ge=1, le=128)
@@ -71,6 +88,7 @@ class Parameters(RunParameters):
     holdout: float = Field(default=0.2, ge=0.0, le=0.5)
     size_tolerance: float = Field(default=0.01, ge=0.0, le=1.0)
     min_rows: int = Field(default=3, ge=1, le=1_000_000)
+    support: int = Field(default=0, ge=0, le=1_000_000)
 
     @property
     def group_rows(self) -> int:

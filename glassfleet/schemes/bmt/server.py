@@ -13,33 +13,25 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, ask
 from glassfleet.numerics.sparse import ranked
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.private.support import varied
 from glassfleet.reference import typical_row
 from glassfleet.scheme import Done, Next
+from glassfleet.schemes.bmt.banded import banded, begin, supported
 from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
 from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of
 from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import MAX_STEPS, Parameters
-from glassfleet.schemes.bmt.size import choose
+from glassfleet.schemes.bmt.params import LEAST_GAIN, LEAST_ROWS, MAX_STEPS, TOGETHER, Parameters
+from glassfleet.schemes.bmt.size import choose, least_penalised
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-TOGETHER = 0.5
-"""All leaves whose best gain is at least this share of the highest are split in one step."""
-
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
-
-LEAST_ROWS = 5.0
-"""Least weight on either side of a ramp, in rows."""
-
-
-LEAST_GAIN = 1e-8
-"""A ramp must lower the mean squared error, of the scaled target, by more than this: less is rounding."""
 
 
 def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:  # noqa: ARG001 - kept by their parts
@@ -47,6 +39,10 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
         return _scanned(question, memory, sums)
     if question.kind == "bins":
         return _binned(question, memory, sums)
+    if question.kind == "bands":
+        return banded(question, memory, sums)
+    if question.kind == "joint":
+        return least_penalised(question, memory, sums)
     return _compared(question, memory, sums)
 
 
@@ -56,7 +52,8 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     full = unpack_symmetric(sums["gram"], f + 2)
-    regressors = ranked(full[0].astype(np.float64) * SCALE, parameters.max_regressors)
+    allowed = varied(sums["histogram"]) if parameters.support else None
+    regressors = ranked(full[0].astype(np.float64) * SCALE, parameters.max_regressors, allowed)
     columns = [0, *(feature + 1 for feature in regressors)]
     memory = {
         "sums_digest": memory["sums_digest"],
@@ -77,6 +74,10 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     }
     memory["root"] = memory["gram"][0, 0]
     coefficients, error = _refit(Tree(), memory)
+    if parameters.support:
+        names = ("sums_digest", "reference", "training", "edges", "features", "root")
+        kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
+        return begin(replace(question, regressors=tuple(regressors)), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
     asked = replace(
         question,
@@ -243,5 +244,5 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     return ask(asked, {**memory, "open": splits})
 
 
-SERVER = TrainingServer(Question, read_task, check_sums, _step)
+SERVER = TrainingServer(Question, read_task, check_sums, _step, supported)
 """Turns summed answers into the next question, or into the model."""

@@ -1,4 +1,7 @@
-"""How many rules and slopes: from the joint sums alone, for every step of the growth."""
+"""How many rules and slopes, for every step of the growth: from the joint sums over training rows and those held out.
+
+With `support` no rows are held out, and the sums over all rows decide, by a penalised error.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, spa
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.rules import rules_of
+from glassfleet.schemes.bmt.support import DRAWN
 from schemas.codec import Value
+from schemas.errors import RunFailedError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,39 +61,78 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
             kappa = _best_pull(fit, held, pull)
             results = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
             for worth, b in zip(WORTHS, results, strict=True):
-                cost = int(np.count_nonzero(b)) + RULE_COST * len(b)
-                tried.append((cost, held.error(b), splits, kappa, worth))
+                tried.append((_cost(b), held.error(b), splits, kappa, worth))
         limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)
         _, _, size, kappa, worth = min(one for one in tried if one[1] <= limit)
     everything = {key: part + sums[1][0][key] for key, part in sums[0][0].items()}
     target = {key: part + sums[1][1][key] for key, part in sums[0][1].items()}
     fit = fit_of(tree, size, everything, target)
     coefficients = sparse(fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,))[0]
-    model = BlendedModelTree(
-        parameters, question.domain, fit.tree, rules_of(fit, coefficients, question), question.levels
-    )
-    held_out = int(memory["held_out"])
-    summary: dict[str, Value] = {
-        "sums_digest": memory["sums_digest"],
-        "reference": memory["reference"],
-        "forecasts": rule_forecasts(
-            question.domain,
-            fit.rows,
-            fit.whole.transpose(1, 2, 0),
-            np.ascontiguousarray(coefficients.T),
-            question.regressors,
-        ),
-        "rows": int(memory["training"]) + held_out,
-        "held_out": held_out,
-        "pull": kappa,
-        "sizes": [splits + 1 for splits in memory["sizes"]],
-    }
+    rows, held_out = int(memory["training"]), int(memory["held_out"])
+    summary: dict[str, Value] = {"rows": rows + held_out, "held_out": held_out, "pull": kappa}
     if held_out:
         variable = question.domain.target
         assert variable is not None
         scale = variable.high - variable.low
         summary["held_out_rmse"] = [float(np.sqrt(e / held_out)) * scale for e in memory["errors"]]
-    return Done(model, {**summary, **model.complexity()})
+    return _done(question, memory, fit, coefficients, summary)
+
+
+def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping[str, Ints]) -> Done:
+    """Return the model of least generalised cross-validation, of a run with `support`.
+
+    The squared error over all rows is divided by ``(1 - c / n)^2`` (Craven and Wahba, 1979; Friedman, 1991, equation
+    30). As in the latter, the cost c is that of coefficients, and of a choice made for each rule.
+
+    Parameters
+    ----------
+    question : Question
+    memory : mapping
+        ``sizes``, ``root``, ``training``, ``withheld``, and for the record ``sums_digest`` and ``reference``.
+    sums : mapping of str to ndarray of int64
+        The answer to `question`, which is ``"joint"``.
+    """
+    tree = question.tree
+    gram = dict(zip(tree.overlaps, sums["gram"], strict=True))
+    target = dict(zip(tree.leaves, sums["target"], strict=True))
+    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    if not sums["gram"][:, 0].any():
+        raise RunFailedError(
+            f"each group has fewer than {question.least_rows} rows in each rule, and nothing is told of so few: bring "
+            "more vehicles or rows, or ask for less support"
+        )
+    tried = []
+    for splits in memory["sizes"]:
+        fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
+        matrix = fit.with_pull(KAPPA, pull_of(fit, root))
+        for b in sparse(fit, matrix, question.parameters.max_slopes, WORTHS):
+            room = 1.0 - _cost(b) / max(fit.rows, 1.0)
+            tried.append((fit.error(b) / (room * room) if room > 0.0 else np.inf, fit, b))
+    _, fit, b = min(tried, key=lambda one: one[0])
+    summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": KAPPA}
+    return _done(question, memory, fit, b, summary | {"withheld": memory["withheld"]})
+
+
+def _cost(coefficients: Array) -> int:
+    return int(np.count_nonzero(coefficients)) + RULE_COST * len(coefficients)
+
+
+def _done(
+    question: Question, memory: Mapping[str, Any], fit: Fit, coefficients: Array, summary: dict[str, Value]
+) -> Done:
+    """Return the model with these coefficients, and its record."""
+    rules = rules_of(fit, coefficients, question)
+    model = BlendedModelTree(question.parameters, question.domain, fit.tree, rules, question.levels)
+    forecasts = rule_forecasts(
+        question.domain,
+        fit.rows,
+        fit.whole.transpose(1, 2, 0),
+        np.ascontiguousarray(coefficients.T),
+        question.regressors,
+    )
+    kept = {name: memory[name] for name in ("sums_digest", "reference")}
+    sizes = [splits + 1 for splits in memory["sizes"]]
+    return Done(model, {**kept, "forecasts": forecasts, **summary, "sizes": sizes, **model.complexity()})
 
 
 def _best_pull(fit: Fit, held: Fit, pull: Array) -> float:

@@ -136,7 +136,7 @@ def lower_side(scaled: Array, low: float, high: float) -> Array:
     return degree
 
 
-def degrees(tree: Tree, scaled: Array) -> list[Array]:
+def degrees(tree: Tree, scaled: Array, step: float = 0.0) -> list[Array]:
     """Return the degree to which rows reach each node, shapes (n,): the product along the path, root first.
 
     Parameters
@@ -144,9 +144,15 @@ def degrees(tree: Tree, scaled: Array) -> list[Array]:
     tree : Tree
     scaled : ndarray of float64, shape (F, n)
         Scaled inputs.
+    step : float
+        Degrees are rounded to multiples of this; an upper side is its node less the lower one. 0: they are not.
     """
     reached = [np.ones(scaled.shape[1])]
     for split in tree.splits:
-        low = lower_side(scaled[split.feature], split.low, split.high)
-        reached += [reached[split.node] * low, reached[split.node] * (1.0 - low)]
+        low, whole = lower_side(scaled[split.feature], split.low, split.high), reached[split.node]
+        if step:
+            low = np.rint(low * whole / step) * step
+            reached += [low, whole - low]
+        else:
+            reached += [whole * low, whole * (1.0 - low)]
     return reached

@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import CLIENT
-from glassfleet.schemes.fmt.messages import NO_PRIVATE_TEXTS, read_task
+from glassfleet.schemes.fmt.messages import read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
 from glassfleet.schemes.fmt.server import SERVER
@@ -41,7 +42,7 @@ class FederatedModelTree(SumScheme):
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
         question = read_task(task)
         if needs_levels(question.domain):
-            raise TaskError(NO_PRIVATE_TEXTS)
+            raise TaskError(no_texts(self.name))
         return shapes_of(question)
 
     def cost(self, task: Task, rows: int) -> Cost:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
@@ -21,11 +22,6 @@ from schemas.codec import Value
 
 NAME = "fmt"
 Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
-
-NO_PRIVATE_TEXTS = (
-    "a private run of fmt takes numbers alone, as a category may have few rows: leave columns of text out, and fill "
-    "empty cells"
-)
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -65,7 +61,7 @@ class Question(GrowthQuestion):
         """Raise ValueError, with the reason, unless there is a number to learn, and `support` can be kept."""
         check_numeric(domain, NAME, MAX_INPUTS)
         if parameters.support and needs_levels(domain):
-            raise ValueError(NO_PRIVATE_TEXTS)
+            raise ValueError(no_texts(NAME))
 
     @property
     def width(self) -> int:

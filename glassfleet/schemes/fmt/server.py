@@ -13,7 +13,7 @@ from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
 from glassfleet.numerics.sparse import ranked
-from glassfleet.private.support import noted
+from glassfleet.private.support import noted, varied
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
@@ -53,15 +53,15 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
 
 def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
-    training = int(sums["training"][0])
+    parameters, histogram, training = question.parameters, sums["histogram"], int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
     root = moments(sums["gram"][None], question.n_inputs + 2)[:, :, 0]
     kept = {
         "sums_digest": memory["sums_digest"],
         "training": training,
-        "histogram": sums["histogram"],
+        "histogram": histogram,
         "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_inputs]),
-        "regressors": ranked(root, question.parameters.max_regressors),
+        "regressors": ranked(root, parameters.max_regressors, varied(histogram) if parameters.support else None),
         "tried": [],
     }
     return _start_tree(question, kept)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.private.support import Ints, decided, holds
+from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS, SUPPORT_BITS
@@ -171,17 +171,11 @@ def _joined(question: Question, rows: Ints, allowed: Bools) -> Bools:
     for line, (_, own) in enumerate(groupby(numbered, key=lambda cut: cut[1][0])):
         # up_to[c]: rows in cells before c
         before = np.pad(np.cumsum(rows[:, line], axis=1), ((0, 0), (1, 0)))
-        ends: list[tuple[int, int]] = []  # place and cut of those that stay
 
-        def is_enough(first: int, last: int, before: Ints = before) -> bool:
-            band = before[:, last + 1] - before[:, first]
-            return bool(holds([band], question.least_rows).all())
+        def is_enough(first: int, end: int, before: Ints = before) -> bool:
+            return bool(holds([before[:, end] - before[:, first]], question.least_rows).all())
 
-        for place, (_, cut) in own:
-            first = 2 * ends[-1][1] + 1 if ends else 0
-            if allowed[place] and is_enough(first, 2 * cut + 1):
-                ends.append((place, cut))
-        while ends and not is_enough(2 * ends[-1][1] + 1, question.n_cells - 1):
-            ends.pop()
-        kept[[place for place, _ in ends]] = True
+        places, cuts = zip(*((place, (2 * cut + 2, 2 * cut + 1)) for place, (_, cut) in own), strict=True)
+        mine = joined(cuts, question.n_cells, allowed[list(places)], is_enough)
+        kept[[places[place] for place in mine]] = True
     return kept

@@ -217,7 +217,7 @@ def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:
     assert len({each.digest for each in others}) == 3
 
 
-@pytest.mark.parametrize("name", ["bmt", "fedga", "fmt_classes"])
+@pytest.mark.parametrize("name", ["fedga", "fmt_classes"])
 def test_schemes_without_private_runs_say_why(name: str) -> None:
     scheme: Any = catalogue.load(name)
     with pytest.raises(UsageError, match=f"{name} has no private runs: "):

@@ -1,0 +1,169 @@
+"""Rows from the sums of bmt with support: one row left over where sums, or columns of one, are subtracted.
+
+- margins: sums by band add up to those below an edge. Those below an edge of one input, and of another input or leaf,
+  may differ by one row. Then w d, w d [1, x] r and w^2 d [1, x], with the row's degree w and draw d, agree with each
+  other. Its target is what the question's model says of it, and r.
+- remainders: the same of product sums, of leaves and in the joint fit: a difference of rank one. The joint fit tells
+  the row's target; of a leaf alone it is not told.
+- columns: as in `sums`, one row that has another value of a column than all others of a leaf, 0 or 1. Its degree and
+  its draw must agree with its inputs; sums with target or residual then tell the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.audit.bmt import forecast, rows_of
+from glassfleet.audit.sums import COMMON, NEAR, Rows, stacked
+from glassfleet.audit.transcript import Sums, View
+from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.schemes.bmt.joint import SCALE
+from glassfleet.schemes.bmt.messages import Question, read_task
+from glassfleet.schemes.bmt.params import SCORE_BITS
+from glassfleet.schemes.bmt.support import DRAWS, STEP, slices_of
+from glassfleet.schemes.bmt.tree import degrees
+
+Array = NDArray[np.float64]
+
+MOST_LINES = 4000
+"""Sums of a view that are subtracted from each other: pairs grow with the square."""
+
+_LEAST = 1e-4
+"""Least weight times residual whose ratios tell a row: sums are rounded to 2^-28."""
+
+_LIGHTEST = 0.5 * STEP
+"""Least weight of a row in a sum: its degree times its draw."""
+
+
+# --- sums by band ---------------------------------------------------------------------------------------------------
+
+
+def margins(*seen: View) -> Rows:
+    """Return the row by which two sums over bands differ, as far as that can be told."""
+    rows = []
+    for asked in _alike(seen, ("bands",)):
+        lines = [(question, line) for question, sums in asked for part in _below(question, sums) for line in part]
+        lines = lines[:MOST_LINES]
+        table = np.stack([line for _, line in lines])
+        for question, line in lines:
+            is_row, inputs, residual = _lone(np.concatenate([line - table, line[None]]), question.columns)
+            if is_row.any():
+                rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
+    return stacked(rows)
+
+
+def _alike(seen: Iterable[View], kinds: Sequence[str]) -> list[list[tuple[Question, Sums]]]:
+    """Return the questions of some kinds with their answers, those of the same columns together."""
+    found: dict[tuple[int, ...], list[tuple[Question, Sums]]] = {}
+    for task, sums in (one for view in seen for one in view if one[0].kind in kinds):
+        question = read_task(task)
+        found.setdefault(question.regressors, []).append((question, sums))
+    return list(found.values())
+
+
+def _below(question: Question, sums: Sums) -> Iterator[Array]:
+    """Yield the sums below each edge between bands of a leaf and an input, and of all bands, shape (bands, 2 k + 1)."""
+    bands = np.concatenate([sums["scores"], sums["means"]], axis=1) / 2.0**SCORE_BITS
+    for span in slices_of(question).values():
+        yield np.cumsum(bands[span], axis=0)
+
+
+def _lone(left: Array, k: int) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Return which lines of sums are one row's, the regressors of these, shape (m, R), and their residuals."""
+    weight, square, first = left[:, 0], left[:, k + 1], left[:, 1]
+    is_row = (weight > _LIGHTEST - NEAR) & (weight < 1.0 + NEAR) & (np.abs(first) > _LEAST)
+    is_row &= (square > STEP * _LIGHTEST - NEAR) & (square < weight + NEAR)
+    inputs = left[:, k + 2 :] / np.where(is_row, square, 1.0)[:, None]
+    is_row &= ((inputs > -NEAR) & (inputs < 1.0 + NEAR)).all(axis=1)
+    made = inputs * first[:, None]
+    is_row &= (np.abs(made - left[:, 2 : k + 1]) < NEAR * np.maximum(np.abs(first), 1e-2)[:, None]).all(axis=1)
+    return is_row, inputs[is_row], (first / np.where(is_row, weight, 1.0))[is_row]
+
+
+# --- product sums ---------------------------------------------------------------------------------------------------
+
+
+def remainders(*seen: View) -> Rows:
+    """Return the row by which two product sums differ, as far as that can be told."""
+    rows = []
+    for asked in _alike(seen, ("bands", "joint")):
+        grams, targets = (np.concatenate(parts) for parts in zip(*(_products(*one) for one in asked), strict=True))
+        question, _ = asked[0]
+        rows.append(_of_rank_one(question, grams, targets))
+        rows += [_of_rank_one(question, grams - gram, targets - own) for gram, own in zip(grams, targets, strict=True)]
+    return stacked(rows)
+
+
+def _products(question: Question, sums: Sums) -> tuple[Array, Array]:
+    """Return product sums, shape (m, k, k), and those with the target and its square, shape (m, k + 1); NaN: none."""
+    k = question.columns
+    if question.kind == "bands":
+        own = unpack_symmetric(sums["own"].astype(np.float64).reshape(-1, question.width) * SCALE, k)
+        return own, np.full((len(own), k + 1), np.nan)
+    grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, k)
+    target = sums["target"].astype(np.float64) * SCALE
+    place = {leaf: at for at, leaf in enumerate(question.tree.leaves)}
+    nothing = np.full(k + 1, np.nan)
+    return grams, np.stack([target[place[i]] if i == j else nothing for i, j in question.tree.overlaps])
+
+
+def _of_rank_one(question: Question, gram: Array, target: Array) -> Rows:
+    """Return the rows of product sums of rank one."""
+    weight = gram[:, 0, 0]
+    is_row = (weight > STEP * _LIGHTEST - NEAR) & (weight < 1.0 + NEAR)
+    line = gram[:, 0] / np.where(is_row, weight, 1.0)[:, None]
+    is_row &= ((line > -NEAR) & (line < 1.0 + NEAR)).all(axis=1)
+    made = weight[:, None, None] * line[:, :, None] * line[:, None, :]
+    is_row &= (np.abs(made - gram) < NEAR * np.maximum(weight, 1e-2)[:, None, None]).all(axis=(1, 2))
+    first = target[is_row, 0]
+    y = target[is_row, -1] / np.where(np.abs(first) > _LEAST, first, np.nan)
+    return rows_of(question, line[is_row, 1:], y)
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def columns(view: View) -> Rows:
+    """Return the row that products tell if all other rows of a leaf have one value of a column."""
+    rows = []
+    for task, sums in view:
+        if task.kind in ("bands", "joint"):
+            question = read_task(task)
+            rows += [_off_value(question, *one, value) for one in _leaves(question, sums) for value in COMMON]
+    return stacked(rows)
+
+
+def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array]]:
+    """Yield leaves, their product sums, shape (k, k), and those with the residual or the target, shape (k,)."""
+    k = question.columns
+    if question.kind == "bands":
+        own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
+        for (line, place), span in slices_of(question).items():
+            yield question.leaves[line], own[line, place], sums["scores"][span, 1:].sum(axis=0) / 2.0**SCORE_BITS
+        return
+    grams, targets = _products(question, sums)
+    for (leaf, other), gram, target in zip(question.tree.overlaps, grams, targets, strict=True):
+        if leaf == other:
+            yield leaf, gram, target[:-1]
+
+
+def _off_value(question: Question, leaf: int, gram: Array, right: Array, value: float) -> Rows:
+    """Return the rows that each column less `value` tells, where degree and draw agree."""
+    left, other = gram[1:] - value * gram[0], right[1:] - value * right[0]
+    weight = left[:, 0]
+    is_row = np.abs(weight) > _LEAST
+    inputs = left[:, 1:] / np.where(is_row, weight, 1.0)[:, None]
+    is_row &= ((inputs > -NEAR) & (inputs < 1.0 + NEAR)).all(axis=1)
+    scaled = np.zeros((question.n_inputs, len(inputs)))
+    scaled[list(question.regressors)] = np.clip(inputs.T, 0.0, 1.0)
+    degree = degrees(question.tree, scaled, STEP)[leaf]
+    alone = degree * degree * (np.diagonal(inputs) - value)
+    drawn = weight / np.where(np.abs(alone) > _LEAST, alone, np.nan)
+    is_row &= np.abs(16.0 * drawn - np.rint(16.0 * drawn)) < 0.05
+    is_row &= (drawn > DRAWS[0] - NEAR) & (drawn < DRAWS[-1] + NEAR)
+    target = (other * degree / np.where(is_row, weight, 1.0))[is_row]
+    rows = inputs[is_row]
+    return rows_of(question, rows, target + (forecast(question, rows) if question.kind == "bands" else 0.0))

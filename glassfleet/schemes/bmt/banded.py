@@ -1,0 +1,173 @@
+"""The coordinator's course of a run with `support`: growth by bands alone, and one question about the joint fit.
+
+A step asks on how many rows the bins of the latest leaves rest, and then for sums by band: neighbouring bins, joined
+until they hold enough. Splits are chosen by these, and coefficients follow them. When the tree has grown, pairs of
+leaves that share too few rows are closed, and all that the joint fit needs is asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.aggregate import Sums, ask
+from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.private.support import noted
+from glassfleet.scheme import SUPPORT, Contribution, Next
+from glassfleet.schemes.bmt.gains import SCORE_SCALE, Best, BinSums, best_of_bands
+from glassfleet.schemes.bmt.joint import SCALE
+from glassfleet.schemes.bmt.messages import Question
+from glassfleet.schemes.bmt.params import LEAST_GAIN, LEAST_ROWS, MAX_BANDED_STEPS, TOGETHER
+from glassfleet.schemes.bmt.support import DRAWN, decide_bands, decide_pairs, edges_of, slices_of
+from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.training import Memory
+from schemas.codec import Value
+
+Array = NDArray[np.float64]
+
+
+def begin(question: Question, memory: Memory) -> Next:
+    """Ask on how many rows the root's bins rest.
+
+    Parameters
+    ----------
+    question : Question
+        With the regressors.
+    memory : dict
+        What the scan told: ``root``, ``coefficients``, ``features``, ``edges``, ``training``.
+    """
+    memory |= {"open": {}, "proposed": [], "sizes": [0], "steps": 0, "withheld": []}
+    return _ask_bins(question, memory, Tree(), (0,))
+
+
+def _ask_bins(question: Question, memory: Memory, tree: Tree, leaves: Sequence[int]) -> Next:
+    asked = replace(
+        question,
+        kind=SUPPORT,
+        tree=tree,
+        coefficients=None,
+        leaves=tuple(leaves),
+        features=tuple(memory["features"]),
+        edges=memory["edges"],
+        kept=None,
+    )
+    return ask(asked, memory)
+
+
+def supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+    """Take in on how many rows something rests, and ask for what rests on enough."""
+    if question.is_of_pairs:
+        return _closed(question, memory, contributions)
+    enough, kept = decide_bands(question, contributions)
+    memory |= {"withheld": [*memory["withheld"], noted(np.concatenate([enough, kept.ravel()]))]}
+    tree, line_of = _accepted(question, memory, enough.tolist())
+    asked = [leaf for leaf, line in line_of.items() if kept[line].any()]
+    if not asked:
+        return _split(question, memory, tree)
+    bands = replace(
+        question,
+        kind="bands",
+        tree=tree,
+        coefficients=memory["coefficients"],
+        leaves=tuple(asked),
+        kept=kept[[line_of[leaf] for leaf in asked]],
+    )
+    return ask(bands, memory)
+
+
+def _accepted(question: Question, memory: Memory, enough: list[bool]) -> tuple[Tree, dict[int, int]]:
+    """Make the proposed splits both of whose sides hold enough; return the tree, and lines of leaves that may split.
+
+    The coefficients in the memory become those of the tree's leaves.
+    """
+    proposed, memory["proposed"] = memory["proposed"], []
+    if not proposed:  # the root
+        return question.tree, {0: 0} if enough[0] else {}
+    before = question.tree.first(len(question.tree.splits) - len(proposed))
+    made = [number for number in range(len(proposed)) if enough[2 * number] and enough[2 * number + 1]]
+    splits = question.tree.splits[len(before.splits) :]
+    tree = before.grown([splits[number] for number in made])
+    lines = dict(zip(before.leaves, memory["coefficients"], strict=True))
+    line_of = {}
+    for at, number in enumerate(made):
+        changes, weights = proposed[number]
+        for child, (change, weight) in enumerate(zip(changes, weights, strict=True)):
+            leaf = before.size + 2 * at + child
+            lines[leaf] = lines[splits[number].node] + change
+            if weight >= 2.0 * _least(question, memory):  # else no ramp leaves enough on either side
+                line_of[leaf] = 2 * number + child
+    memory["coefficients"] = np.stack([lines[leaf] for leaf in tree.leaves])
+    if made:
+        memory["sizes"] = [*memory["sizes"], len(tree.splits)]
+    return tree, line_of
+
+
+def banded(question: Question, memory: Memory, sums: Sums) -> Next:
+    """Note the best ramp of each leaf that was asked about, and split."""
+    own = unpack_symmetric(sums["own"].astype(np.float64) * (SCALE / DRAWN), question.columns)
+    scores, means = (sums[name] / (SCORE_SCALE * DRAWN) for name in ("scores", "means"))
+    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    spans, least, splits = slices_of(question), _least(question, memory), dict(memory["open"])
+    for line, leaf in enumerate(question.leaves):
+        path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
+        found: dict[int, Best] = {}
+        for place, feature in enumerate(question.features):
+            span = spans[line, place]
+            bins = BinSums(own[line, place], scores[None, span], means[None, span], root)
+            best = best_of_bands(bins, feature, edges_of(question, line, place), path, least=least)
+            if best is not None:
+                found[feature] = best
+        ranking = sorted(found, key=lambda feature: (-found[feature].gain, feature))
+        if leaf == 0:
+            memory["features"] = sorted(ranking[: question.parameters.split_features])
+        if ranking and found[ranking[0]].gain > LEAST_GAIN * float(memory["training"]):
+            most = found[ranking[0]]
+            splits[str(leaf)] = [most.gain, *most.ramp, most.changes, list(most.sides)]
+    return _split(question, {**memory, "open": splits}, question.tree)
+
+
+def _least(question: Question, memory: Memory) -> float:
+    """Return the least weight on either side of a ramp, in rows."""
+    share = question.parameters.min_weight_fraction * float(memory["training"])
+    return max(share, LEAST_ROWS, float(question.least_rows))
+
+
+def _split(question: Question, memory: Memory, tree: Tree) -> Next:
+    """Propose to split the leaves with the highest gains, and ask how many rows their sides hold; or stop growing."""
+    # The same ramp on both sides of a border would have two pairs of leaves with nearly the same products.
+    known = {split.ramp for split in tree.splits}
+    splits = {leaf: best for leaf, best in memory["open"].items() if tuple(best[1:4]) not in known}
+    room = question.parameters.most_rules - 1 - len(tree.splits)
+    order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
+    if room <= 0 or not order or memory["steps"] == MAX_BANDED_STEPS:
+        return _ask_pairs(question, memory, tree)
+    highest = splits[str(order[0])][0]
+    best = {tuple(splits[str(leaf)][1:4]): leaf for leaf in reversed(order)}
+    chosen = [leaf for leaf in order if splits[str(leaf)][0] >= TOGETHER * highest and leaf in best.values()][:room]
+    grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
+    proposed: list[Value] = [splits.pop(str(leaf))[4:] for leaf in chosen]
+    memory |= {"open": splits, "proposed": proposed, "steps": memory["steps"] + 1}
+    return _ask_bins(question, memory, grown, range(tree.size, grown.size))
+
+
+# --- the joint fit --------------------------------------------------------------------------------------------------
+
+
+def _ask_pairs(question: Question, memory: Memory, tree: Tree) -> Next:
+    """Ask on how many rows the sums over pairs of leaves rest."""
+    kept = {name: memory[name] for name in ("sums_digest", "reference", "training", "root", "sizes", "withheld")}
+    asked = replace(question, kind=SUPPORT, tree=tree, coefficients=None, leaves=(), features=(), edges=None, kept=None)
+    return ask(asked, kept)
+
+
+def _closed(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+    """Close the pairs that share too few rows, and ask again; where all others share none or enough, for the sums."""
+    enough = decide_pairs(question, contributions)
+    memory |= {"withheld": [*memory["withheld"], noted(enough)]}
+    few = [pair for pair, is_enough in zip(question.tree.overlaps, enough.tolist(), strict=True) if not is_enough]
+    if few:
+        return ask(replace(question, closed=(*question.closed, *few)), memory)
+    return ask(replace(question, kind="joint"), memory)

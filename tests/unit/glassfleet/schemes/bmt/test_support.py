@@ -1,0 +1,315 @@
+"""Runs of the blended model tree with support: what is counted, what weights rows have, and what is asked then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassfleet.data.dataset import Dataset
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.local import central, federated
+from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.schemes.bmt import SCHEME, Parameters
+from glassfleet.schemes.bmt.joint import SCALE
+from glassfleet.schemes.bmt.messages import Question
+from glassfleet.schemes.bmt.params import SCORE_BITS
+from glassfleet.schemes.bmt.support import (
+    DRAWN,
+    DRAWS,
+    about_bands,
+    about_bins,
+    about_pairs,
+    decide_bands,
+    decide_pairs,
+    draws,
+    reached_by,
+    shares,
+    slices_of,
+)
+from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.training import TrainingRows, training_rows
+from schemas.errors import RunFailedError
+from tests.support.sample_models import unit_domain
+
+NAMES = ("a", "b", "c")
+DOMAIN = unit_domain(NAMES)
+TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 2, 0.1, 0.2)))
+SUPPORTED = Parameters(min_rows=1, support=3)
+EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
+K, LEAST = 4, 5
+
+
+def rows(n: int = 600, seed: int = 1) -> Dataset:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    y = np.where(X[:, 0] > 0.5, X[:, 1], 0.3) + 0.2 * X[:, 2] + rng.normal(0, 0.03, n)
+    return Dataset(NAMES, "y", X, np.clip(y, 0, 1))
+
+
+def prepared(data: Dataset) -> TrainingRows:
+    return training_rows(data, DOMAIN, 1, 0.0)
+
+
+def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4)) -> Question:
+    return Question(SUPPORT, SUPPORTED, DOMAIN, (0, 1, 2), tree, leaves=leaves, features=(0, 2), edges=EDGES)
+
+
+def of_bands() -> Question:
+    kept = np.zeros((2, 2, 63), dtype=bool)
+    kept[0, 0, [9, 19]] = kept[1, 1, 31] = True
+    return replace(of_bins(), kind="bands", coefficients=np.full((4, K), 0.1), kept=kept)
+
+
+def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int], ...] = ()) -> Question:
+    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed)
+
+
+def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
+    given = SCHEME.client.contribute(asked.to_task(), data, np.random.default_rng(0))
+    SCHEME.server.check(asked.to_task(), given)
+    assert {name: array.shape for name, array in given.sums.items()} == SCHEME.layout(asked.to_task())
+    return dict(given.sums)
+
+
+# --- weights --------------------------------------------------------------------------------------------------------
+
+
+def test_degrees_are_eighths_and_sides_add_up() -> None:
+    reached = reached_by(of_bins(), prepared(rows(2000)))
+    for number, split in enumerate(TREE.splits):
+        assert (reached[2 * number + 1] + reached[2 * number + 2] == reached[split.node]).all()
+    assert {float(one) for degree in reached for one in degree} == {number / 8 for number in range(9)}
+
+
+def test_draws_are_the_rows_own_and_of_what_is_asked() -> None:
+    data, half = rows(4000), rows(4000)
+    half = Dataset(NAMES, "y", half.X[2000:], half.y[2000:])
+    mine, theirs = draws(prepared(data), ["a"]), draws(prepared(data), ["b"])
+    assert (draws(prepared(half), ["a"]) == mine[2000:]).all()
+    assert set(mine.tolist()) == set(DRAWS)
+    assert mine.mean() == pytest.approx(DRAWN, abs=0.01)
+    assert np.corrcoef(mine, theirs)[0, 1] == pytest.approx(0.0, abs=0.05)
+
+
+def test_what_is_asked_of_other_leaves_inputs_bands_and_pairs_has_other_draws() -> None:
+    asked = of_bands()
+    assert asked.kept is not None
+    about = [
+        *(about_bands(asked, line, place) for line in (0, 1) for place in (0, 1)),
+        *(about_bands(replace(asked, kept=~asked.kept), line, place) for line in (0, 1) for place in (0, 1)),
+        about_pairs(of_pairs()), about_pairs(of_pairs(closed=((3, 5),))),
+    ]  # fmt: skip
+    assert all(one != other for at, one in enumerate(about) for other in about[:at])
+
+
+def test_rows_of_a_closed_pair_move_to_the_leaf_that_has_more_of_them() -> None:
+    data = prepared(rows(2000))
+    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 6),)), data)
+    i, j = (TREE.leaves.index(leaf) for leaf in (4, 6))
+    both = (before[i] > 0) & (before[j] > 0)
+    assert both.any()
+    assert not ((after[i] > 0) & (after[j] > 0)).any()
+    assert (after.sum(axis=0) == 1.0).all()
+    assert (after[:, ~both] == before[:, ~both]).all()
+    assert (np.maximum(after[i], after[j])[both] == (before[i] + before[j])[both]).all()
+
+
+def test_rows_of_a_closed_leaf_are_in_no_sum() -> None:
+    data = prepared(rows(2000))
+    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 4),)), data)
+    own = before[TREE.leaves.index(4)] > 0
+    assert not after[:, own].any()
+    assert (after[:, ~own] == before[:, ~own]).all()
+
+
+# --- sums -----------------------------------------------------------------------------------------------------------
+
+
+def test_vehicle_sums_leaves_and_bands_with_the_draws_of_each() -> None:
+    data = rows()
+    asked, known = of_bands(), prepared(data)
+    sums, spans, reached = answer(asked, data), slices_of(asked), reached_by(asked, known)
+    z = np.column_stack([np.ones(data.rows), data.X])
+    residual = data.y - z @ np.full(K, 0.1)
+    for line, leaf in enumerate(asked.leaves):
+        w = reached[leaf]
+        for place, feature in enumerate(asked.features):
+            edges, drawn = EDGES[0][asked.bands(line, place)], draws(known, about_bands(asked, line, place))
+            expected = (z * (w * w * drawn)[:, None]).T @ z
+            assert unpack_symmetric(sums["own"][line, place][None] * SCALE, K)[0] == pytest.approx(expected, abs=2e-3)
+            band = np.searchsorted(edges[1:-1], data.X[:, feature], side="right")
+            for number in range(len(edges) - 1):
+                here = w * drawn * (band == number)
+                at = spans[line, place].start + number
+                assert sums["scores"][at, 0] / 2**SCORE_BITS == pytest.approx(here.sum(), abs=1e-5)
+                assert sums["scores"][at, 1:] / 2**SCORE_BITS == pytest.approx(z.T @ (here * residual), abs=1e-5)
+                assert sums["means"][at] / 2**SCORE_BITS == pytest.approx(z.T @ (here * w), abs=1e-5)
+
+
+def test_vehicle_sums_the_joint_fit_with_one_draw_for_each_row() -> None:
+    data = rows()
+    asked, known = of_pairs(closed=((4, 6),)), prepared(data)
+    sums, share, drawn = answer(asked, data), shares(asked, known), draws(known, about_pairs(asked))
+    place, z = {leaf: at for at, leaf in enumerate(TREE.leaves)}, np.column_stack([np.ones(data.rows), data.X])
+    for (i, j), line in zip(TREE.overlaps, sums["gram"], strict=True):
+        expected = (z * (share[place[i]] * share[place[j]] * drawn)[:, None]).T @ z
+        assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=2e-3)
+    for at, line in enumerate(sums["target"]):
+        weight = share[at] * drawn * data.y
+        assert line * SCALE == pytest.approx(np.append(z.T @ weight, (weight * data.y).sum()), abs=2e-3)
+
+
+# --- what is decided ------------------------------------------------------------------------------------------------
+
+
+def counted(asked: Question, counts: Any, *former: tuple[Question, Any]) -> Contribution:
+    def given(numbers: Any) -> Contribution:
+        return Contribution(SUPPORT, 500, {"rows": np.array(numbers, dtype=np.int64)})
+
+    return replace(given(counts), former=tuple((other.to_task(), given(numbers)) for other, numbers in former))
+
+
+def bins(*filled: tuple[int, int]) -> np.ndarray[Any, Any]:
+    line = np.zeros((1, 64), dtype=np.int64)
+    for place, count in filled:
+        line[0, place] = count
+    return line
+
+
+ONE = replace(of_bins(leaves=(3,)), features=(0,))
+
+
+def filled_bands(counts: np.ndarray[Any, Any], *given: Contribution) -> list[int]:
+    """Decide, and return how many of the counted rows are in each band that has some."""
+    enough, kept = decide_bands(ONE, given)
+    assert enough.all()
+    bands = np.split(counts[0], 1 + np.flatnonzero(kept[0, 0]))
+    return [int(band.sum()) for band in bands if band.any()]
+
+
+@pytest.mark.parametrize(
+    ("filled", "bands"),
+    [
+        (((3, 5), (20, 4), (40, 5)), [5, 9]),  # the four are joined to the next ones
+        (((3, 5), (20, 5), (40, 4)), [5, 9]),  # to the former, where none come next
+        (((3, 2), (20, 2), (40, 1)), [5]),
+    ],
+)
+def test_bins_are_joined_until_a_band_holds_no_rows_or_enough(
+    filled: tuple[tuple[int, int], ...], bands: list[int]
+) -> None:
+    assert filled_bands(bins(*filled), counted(ONE, bins(*filled))) == bands
+
+
+def test_leaf_of_few_rows_or_none_is_not_asked_about() -> None:
+    for line in (bins((3, 4)), bins()):
+        enough, kept = decide_bands(ONE, [counted(ONE, line)])
+        assert not enough.any()
+        assert not kept.any()
+
+
+def test_each_group_and_each_difference_of_editions_must_hold_enough() -> None:
+    many, few = bins((3, 50), (40, 50)), bins((3, 50), (40, 4))
+    assert filled_bands(many, counted(ONE, many)) == [50, 50]
+    assert filled_bands(many, counted(ONE, many), counted(ONE, few)) == [100]
+    after = bins((3, 46), (40, 46))
+    assert filled_bands(after, counted(ONE, after, (ONE, many))) == [92]
+    other = replace(ONE, edges=np.tile(np.linspace(0.0, 1.0, 65) ** 1.01, (3, 1)))
+    assert filled_bands(after, counted(ONE, after, (other, many))) == [46, 46]  # the draws of the other are others
+
+    asked = of_pairs(SUPPORT)
+    n = len(TREE.overlaps)
+    assert decide_pairs(asked, [counted(asked, [9] * n)]).all()
+    assert decide_pairs(asked, [counted(asked, [0, 9, 4, 5] + [9] * (n - 4))]).tolist()[:4] == [True, True, False, True]
+    assert not decide_pairs(asked, [counted(asked, [8] * n, (asked, [9] * n))]).any()
+
+
+def test_bands_have_the_draws_that_their_counts_were_about() -> None:
+    asked = of_bands()
+    for line, leaf in enumerate(asked.leaves):
+        for place, feature in enumerate(asked.features):
+            counted = about_bins(of_bins(), leaf, feature)
+            assert about_bands(asked, line, place)[: len(counted)] == counted
+
+
+# --- whole runs -----------------------------------------------------------------------------------------------------
+
+
+def test_run_with_support_learns_and_replays_from_its_record() -> None:
+    data = rows(3000)
+    outcome = central(SCHEME, SUPPORTED, DOMAIN, data)
+    assert float(np.std(outcome.model.predict(data.X) - data.y)) < 0.04
+    assert outcome.summary["held_out"] == 0
+    again = central(SCHEME, SUPPORTED, DOMAIN, data, withheld=outcome.summary["withheld"])
+    assert again.model.to_document() == outcome.model.to_document()
+
+
+def test_input_with_one_value_in_most_rows_is_no_column_of_products() -> None:
+    data = rows(2000)
+    X = data.X.copy()
+    X[:1100, 2] = 0.0
+    heard: list[Task] = []
+    fleet = {"v1": Dataset(NAMES, "y", X, data.y)}
+    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
+    assert {tuple(task.body["regressors"]) for task in heard if "regressors" in task.body} == {(0, 1)}
+
+
+def test_splits_have_different_ramps() -> None:
+    model = central(SCHEME, SUPPORTED, DOMAIN, rows(6000)).model
+    ramps = [split.ramp for split in model.tree.splits]
+    assert len(set(ramps)) == len(ramps) > 5
+
+
+def test_fleet_of_fewer_rows_than_support_ends_with_a_reason() -> None:
+    with pytest.raises(RunFailedError, match=r"fewer than 700 rows in .*ask for less support"):
+        central(SCHEME, Parameters(min_rows=1, support=700), DOMAIN, rows())
+
+
+def test_few_rows_and_constant_targets_make_one_rule() -> None:
+    for data in (rows(9), Dataset(NAMES, "y", rows().X, np.full(600, 0.5))):
+        assert len(central(SCHEME, SUPPORTED, DOMAIN, data).model.rules()) == 1
+
+
+# --- what cannot be true --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "changed"),
+    [
+        (of_pairs(), {"closed": np.array([[3, 4], [3, 4]], dtype=np.int32)}),
+        (of_pairs(), {"closed": np.array([[0, 1]], dtype=np.int32)}),
+        (of_pairs(), {"closed": None}),
+        (of_bands(), {"kept": np.zeros((2, 2, 64), dtype=bool)}),
+        (of_bands(), {"kept": np.zeros((1, 2, 63), dtype=bool)}),
+        (of_bins(), {"leaves": [0]}),
+        (of_bins(), {"leaves": []}),
+        (of_bins(), {"edges": EDGES[:, ::-1].copy()}),
+    ],
+)
+def test_malformed_questions_are_refused(asked: Question, changed: dict[str, Any]) -> None:
+    task = asked.to_task()
+    with pytest.raises(TaskError):
+        SCHEME.client.contribute(
+            Task(task.scheme, task.kind, {**task.body, **changed}), rows(), np.random.default_rng()
+        )
+
+
+def test_questions_of_one_course_are_not_asked_in_the_other() -> None:
+    for asked in (of_bands(), of_bins(), of_pairs()):
+        with pytest.raises(TaskError, match="a run with support asks other questions"):
+            Question.from_task(replace(asked, parameters=Parameters(min_rows=1)).to_task())
+    with pytest.raises(TaskError, match="a run with support asks other questions"):
+        Question.from_task(replace(of_bands(), kind="ramps", candidates=((3, (0, 0.5, 0.75)),)).to_task())
+
+
+@pytest.mark.parametrize("asked", [of_bands(), of_bins(), of_pairs(), of_pairs(SUPPORT)])
+def test_sums_that_no_rows_have_are_refused(asked: Question) -> None:
+    sums = answer(asked, rows())
+    for name, array in sums.items():
+        given = Contribution(asked.kind, 600, {**sums, name: array + (1 << 50)})
+        with pytest.raises(ContributionError):
+            SCHEME.server.check(asked.to_task(), given)
