@@ -141,6 +141,8 @@ def federated(
             if listen is not None:
                 listen(task, contributions[-1])
         if task.kind == SUPPORT and withheld:
+            if supports == len(withheld):
+                raise UsageError(f"the record of what was withheld has {supports} decisions: it is of another run")
             contributions = [replace(each, decided=read_noted(withheld[supports])) for each in contributions]
             supports += 1
         step = scheme.server.reduce(step.state, contributions)

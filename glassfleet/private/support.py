@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
+from schemas.errors import UsageError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -76,10 +77,17 @@ def decided(
         As for :func:`atoms`.
     decide : callable
         From the rows of all atoms to an array of bool of any shape, a function of `task` and of the rows alone.
+
+    Raises
+    ------
+    UsageError
+        The record is of another run.
     """
-    if (before := contributions[0].decided) is not None:
-        return before
-    return decide([part for given in contributions for part in atoms(given, places, task)])
+    now = decide([part for given in contributions for part in atoms(given, places, task)])
+    before = contributions[0].decided
+    if before is not None and before.shape != now.shape:
+        raise UsageError("the record of what was withheld is of another run: it does not fit what this one asks")
+    return now if before is None else before
 
 
 def joined(

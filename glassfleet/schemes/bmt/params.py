@@ -32,7 +32,7 @@ MAX_STEPS = 12
 """Most steps of growth, of two questions each."""
 
 MAX_BANDED_STEPS = 24
-"""The same of a run with `support`: gains are less exact there, and so more leaves are split too late."""
+"""Most steps of growth in a run with `support`, of two questions each."""
 
 TOGETHER = 0.5
 """All leaves whose best gain is at least this share of the highest are split in one step."""

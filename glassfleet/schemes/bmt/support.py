@@ -1,13 +1,13 @@
 """Runs with `support`: on how many rows bands and pairs of leaves rest, and the weights of rows in what is asked.
 
 Two sums over nearly the same rows tell, by subtraction, the few in which they differ. Here they do not: in the sums of
-each leaf, and of each leaf and input, a row has a *draw* of its own as a factor, from a hash of the row and of what is
-asked. So the rows that two sums share do not cancel out, and a sum needs rows enough by itself. Only the same question
-to another edition has the same draws: the rows of differences of editions are counted.
+each leaf and input a row has a *draw* of its own as a factor, from a hash of the row and of what is asked. So the rows
+that two sums share do not cancel out, and each sum needs rows enough by itself. Only the same question to another
+edition has the same draws: the rows of differences of editions are counted.
 
-Rows weigh an eighth in a leaf, or nothing: nobody hides behind rows of next to no weight. In the sums of the joint fit
-a row may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the
-leaf that has more of them. That is decided before anything of the joint fit is summed.
+Degrees are multiples of an eighth: nobody hides behind rows of next to no weight. In the sums of the joint fit a row
+may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the leaf
+that has more of them. That is decided before anything of the joint fit is summed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from glassfleet.schemes.bmt.support import (
 )
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import TrainingRows, training_rows
-from schemas.errors import RunFailedError
+from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")
@@ -246,6 +246,14 @@ def test_run_with_support_learns_and_replays_from_its_record() -> None:
     assert outcome.summary["held_out"] == 0
     again = central(SCHEME, SUPPORTED, DOMAIN, data, withheld=outcome.summary["withheld"])
     assert again.model.to_document() == outcome.model.to_document()
+
+
+def test_record_of_another_run_is_refused() -> None:
+    withheld = central(SCHEME, SUPPORTED, DOMAIN, rows(3000)).summary["withheld"]
+    with pytest.raises(UsageError, match="has 2 decisions: it is of another run"):
+        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[:2])
+    with pytest.raises(UsageError, match="does not fit what this one asks"):
+        central(SCHEME, SUPPORTED, DOMAIN, rows(3000), withheld=withheld[1:])
 
 
 def test_input_with_one_value_in_most_rows_is_no_column_of_products() -> None:
