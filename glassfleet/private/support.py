@@ -27,7 +27,7 @@ from schemas.errors import UsageError
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-MOST_EQUAL = 0.5
+MOST_EQUAL = 0.3
 """Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
 
 
@@ -132,7 +132,7 @@ def varied(histogram: Ints) -> list[int]:
     """Return the inputs of which no single value may be that of nearly all rows of a node.
 
     Where all rows but one have one value of an input, the products of the input less this value are that one row's.
-    So an input is no column of products where more than a :data:`MOST_EQUAL` of all rows are in one cell of its
+    So an input is no column of products where more than :data:`MOST_EQUAL` of all rows are in one cell of its
     histogram, shape (F, cells).
     """
     fullest, rows = histogram.max(axis=1), histogram.sum(axis=1)
