@@ -101,7 +101,7 @@ def _products(question: Question, sums: Sums) -> tuple[Array, Array]:
     """Return product sums, shape (m, k, k), and those with the target and its square, shape (m, k + 1); NaN: none."""
     k = question.columns
     if question.kind == "bands":
-        own = unpack_symmetric(sums["own"].astype(np.float64).reshape(-1, question.width) * SCALE, k)
+        own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
         return own, np.full((len(own), k + 1), np.nan)
     grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, k)
     target = sums["target"].astype(np.float64) * SCALE
@@ -136,23 +136,25 @@ def columns(view: View) -> Rows:
     return stacked(rows)
 
 
-def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array]]:
-    """Yield leaves, their product sums, shape (k, k), and those with the residual or the target, shape (k,)."""
+def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array, Array]]:
+    """Yield leaves, their product sums, shape (k, k), and of equal draws ``w z y`` or ``w z r`` and ``w^2 z``, (k,)."""
     k = question.columns
     if question.kind == "bands":
         own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
-        for (line, place), span in slices_of(question).items():
-            yield question.leaves[line], own[line, place], sums["scores"][span, 1:].sum(axis=0) / 2.0**SCORE_BITS
+        for (line, _), span in slices_of(question).items():
+            of_bands = (sums["scores"][span, 1:], sums["means"][span])
+            right, squares = (part.sum(axis=0) / 2.0**SCORE_BITS for part in of_bands)
+            yield question.leaves[line], own[line], right, squares
         return
     grams, targets = _products(question, sums)
     for (leaf, other), gram, target in zip(question.tree.overlaps, grams, targets, strict=True):
         if leaf == other:
-            yield leaf, gram, target[:-1]
+            yield leaf, gram, target[:-1], gram[0]
 
 
-def _off_value(question: Question, leaf: int, gram: Array, right: Array, value: float) -> Rows:
+def _off_value(question: Question, leaf: int, gram: Array, right: Array, squares: Array, value: float) -> Rows:  # noqa: PLR0917
     """Return the rows that each column less `value` tells, where degree and draw agree."""
-    left, other = gram[1:] - value * gram[0], right[1:] - value * right[0]
+    left, other, base = gram[1:] - value * gram[0], right[1:] - value * right[0], squares[1:] - value * squares[0]
     weight = left[:, 0]
     is_row = np.abs(weight) > _LEAST
     inputs = left[:, 1:] / np.where(is_row, weight, 1.0)[:, None]
@@ -164,6 +166,6 @@ def _off_value(question: Question, leaf: int, gram: Array, right: Array, value: 
     drawn = weight / np.where(np.abs(alone) > _LEAST, alone, np.nan)
     is_row &= np.abs(16.0 * drawn - np.rint(16.0 * drawn)) < 0.05
     is_row &= (drawn > DRAWS[0] - NEAR) & (drawn < DRAWS[-1] + NEAR)
-    target = (other * degree / np.where(is_row, weight, 1.0))[is_row]
+    target = (other * degree / np.where(is_row & (base != 0.0), base, np.nan))[is_row]
     rows = inputs[is_row]
     return rows_of(question, rows, target + (forecast(question, rows) if question.kind == "bands" else 0.0))

@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 83_450, "lab": 13_740, "tests": 44_440}
+MOST_LINES = {"product": 83_490, "lab": 13_740, "tests": 44_450}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {

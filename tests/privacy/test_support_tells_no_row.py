@@ -35,7 +35,7 @@ ATTACKS: dict[str, Any] = {
 And columns of which all rows but one have one value.
 """
 
-KNOWN = {("frt", "qoe"): 1, ("fmt", "qoe"): 7}
+KNOWN = {("frt", "qoe"): 1, ("bmt", "qoe"): 1, ("fmt", "qoe"): 7}
 """Rows that are read all the same: alone with another value of a column in their leaf or band, among 6,883."""
 
 CROSSED = (bmt.spans, banded.margins, banded.remainders)

@@ -55,7 +55,7 @@ class FederatedBlendedTree(SumScheme):
         elif question.kind == SUPPORT:
             terms = 10 * len(question.leaves) * len(question.features) + len(question.tree.overlaps)
         elif question.kind == "bands":
-            terms = 5 * terms * len(question.leaves) * len(question.features) + 3 * question.columns * question.n_bands
+            terms = 5 * terms * len(question.leaves) + 3 * question.columns * question.n_bands
         elif question.kind == "joint":
             terms = 5 * terms * len(question.tree.overlaps)
         else:

@@ -25,6 +25,7 @@ from glassfleet.schemes.bmt.support import DRAWN, decide_bands, decide_pairs, ed
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
+from schemas.errors import RunFailedError
 
 Array = NDArray[np.float64]
 
@@ -65,7 +66,8 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
     memory |= {"withheld": [*memory["withheld"], noted(np.concatenate([enough, kept.ravel()]))]}
     tree, line_of = _accepted(question, memory, enough.tolist())
     asked = [leaf for leaf, line in line_of.items() if kept[line].any()]
-    if not asked:
+    is_last = len(tree.splits) + 1 == question.parameters.most_rules or memory["steps"] == MAX_BANDED_STEPS
+    if is_last or not asked:
         return _split(question, memory, tree)
     bands = replace(
         question,
@@ -116,7 +118,8 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
         found: dict[int, Best] = {}
         for place, feature in enumerate(question.features):
             span = spans[line, place]
-            bins = BinSums(own[line, place], scores[None, span], means[None, span], root)
+            products = _products(own[line], means[span], question.regressors, feature)
+            bins = BinSums(products, scores[None, span], means[None, span], root)
             best = best_of_bands(bins, feature, edges_of(question, line, place), path, least=least)
             if best is not None:
                 found[feature] = best
@@ -127,6 +130,34 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
             most = found[ranking[0]]
             splits[str(leaf)] = [most.gain, *most.ramp, most.changes, list(most.sides)]
     return _split(question, {**memory, "open": splits}, question.tree)
+
+
+def _products(own: Array, means: Array, regressors: Sequence[int], feature: int) -> Array:
+    """Return about the sums of products over the rows of some bands, shape (k, k), positive.
+
+    The bands' means are exact. Around them rows scatter as those of the leaf do that have the same value of the input.
+    `own` less the means' part would be more exact, but has other draws, and is not positive.
+
+    Parameters
+    ----------
+    own : ndarray of float64, shape (k, k)
+        ``sum w^2 z z'`` of the leaf.
+    means : ndarray of float64, shape (bands, k)
+        Sums of w^2 z by band of the input.
+    regressors : sequence of int
+    feature : int
+    """
+    weight = max(float(own[0, 0]), 1e-9)
+    mean = own[0] / weight
+    scatter = own / weight - mean[:, None] * mean
+    if feature in regressors:
+        at = 1 + regressors.index(feature)
+        scatter -= scatter[:, at, None] * scatter[at] / max(float(scatter[at, at]), 1e-12)
+    count = means[:, 0]
+    centre = means / np.where(count > 0.0, count, 1.0)[:, None]
+    between = np.add.accumulate(count[:, None, None] * centre[:, :, None] * centre[:, None, :], axis=0)[-1]
+    products: Array = between + float(np.add.accumulate(count)[-1]) * scatter
+    return products
 
 
 def _least(question: Question, memory: Memory) -> float:
@@ -168,6 +199,8 @@ def _closed(question: Question, memory: Memory, contributions: Sequence[Contribu
     enough = decide_pairs(question, contributions)
     memory |= {"withheld": [*memory["withheld"], noted(enough)]}
     few = [pair for pair, is_enough in zip(question.tree.overlaps, enough.tolist(), strict=True) if not is_enough]
+    if not set(few).isdisjoint(question.closed):
+        raise RunFailedError("a pair of rules that no row shares is counted again: counts are wrong, or of another run")
     if few:
         return ask(replace(question, closed=(*question.closed, *few)), memory)
     return ask(replace(question, kind="joint"), memory)

@@ -45,7 +45,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     elif question.kind == SUPPORT:
         check_told(contribution, question.least_rows)
     elif question.kind == "bands":
-        check_products(sums["own"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
+        check_products(sums["own"], question.columns, rows, GRID_BITS)
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
     elif question.kind == "joint":
         check_products(sums["gram"], question.columns, rows, GRID_BITS)
@@ -69,8 +69,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"rows": (len(question.tree.overlaps),) if question.is_of_pairs else (lines, question.parameters.bins)}
     if question.kind == "bands":
         bands = question.n_bands
-        own = (len(question.leaves), len(question.features), question.width)
-        return {"own": own, "scores": (bands, k + 1), "means": (bands, k)}
+        return {"own": (len(question.leaves), question.width), "scores": (bands, k + 1), "means": (bands, k)}
     if question.kind == "joint":
         return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), k + 1)}
     if question.kind == "ramps":

@@ -17,6 +17,7 @@ from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.bmt.support import (
     about_bands,
+    about_leaf,
     about_pairs,
     count_rows,
     draws,
@@ -223,23 +224,23 @@ def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
 
 def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum w^2 z z' of each leaf and input, and w, w z r and w^2 z of its bands, all with the draws of this sum."""
+    """Sum w^2 z z' of leaves, and w, w z r and w^2 z by band of each leaf and input; each with draws of its own."""
     k, reached = question.columns, reached_by(question, rows)
     residual = _residual(question, rows, reached)
-    own = np.zeros((len(question.leaves), len(question.features), question.width), dtype=np.int64)
+    own = np.zeros((len(question.leaves), question.width), dtype=np.int64)
     total = np.zeros((question.n_bands, 2 * k + 1), dtype=np.int64)
     between, spans = _between(question, rows), slices_of(question)
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)
+        drawn = draws(rows, about_leaf(question, leaf))[there]
+        own[line] = _sum((degree * degree * drawn)[None], columns, pairs=True)[0]
         terms = _terms(columns, degree, residual[there])
-        about = [about_bands(question, line, place) for place in range(len(question.features))]
-        drawn = np.stack([draws(rows, one)[there] for one in about])
-        own[line] = _sum(degree * degree * drawn, columns, pairs=True)
         for place, feature in enumerate(question.features):
             inner = question.bands(line, place)[1:-1]
             band = np.searchsorted(inner, between[feature][there], side="right").astype(np.int32)
-            total[spans[line, place]] = _by_cell(terms * drawn[place][:, None], band[:, None], len(inner) + 1)
+            drawn = draws(rows, about_bands(question, line, place))[there]
+            total[spans[line, place]] = _by_cell(terms * drawn[:, None], band[:, None], len(inner) + 1)
     return {"own": own, "scores": np.ascontiguousarray(total[:, : k + 1]), "means": total[:, k + 1 :].copy()}
 
 

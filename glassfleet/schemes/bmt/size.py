@@ -98,7 +98,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
     if not sums["gram"][:, 0].any():
         raise RunFailedError(
-            f"each group has fewer than {question.least_rows} rows in each rule, and nothing is told of so few: bring "
+            f"some group has fewer than {question.least_rows} rows in each rule, and nothing is told of so few: bring "
             "more vehicles or rows, or ask for less support"
         )
     tried = []

@@ -1,9 +1,10 @@
 """Runs with `support`: on how many rows bands and pairs of leaves rest, and the weights of rows in what is asked.
 
 Two sums over nearly the same rows tell, by subtraction, the few in which they differ. Here they do not: in the sums of
-each leaf and input a row has a *draw* of its own as a factor, from a hash of the row and of what is asked. So the rows
-that two sums share do not cancel out, and each sum needs rows enough by itself. Only the same question to another
-edition has the same draws: the rows of differences of editions are counted.
+each leaf, and by band of each leaf and input, a row has a *draw* of its own as a factor, from a hash of the row and of
+what is asked. So the rows that two sums share do not cancel out, as a rule. Only the same question to another edition
+has the same draws: the rows of differences of editions are counted. Of products there is one sum a leaf: several, with
+other draws each, would determine its rows.
 
 Degrees are multiples of an eighth: nobody hides behind rows of next to no weight. In the sums of the joint fit a row
 may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the leaf
@@ -56,8 +57,13 @@ def about_bins(question: Question, leaf: int, feature: int) -> list[Value]:
     return [_path(question.tree, leaf), feature, question.edges[feature].tolist()]
 
 
+def about_leaf(question: Question, leaf: int) -> list[Value]:
+    """Return what the product sums of a leaf are about: with the counts of the first input they are counted."""
+    return about_bins(question, leaf, question.features[0])
+
+
 def about_bands(question: Question, line: int, place: int) -> list[Value]:
-    """Return what the sums of a leaf and an input, given as lines of ``kept``, are about.
+    """Return what the sums by band of a leaf and an input, given as lines of ``kept``, are about.
 
     Where it is the same, so is what the counts were about.
     """

@@ -27,7 +27,7 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
 from glassfleet.schemes.bmt.messages import read_task as read_bmt
-from glassfleet.schemes.bmt.support import about_bands, about_pairs
+from glassfleet.schemes.bmt.support import about_bands, about_leaf, about_pairs
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.partition import positions
 from glassfleet.schemes.fmt.tree import degrees
@@ -134,7 +134,7 @@ class Oracle:
         result: list[bool] = []
         for task, sums in view:
             if task.kind == "bands":
-                result += [bool(one) for one in (*sums["own"][..., 0].ravel(), *sums["scores"][:, 0])]
+                result += [bool(one) for one in (*sums["own"][:, 0], *sums["scores"][:, 0])]
             elif task.kind == "joint":
                 result += [bool(one) for one in sums["gram"][:, 0]]
         return result
@@ -172,7 +172,7 @@ def draws_of(task: Task) -> list[str]:
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]
     about = [digest_of(about_bands(question, *one)) for one in places]
     bands = [f"{key} {band}" for key, one in zip(about, places, strict=True) for band in question.bands(*one)[1:]]
-    return about + bands
+    return [digest_of(about_leaf(question, leaf)) for leaf in question.leaves] + bands
 
 
 def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:

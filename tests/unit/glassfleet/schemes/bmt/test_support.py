@@ -22,6 +22,7 @@ from glassfleet.schemes.bmt.support import (
     DRAWS,
     about_bands,
     about_bins,
+    about_leaf,
     about_pairs,
     decide_bands,
     decide_pairs,
@@ -99,6 +100,7 @@ def test_what_is_asked_of_other_leaves_inputs_bands_and_pairs_has_other_draws() 
     asked = of_bands()
     assert asked.kept is not None
     about = [
+        *(about_leaf(asked, leaf) for leaf in asked.leaves),
         *(about_bands(asked, line, place) for line in (0, 1) for place in (0, 1)),
         *(about_bands(replace(asked, kept=~asked.kept), line, place) for line in (0, 1) for place in (0, 1)),
         about_pairs(of_pairs()), about_pairs(of_pairs(closed=((3, 5),))),
@@ -136,11 +138,11 @@ def test_vehicle_sums_leaves_and_bands_with_the_draws_of_each() -> None:
     z = np.column_stack([np.ones(data.rows), data.X])
     residual = data.y - z @ np.full(K, 0.1)
     for line, leaf in enumerate(asked.leaves):
-        w = reached[leaf]
+        w, drawn = reached[leaf], draws(known, about_leaf(asked, leaf))
+        expected = (z * (w * w * drawn)[:, None]).T @ z
+        assert unpack_symmetric(sums["own"][line][None] * SCALE, K)[0] == pytest.approx(expected, abs=2e-3)
         for place, feature in enumerate(asked.features):
             edges, drawn = EDGES[0][asked.bands(line, place)], draws(known, about_bands(asked, line, place))
-            expected = (z * (w * w * drawn)[:, None]).T @ z
-            assert unpack_symmetric(sums["own"][line, place][None] * SCALE, K)[0] == pytest.approx(expected, abs=2e-3)
             band = np.searchsorted(edges[1:-1], data.X[:, feature], side="right")
             for number in range(len(edges) - 1):
                 here = w * drawn * (band == number)
