@@ -18,9 +18,9 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Next
 from glassfleet.schemes.bmt.gains import SCORE_SCALE, Best, BinSums, best_of_bands
-from glassfleet.schemes.bmt.joint import SCALE
+from glassfleet.schemes.bmt.joint import SCALE, root_of
 from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.params import LEAST_GAIN, LEAST_ROWS, MAX_BANDED_STEPS, TOGETHER
+from glassfleet.schemes.bmt.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
 from glassfleet.schemes.bmt.support import DRAWN, decide_bands, decide_pairs, edges_of, slices_of
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import Memory
@@ -111,7 +111,7 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
     """Note the best ramp of each leaf that was asked about, and split."""
     own = unpack_symmetric(sums["own"].astype(np.float64) * (SCALE / DRAWN), question.columns)
     scores, means = (sums[name] / (SCORE_SCALE * DRAWN) for name in ("scores", "means"))
-    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    root = root_of(memory, question.columns)
     spans, least, splits = slices_of(question), _least(question, memory), dict(memory["open"])
     for line, leaf in enumerate(question.leaves):
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
@@ -162,8 +162,7 @@ def _products(own: Array, means: Array, regressors: Sequence[int], feature: int)
 
 def _least(question: Question, memory: Memory) -> float:
     """Return the least weight on either side of a ramp, in rows."""
-    share = question.parameters.min_weight_fraction * float(memory["training"])
-    return max(share, LEAST_ROWS, float(question.least_rows))
+    return max(question.parameters.least_weight(memory["training"]), float(question.least_rows))
 
 
 def _split(question: Question, memory: Memory, tree: Tree) -> Next:

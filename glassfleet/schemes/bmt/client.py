@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.dataset import remembered
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.scheme import SUPPORT
-from glassfleet.schemes.bmt.bins import CELLS, GROUP, bins_of
+from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.bmt.support import (
     about_bands,
     about_leaf,
     about_pairs,
+    between_edges,
     count_rows,
     draws,
     reached_by,
@@ -176,7 +176,7 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)
     offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
-    places = (_between(question, rows)[features] + offset).T
+    places = (between_edges(question, rows)[features] + offset).T
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[there])
@@ -184,13 +184,6 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     shape = (len(question.leaves), len(features))
     means = total[:, :, k + 1 :].reshape(*shape, bins // GROUP, GROUP, k).sum(axis=3)
     return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
-
-
-def _between(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
-    """Return the bins in which the training rows are, shape (F, n)."""
-    edges, inputs = question.edges, rows.inputs[:, : rows.training]
-    assert edges is not None
-    return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
 
 
 def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -229,7 +222,7 @@ def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     residual = _residual(question, rows, reached)
     own = np.zeros((len(question.leaves), question.width), dtype=np.int64)
     total = np.zeros((question.n_bands, 2 * k + 1), dtype=np.int64)
-    between, spans = _between(question, rows), slices_of(question)
+    between, spans = between_edges(question, rows), slices_of(question)
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +136,11 @@ def fit_of(
     scaled = right.astype(np.float64) * scale
     blocks = unpack_symmetric(total.astype(np.float64) * scale, k)
     return Fit(pruned, blocks, np.ascontiguousarray(scaled[:, :k]), scaled[:, k])
+
+
+def root_of(memory: Mapping[str, Any], columns: int) -> Array:
+    """Return the sums of ``z z'`` over the training rows, shape (k, k), from what a server half keeps."""
+    return unpack_symmetric(memory["root"].astype(np.float64) * SCALE, columns)
 
 
 def ridge_of(rows: float) -> float:

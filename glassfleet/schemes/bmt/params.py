@@ -95,6 +95,10 @@ class Parameters(RunParameters):
         """Fewest rows of a group of condensed rows; 1: rows are not condensed."""
         return self.min_rows
 
+    def least_weight(self, training: int) -> float:
+        """Return the least weight on either side of a ramp, in rows, of so many training rows."""
+        return max(self.min_weight_fraction * float(training), LEAST_ROWS)
+
     @property
     def bins(self) -> int:
         """Bins of each input; ramps lie between their edges."""

@@ -20,9 +20,9 @@ from glassfleet.schemes.bmt.banded import banded, begin, supported
 from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
 from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
-from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of
+from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, root_of
 from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import LEAST_GAIN, LEAST_ROWS, MAX_STEPS, TOGETHER, Parameters
+from glassfleet.schemes.bmt.params import LEAST_GAIN, MAX_STEPS, TOGETHER
 from glassfleet.schemes.bmt.size import choose, least_penalised
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
@@ -97,15 +97,10 @@ def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], I
     return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
 
 
-def _root(memory: Mapping[str, Any], columns: int) -> Array:
-    """Return the sums of ``z z'`` over the training rows, shape (k, k)."""
-    return unpack_symmetric(memory["root"].astype(np.float64) * SCALE, columns)
-
-
 def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
     """Fit all leaves together; return the coefficients, shape (L, k), and the held-out squared error."""
     fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
-    pull = pull_of(fit, _root(memory, fit.columns))
+    pull = pull_of(fit, root_of(memory, fit.columns))
     coefficients = dense(fit, fit.with_pull(KAPPA, pull))
     return coefficients, fit_of(tree, len(tree.splits), *_sums(memory, 1)).error(coefficients)
 
@@ -125,7 +120,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
         return choose(question, memory)
     candidates = []
     own, _ = _sums(memory, 0)
-    least, root = _least(question.parameters, memory), _root(memory, question.columns)
+    least, root = question.parameters.least_weight(memory["training"]), root_of(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
@@ -145,11 +140,6 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     coefficients = memory["coefficients"]
     asked = replace(question, kind="ramps", coefficients=coefficients, candidates=tuple(candidates))
     return ask(asked, memory)
-
-
-def _least(parameters: Parameters, memory: Mapping[str, Any]) -> float:
-    """Return the least weight on either side of a ramp, in rows."""
-    return max(parameters.min_weight_fraction * float(memory["training"]), LEAST_ROWS)
 
 
 def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
@@ -185,7 +175,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
-    splits, leaves, root = dict(memory["open"]), question.tree.leaves, _root(memory, k)
+    splits, leaves, root = dict(memory["open"]), question.tree.leaves, root_of(memory, k)
     assert question.coefficients is not None
     for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
         places = [place for place, (other, _) in enumerate(question.candidates) if other == leaf]
@@ -224,11 +214,12 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
     heavy: list[int] = []
+    least = 2.0 * question.parameters.least_weight(memory["training"])  # else no ramp leaves enough on either side
     for number, leaf in enumerate(chosen):
         changes, weights = splits.pop(str(leaf))[4:]
         for child, change, weight in zip((0, 1), changes, weights, strict=True):
             by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
-            if weight >= 2.0 * _least(question.parameters, memory):  # else no ramp leaves enough on either side
+            if weight >= least:
                 heavy.append(tree.size + 2 * number + child)
     last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
     asked = replace(

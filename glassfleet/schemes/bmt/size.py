@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.forecasts import rule_forecasts
-from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Done
 from glassfleet.schemes.bmt.gains import KAPPA
-from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, sparse
+from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.rules import rules_of
@@ -48,7 +47,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
         (dict(zip(pairs, memory["gram"][part], strict=True)), dict(zip(memory["leaves"], lines, strict=True)))
         for part, lines in enumerate(memory["target"])
     ]
-    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    root = root_of(memory, question.columns)
     size, kappa, worth = len(tree.splits), KAPPA, WORTHS[0]
     if memory["held_out"]:
         tried = []
@@ -95,20 +94,23 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     tree = question.tree
     gram = dict(zip(tree.overlaps, sums["gram"], strict=True))
     target = dict(zip(tree.leaves, sums["target"], strict=True))
-    root = unpack_symmetric(memory["root"].astype(np.float64) * SCALE, question.columns)
+    root = root_of(memory, question.columns)
     if not sums["gram"][:, 0].any():
         raise RunFailedError(
             f"some group has fewer than {question.least_rows} rows in each rule, and nothing is told of so few: bring "
             "more vehicles or rows, or ask for less support"
         )
-    tried = []
+    best: tuple[float, Fit, Array] | None = None
     for splits in memory["sizes"]:
         fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
         matrix = fit.with_pull(KAPPA, pull_of(fit, root))
         for b in sparse(fit, matrix, question.parameters.max_slopes, WORTHS):
             room = 1.0 - _cost(b) / max(fit.rows, 1.0)
-            tried.append((fit.error(b) / (room * room) if room > 0.0 else np.inf, fit, b))
-    _, fit, b = min(tried, key=lambda one: one[0])
+            error = fit.error(b) / (room * room) if room > 0.0 else np.inf
+            if best is None or error < best[0]:
+                best = error, fit, b
+    assert best is not None  # a tree without splits is among the sizes
+    _, fit, b = best
     summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": KAPPA}
     return _done(question, memory, fit, b, summary | {"withheld": memory["withheld"]})
 

@@ -14,7 +14,7 @@ that has more of them. That is decided before anything of the joint fit is summe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,13 @@ def draws(rows: TrainingRows, about: Value) -> Array:
     return np.array(DRAWS)[(mixed_in(hashes, seed) >> np.uint64(61)).astype(np.intp)]
 
 
+def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
+    """Return the bins in which the training rows are, shape (F, n); those between the latest edges are kept."""
+    edges, inputs = question.edges, rows.inputs[:, : rows.training]
+    assert edges is not None
+    return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
+
+
 def reached_by(question: Question, rows: TrainingRows) -> list[Array]:
     """Return the degree to which rows reach each node of the tree, shapes (n,)."""
     return degrees(question.tree, rows.inputs, STEP)
@@ -128,9 +135,7 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
         line = {leaf: at for at, leaf in enumerate(question.tree.leaves)}
         both = [np.count_nonzero(is_in[line[i]] & is_in[line[j]]) for i, j in question.tree.overlaps]
         return np.minimum(np.array(both, dtype=np.int64), least)
-    assert question.edges is not None
-    bins = question.parameters.bins
-    between = bins_of(rows.inputs, question.edges)[list(question.features)]
+    bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
     every = reached_by(question, rows)
     counts = [np.bincount(own[every[leaf] > 0.0], minlength=bins) for leaf in question.leaves for own in between]
     return np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
@@ -155,7 +160,7 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
         enough &= np.logical_or.reduce(whole > 0, axis=(0, 2))
         kept = np.zeros((n_leaves, n_features, bins - 1), dtype=bool)
         cuts = [(edge, edge) for edge in range(1, bins)]
-        for line, place in zip(*np.nonzero(np.repeat(enough[:, None], n_features, axis=1)), strict=True):
+        for line, place in product(np.flatnonzero(enough), range(n_features)):
             mine = before[:, line, place]
 
             def is_enough(first: int, end: int, mine: Ints = mine) -> bool:
