@@ -21,7 +21,7 @@ from glassfleet.data.categories import encode_inputs
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_held_out
+from glassfleet.data.holdout import is_held_out, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_sums, levels_of
@@ -82,6 +82,11 @@ class TrainingRows:
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
         return scaled_inputs(self.domain, self.levels, self.X)
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """A hash of each row with a number as its target, shape (n,)."""
+        return row_hashes(self.inputs, self.y)
 
 
 def training_rows(data: Dataset, domain: Domain, min_rows: int, holdout: float, levels: Levels = ()) -> TrainingRows:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import View
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.params import GRID_BITS
@@ -132,43 +131,80 @@ def groups(view: View) -> Iterator[Groups]:
 # --- fmt and fmt_classes --------------------------------------------------------------------------------------------
 
 
-def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
-    """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
+@dataclass(frozen=True)
+class Node:
+    """The sums of a node, packed triangles over [1, x, y], and of the lower side of each cut, by input and set.
 
-    Packed triangles over [1, x, y]: nodes and their siblings (the parent less the node), bands between neighbouring
-    cuts in both, and, of fmt, in the end the rows of a leaf that were held out while it grew. Of two classes y is the
-    second one's number; of more it is the indicator of each class in turn, whose number comes last.
+    Attributes
+    ----------
+    path : tuple
+        Splits from the root, and on which side of each.
+    whole : ndarray of int64
+    cuts : dict of (int, int) to ndarray of int64
     """
-    known: dict[Any, tuple[Ints, dict[tuple[int, int], Ints]]] = {}
+
+    path: tuple[Any, ...]
+    whole: Ints
+    cuts: dict[tuple[int, int], Ints]
+
+    def bands(self) -> Iterator[tuple[int, list[Ints]]]:
+        """Yield each input with cuts, and the sums between neighbouring ones."""
+        for feature, line in itertools.groupby(sorted(self.cuts), key=lambda cut: cut[0]):
+            sums = [np.zeros_like(self.whole), *(self.cuts[cut] for cut in line), self.whole]
+            yield feature, [after - before for before, after in itertools.pairwise(sums)]
+
+
+def tree_nodes(view: View) -> Iterator[tuple[GrowthQuestion, list[Node]]]:
+    """Yield, for each question about growth, its nodes and their siblings (the parent less the node)."""
+    known: dict[Any, Node] = {}
     for task, sums in view:
-        if task.kind == SUPPORT:
+        if task.kind != "grow":
             continue
         question = _READ_TREE[task.scheme](task)
-        whole: list[Ints] = []
-        between: list[Ints] = []
+        nodes: list[Node] = []
         start = 0
-        for line, node in enumerate(question.nodes if question.kind == "grow" else ()):
+        for line, node in enumerate(question.nodes):
             places = question.cuts_of[node]
             lower = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
             start += len(places)
-            path = tuple(question.tree.path(node))
-            known[question.knots, path] = sums["whole"][line], _all_cuts(question, node, sums["whole"][line], lower)
-            for seen in (path, *_derive_sibling(question, path, known)):
-                whole.append(known[question.knots, seen][0])
-                between += _bands(*known[question.knots, seen])
-        if question.kind == "leaves":
+            path, whole = tuple(question.tree.path(node)), sums["whole"][line]
+            own = Node(path, whole, _all_cuts(question, node, whole, lower))
+            above = known.get((question.knots, path[:-1])) if path else None
+            nodes += [own] if above is None else [own, _sibling(above, own)]
+        known |= {(question.knots, node.path): node for node in nodes}
+        yield question, nodes
+
+
+def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
+    """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
+
+    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both, and, of fmt, in
+    the end the rows of a leaf that were held out while it grew. Of two classes y is the second one's number; of more
+    it is the indicator of each class in turn, whose number comes last.
+    """
+    grown: dict[Any, Ints] = {}
+    for question, nodes in tree_nodes(view):
+        grown |= {(question.knots, node.path): node.whole for node in nodes}
+        between = [band for node in nodes for _, bands in node.bands() for band in bands]
+        yield from _by_class(question, [node.whole for node in nodes], between)
+    for task, sums in view:
+        if task.kind == "leaves" and (question := _READ_TREE[task.scheme](task)).asked_leaves:
+            whole = []
             for leaf, triangle in zip(question.asked_leaves, sums["gram"], strict=True):
-                grown = known.get((question.knots, tuple(question.tree.path(leaf))))
-                whole += (
-                    [triangle] if grown is None or len(grown[0]) != len(triangle) else [triangle, triangle - grown[0]]
-                )
-        if whole:
-            every, is_whole = np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
-            if not isinstance(question, ClassQuestion):
-                yield question, every, is_whole, None
-                continue
-            for number, triangles in enumerate(question.triangles(every)):
-                yield question, triangles, is_whole, number if question.n_classes > 2 else None
+                before = grown.get((question.knots, tuple(question.tree.path(leaf))))
+                whole += [triangle] if before is None or len(before) != len(triangle) else [triangle, triangle - before]
+            yield from _by_class(question, whole, [])
+
+
+def _by_class(
+    question: GrowthQuestion, whole: list[Ints], between: list[Ints]
+) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
+    every, is_whole = np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
+    if not isinstance(question, ClassQuestion):
+        yield question, every, is_whole, None
+        return
+    for number, triangles in enumerate(question.triangles(every)):
+        yield question, triangles, is_whole, number if question.n_classes > 2 else None
 
 
 def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, lower: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
@@ -182,25 +218,10 @@ def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, lower: dict[int,
     return {cut: known[place] for place, cut in enumerate(question.cuts) if place in known}
 
 
-def _derive_sibling(question: GrowthQuestion, path: tuple[Any, ...], known: dict[Any, Any]) -> tuple[Any, ...]:
-    above = known.get((question.knots, path[:-1])) if path else None
-    if above is None:
-        return ()
-    *steps, (split, is_upper) = path
-    sibling = (*steps, (split, not is_upper))
-    whole, own = known[question.knots, path]
-    cuts = {cut: above[1][cut] - sums for cut, sums in own.items() if cut in above[1]}
-    known[question.knots, sibling] = above[0] - whole, cuts
-    return (sibling,)
-
-
-def _bands(whole: Ints, cuts: dict[tuple[int, int], Ints]) -> Iterator[Ints]:
-    for _, line in itertools.groupby(sorted(cuts), key=lambda cut: cut[0]):
-        before = np.zeros_like(whole)
-        for cut in line:
-            yield cuts[cut] - before
-            before = cuts[cut]
-        yield whole - before
+def _sibling(above: Node, own: Node) -> Node:
+    *steps, (split, is_upper) = own.path
+    cuts = {cut: above.cuts[cut] - sums for cut, sums in own.cuts.items() if cut in above.cuts}
+    return Node((*steps, (split, not is_upper)), above.whole - own.whole, cuts)
 
 
 def bands(view: View) -> Rows:

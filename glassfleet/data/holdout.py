@@ -1,4 +1,4 @@
-"""A hash of each row, and which rows are held out by it.
+"""A hash of each row, which rows are held out by it, and which are equal to others.
 
 A row's place in a file, or the vehicle that holds it, would make the choice depend on how rows are spread, and the
 fleet's model would differ from the central one. Equal rows are held out together, wherever they are.
@@ -25,6 +25,13 @@ def is_held_out(inputs: NDArray[np.float64], target: NDArray[np.float64], share:
         In [0, 1).
     """
     return (row_hashes(inputs, target) >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+
+
+def is_first(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which rows are the first of those that are equal to them, shape (n,), from :func:`row_hashes`."""
+    first = np.zeros(hashes.shape, dtype=np.bool_)
+    first[np.unique(hashes, return_index=True)[1]] = True
+    return first
 
 
 def row_hashes(inputs: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.uint64]:

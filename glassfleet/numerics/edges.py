@@ -9,9 +9,13 @@ from numpy.typing import NDArray
 def histogram(scaled: NDArray[np.float64], cells: int) -> NDArray[np.int64]:
     """Count rows `scaled`, shape (F, n), in [0, 1], in equal cells; returns shape (F, cells)."""
     f = scaled.shape[0]
-    place = np.minimum(scaled * float(cells), cells - 1.0).astype(np.intp)
-    place += np.arange(f)[:, None] * cells
+    place = cells_of(scaled, cells) + np.arange(f)[:, None] * cells
     return np.bincount(place.ravel(), minlength=f * cells).reshape(f, cells).astype(np.int64)
+
+
+def cells_of(scaled: NDArray[np.float64], cells: int) -> NDArray[np.intp]:
+    """Return in which of equal cells of [0, 1] values are, of the same shape."""
+    return np.minimum(scaled * float(cells), cells - 1.0).astype(np.intp)
 
 
 def mixed_quantiles(counts: NDArray[np.int64], parts: int) -> list[float]:

@@ -27,6 +27,9 @@ from schemas.errors import UsageError
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+LEAST_COMMON = 0.05
+"""More of all rows must be in one cell of an input's histogram for its value to be common."""
+
 MOST_EQUAL = 0.3
 """Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
 
@@ -139,8 +142,21 @@ def varied(histogram: Ints) -> list[int]:
     return [int(feature) for feature in np.flatnonzero(fullest <= MOST_EQUAL * rows)]
 
 
-def holds(parts: Sequence[Ints], least: int) -> Bools:
-    """Return where every one of `parts`, equal in shape, is 0 or at least `least`."""
+def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
+
+    Nearly all rows of a node may have that value: how many have another one is to be counted.
+    """
+    fullest, rows = histogram.argmax(axis=1), histogram.sum(axis=1)
+    return tuple(
+        (feature, int(fullest[feature]))
+        for feature in columns
+        if histogram[feature, fullest[feature]] > LEAST_COMMON * rows[feature]
+    )
+
+
+def holds(parts: Sequence[Ints], least: int | Ints) -> Bools:
+    """Return where every one of `parts`, equal in shape, is 0 or at least `least`, which may be of the same shape."""
     enough = np.ones(parts[0].shape, dtype=bool)
     for part in parts:
         enough &= (part == 0) | (part >= least)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,27 @@ import pytest
 
 from glassfleet import catalogue
 from glassfleet.audit import banded, bmt
-from glassfleet.audit.report import matches, truth
-from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
+from glassfleet.audit.report import TOLERANCE, matches, truth
+from glassfleet.audit.sums import bands, columns, covariances, remainders, spans, tree_nodes
 from glassfleet.audit.transcript import Opened, differences, views
-from glassfleet.data.dataset import pool
+from glassfleet.data.dataset import Dataset, pool
+from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
+from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.training import training_rows
 from glassfleet.traits import private_parameters
+from tests.support.privacy.decomposition import decomposed
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, qoe, table, total
 
-SETS: dict[str, Any] = {"weather_izmir": lambda folder: table(folder, "weather_izmir", 15), "qoe": lambda f: qoe(f, 15)}
+SETS: dict[str, Any] = {
+    "weather_izmir": lambda folder: table(folder, "weather_izmir", 15),
+    "compactiv": lambda folder: table(folder, "compactiv", 15),
+    "qoe": lambda folder: qoe(folder, 15),
+}
 ATTACKS: dict[str, Any] = {
     "fmt": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
@@ -35,8 +44,8 @@ ATTACKS: dict[str, Any] = {
 And columns of which all rows but one have one value.
 """
 
-KNOWN = {("frt", "qoe"): 1, ("bmt", "qoe"): 1, ("fmt", "qoe"): 7}
-"""Rows that are read all the same: alone with another value of a column in their leaf or band, among 6,883."""
+KNOWN = {("frt", "qoe"): 1, ("bmt", "qoe"): 1, ("fmt", "qoe"): 1}
+"""Rows that are read all the same, of 6,883: alone with another value of a column in their leaf or band."""
 
 CROSSED = (bmt.spans, banded.margins, banded.remainders)
 """Attacks that take the sums of several editions."""
@@ -77,13 +86,18 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
     counts, every = [], []
     for part in (some, differences(some)):
         for members, view in views(part).items():
-            rows = truth(domain, pool([fleet[agent] for agent in members]))
+            rows = different(domain, [fleet[agent] for agent in members])
             counts += [counted(name, attack(view), rows) for attack in ATTACKS[name]]
             every.append(view)
     if name == "bmt":  # sums of all editions, subtracted from one another
-        rows = truth(domain, pool(list(fleet.values())))
+        rows = different(domain, fleet.values())
         counts += [counted(name, attack(*every), rows) for attack in CROSSED]
     return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
+
+
+def different(domain: Any, some: Iterable[Dataset]) -> Any:
+    """Return the rows of some vehicles, scaled, equal ones once."""
+    return np.unique(truth(domain, pool(list(some))), axis=0)
 
 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
@@ -100,6 +114,7 @@ def counted(name: str, candidates: Any, rows: Any) -> Count:
         ("fmt", "weather_izmir"),
         ("bmt", "weather_izmir"),
         *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "bmt")),
+        pytest.param("fmt", "compactiv", marks=pytest.mark.slow),
         *(("frt", data) for data in SETS),
     ],
 )
@@ -110,10 +125,77 @@ def test_no_row_is_read_from_the_sums_of_a_private_run(
     assert result.read <= KNOWN.get((name, data), 0), result
 
 
+def parked(vehicles: int = 15, rows: int = 60, parking: int = 20) -> Fleet:
+    """Return vehicles of which each repeats one row, as one that is parked does."""
+    rng, fleet = np.random.default_rng(2), {}
+    for number in range(vehicles):
+        X = rng.uniform(size=(rows + 1, 4))
+        y = np.sin(6.0 * X[:, 0]) * X[:, 1] + np.abs(X[:, 2] - 0.5) + rng.normal(0.0, 0.05, rows + 1)
+        often = np.append(np.arange(rows), np.full(parking, rows))
+        fleet[f"v{number:02d}"] = Dataset(("a", "b", "c", "d"), "y", X[often], y[often])
+    return fleet
+
+
+@pytest.mark.parametrize("name", ["fmt", "bmt", "frt"])
+def test_equal_rows_hide_nobody(name: str) -> None:
+    assert attacked(name, parked(), 3, {}).read == 0
+
+
+@pytest.mark.parametrize("name", ["fmt", "bmt"])
+def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def every(hashes: Any) -> Any:
+        return np.ones(hashes.shape, dtype=np.bool_)
+
+    monkeypatch.setattr(f"glassfleet.schemes.{name}.support.is_first", every)
+    assert attacked(name, parked(), 3, {}).read > 0
+
+
 def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
     # Of the twelve that stay in this draw two rows were read: others counted that weighed nearly nothing beside them.
     result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {"v03": 9}, draw=6)
     assert result.read == 0, result
+
+
+def test_a_decomposition_finds_the_rows_of_several_sums_over_the_same_rows() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.ones(30), rng.uniform(size=(30, 15))])
+    sums = np.einsum("mn,ni,nj->mij", rng.uniform(0.5, 1.0, size=(8, 30)), rows, rows)
+    assert near(decomposed(sums, 30, starts=3), rows[:, 1:]) > 24
+
+
+@pytest.mark.parametrize("data", ["weather_izmir", pytest.param("mortgage", marks=pytest.mark.slow)])
+def test_a_decomposition_reads_no_row_of_a_node_of_fmt(data: str, glassfleet_data: Path) -> None:
+    # m sums over n rows of products of k columns, each row with a weight of its own in each, are m k (k + 1) / 2
+    # equations for n (k + m - 1) unknowns. Most nodes have fewer of them: many other rows have the same sums.
+    fleet = table(glassfleet_data, data, 15)
+    some, _ = opened("fmt", fleet, 3, {"v03": 9})
+    counts = []
+    for members, view in views(some).items():
+        for question, nodes in tree_nodes(view):
+            parts = [training_rows(fleet[agent], question.domain, 1, question.holdout) for agent in members]
+            columns = np.concatenate([[*part.inputs, part.y] for part in parts], axis=1)
+            training = np.concatenate([np.arange(part.count) < part.training for part in parts])
+            k = len(question.columns) + 2
+            for node in nodes:
+                is_in = training.copy()
+                for split, is_upper in node.path:
+                    a, b = question.knots[split.feature][split.cut : split.cut + 2]
+                    is_in &= columns[split.feature] > a if is_upper else columns[split.feature] < b
+                n = int(np.count_nonzero(is_in))
+                own = [node.whole, *(band for _, bands in node.bands() for band in [b for b in bands if b[0]][:-1])]
+                is_enough = n * (k + len(own) - 1) <= len(own) * k * (k + 1) // 2
+                counts.append(is_enough)
+                if is_enough:
+                    sums = unpack_symmetric(np.array(own, dtype=np.float64), k) / 2.0 ** (2 * GRID_BITS)
+                    rows = columns[[*question.columns, -1]][:, is_in].T
+                    assert near(decomposed(sums, n, starts=3), rows) == 0
+    assert len(counts) > 40
+    assert sum(counts) < 3
+
+
+def near(candidates: Any, rows: Any) -> int:
+    """Return how many of `rows` are found to a thousandth of the range, as the audit counts."""
+    return int(np.count_nonzero(np.abs(rows[:, None] - candidates[None]).max(axis=2).min(axis=1) < TOLERANCE))
 
 
 def test_without_support_rows_are_read(glassfleet_data: Path) -> None:
@@ -143,5 +225,15 @@ def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
     glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("glassfleet.private.support.MOST_EQUAL", 1.0)
+    monkeypatch.setattr("glassfleet.private.support.LEAST_COMMON", 1.0)
     result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {}, max_rules=16)
     assert result.read > 5, result
+
+
+@pytest.mark.slow
+def test_a_value_that_many_rows_have_gives_rows_away_where_others_are_not_counted(
+    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassfleet.private.support.LEAST_COMMON", 1.0)
+    result = attacked("fmt", SETS["qoe"](glassfleet_data), 3, {"v03": 9})
+    assert result.read > 3, result

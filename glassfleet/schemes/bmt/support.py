@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import remembered
-from glassfleet.data.holdout import row_hashes
+from glassfleet.data.holdout import is_first
 from glassfleet.data.mixing import mixed_in
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
@@ -91,9 +91,8 @@ def places(task: Task) -> list[Any]:
 
 def draws(rows: TrainingRows, about: Value) -> Array:
     """Return the factors of the rows in sums about something, one of :data:`DRAWS` each, shape (n,)."""
-    hashes = remembered(rows.memo, "hashes", (), lambda: row_hashes(rows.inputs, rows.y))
     seed = np.array([int(digest_of(about)[:16], 16)], dtype=np.uint64)
-    return np.array(DRAWS)[(mixed_in(hashes, seed) >> np.uint64(61)).astype(np.intp)]
+    return np.array(DRAWS)[(mixed_in(rows.hashes, seed) >> np.uint64(61)).astype(np.intp)]
 
 
 def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
@@ -128,16 +127,17 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
 
 def count_rows(question: Question, rows: TrainingRows) -> Ints:
-    """Return on how many of a vehicle's rows each sum would rest, shape (lines, bins) or (pairs,)."""
-    least = question.least_rows
+    """Return on how many different rows of a vehicle each sum would rest, shape (lines, bins) or (pairs,)."""
+    least, first = question.least_rows, is_first(rows.hashes)
     if question.is_of_pairs:
-        is_in = shares(question, rows) > 0.0
+        is_in = (shares(question, rows) > 0.0) & first
         line = {leaf: at for at, leaf in enumerate(question.tree.leaves)}
         both = [np.count_nonzero(is_in[line[i]] & is_in[line[j]]) for i, j in question.tree.overlaps]
         return np.minimum(np.array(both, dtype=np.int64), least)
     bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
     every = reached_by(question, rows)
-    counts = [np.bincount(own[every[leaf] > 0.0], minlength=bins) for leaf in question.leaves for own in between]
+    there = [(every[leaf] > 0.0) & first for leaf in question.leaves]
+    counts = [np.bincount(own[inside], minlength=bins) for inside in there for own in between]
     return np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
 
 

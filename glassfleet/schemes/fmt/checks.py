@@ -57,7 +57,8 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "leaves":
         return {"gram": (len(question.asked_leaves), question.width)}
     if question.kind == SUPPORT:
-        return {"rows": (len(question.children) * (len(question.split_features) + 1), question.n_cells)}
+        lines = len(question.children) * len(question.least_of) * (len(question.split_features) + 1)
+        return {"rows": (lines, question.n_cells)}
     assert question.coefficients is not None
     return {"errors": (len(question.coefficients), 2, len(question.tree.splits) + 1), "held_out": (1,)}
 

@@ -159,7 +159,7 @@ def _leaves(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
 def _support(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count the rows on which the sums of some nodes and of their siblings would rest."""
-    return {"rows": count_rows(question, positions_of(rows, question.knots), rows.training)}
+    return {"rows": count_rows(question, rows, positions_of(rows, question.knots))}
 
 
 def _sizes(question: Question, rows: TrainingRows) -> dict[str, Ints]:

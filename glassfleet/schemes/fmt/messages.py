@@ -17,11 +17,15 @@ from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.fmt.partition import BINS
 from glassfleet.untrusted import Remembered, check_array, check_numeric
 from schemas.codec import Value
 
 NAME = "fmt"
 Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
+
+LIMITS = (0.0, 1.0)
+"""Values of the scaled target that many rows may have: those beyond its limits, too."""
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -44,12 +48,16 @@ class Question(GrowthQuestion):
         ``"sizes"``: of every node, in V variants: intercept, then slopes.
     held : ndarray of bool, shape (m, cuts)
         ``"grow"`` of a run with `support`: cuts that are not asked about, as too few rows are between them.
+    common : tuple of (int, int)
+        ``"support"``: inputs of the polynomials of which many rows have one value, and the cell of the histogram that
+        it is in.
     """
 
     kind: Kind
     parameters: Parameters
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
+    common: tuple[tuple[int, int], ...] = ()
 
     name = NAME
     kinds = get_args(Kind)
@@ -83,6 +91,11 @@ class Question(GrowthQuestion):
         return max(self.parameters.support, len(self.regressors) + 2)
 
     @property
+    def least_of(self) -> NDArray[np.int64]:
+        """``"support"``: what is enough of all rows, and of those that differ in a common value; see `count_rows`."""
+        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
+
+    @property
     def asked_leaves(self) -> list[int]:
         """``"leaves"``: those whose rows are summed."""
         return list(self.nodes) if self.parameters.support else self.tree.leaves
@@ -102,6 +115,8 @@ class Question(GrowthQuestion):
         body = super().body()
         if self.kind in {"grow", SUPPORT} or (self.kind == "leaves" and self.parameters.support):
             body["nodes"] = list(self.nodes)
+        if self.kind == SUPPORT:
+            body["common"] = [list(one) for one in self.common]
         if self.held is not None:
             body["held"] = self.held
         if self.kind == "sizes":
@@ -123,12 +138,23 @@ class Question(GrowthQuestion):
             known = replace(known, nodes=known.read_nodes(body))
         if support and self.kind != "leaves" and any(node and node % 2 == 0 for node in known.nodes):
             raise TaskError("upper sides follow from lower ones")
+        if self.kind == SUPPORT:
+            known = replace(known, common=_read_common(body["common"], known.regressors))
         held = body.get("held")
         if (held is not None) != (self.kind == "grow" and support > 0):
             raise TaskError("what is held back belongs to growth in a run with support, and only there")
         if held is None:
             return known
         return replace(known, held=check_array("held", held, np.bool_, (len(known.nodes), len(known.cuts))))
+
+
+def _read_common(value: Any, regressors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    common = tuple((int(feature), int(cell)) for feature, cell in value)
+    if not {feature for feature, _ in common} <= set(regressors) or len(common) > len(regressors):
+        raise TaskError("common values are of inputs of the polynomials, one of each")
+    if not all(0 <= cell < BINS for _, cell in common):
+        raise TaskError(f"a common value is in a cell from 0 to {BINS - 1}")
+    return common
 
 
 read_task = Remembered(Question.from_task)

@@ -13,7 +13,7 @@ from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
 from glassfleet.numerics.sparse import ranked
-from glassfleet.private.support import noted, varied
+from glassfleet.private.support import common_cells, noted, varied
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
@@ -91,7 +91,8 @@ def _ask_nodes(question: Question, memory: Memory) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
         return ask(question, memory)
-    return ask(replace(question, kind=SUPPORT, held=None), memory)
+    common = common_cells(memory["histogram"], question.regressors)
+    return ask(replace(question, kind=SUPPORT, held=None, common=common), memory)
 
 
 def _supported(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:

@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.data.holdout import is_first
+from glassfleet.numerics.edges import cells_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.messages import Question, read_task
+from glassfleet.schemes.fmt.messages import LIMITS, Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS, SUPPORT_BITS
-from glassfleet.schemes.fmt.partition import up_to
+from glassfleet.schemes.fmt.partition import BINS, up_to
 from glassfleet.schemes.fmt.tree import Tree
+from glassfleet.training import TrainingRows
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -73,30 +76,36 @@ def _stepped(weights: Array) -> Array:
     return np.rint(weights / _STEP) * _STEP
 
 
-def count_rows(question: Question, position: Array, training: int) -> Ints:
+def count_rows(question: Question, rows: TrainingRows, position: Array) -> Ints:
     """Return the rows of one vehicle that a support question asks about; see :func:`places` for its lines.
 
     Each row is in one cell of an input: cell 2 c has the rows in set c alone, cell 2 c + 1 those in c and c + 1. A row
-    whose rounded weight is 0 is in no sum, and in no cell: it hides nobody.
+    whose rounded weight is 0 is in no sum, and in no cell: it hides nobody. Nor does a row that is equal to another
+    one. Counted are all rows, then those alone that have another value than a common one of an input or the target.
     """
     features = np.array(question.split_features, dtype=np.intp)
-    rows = np.zeros((0, question.n_cells), dtype=np.int64)
     sets = np.array([question.n_sets[feature] for feature in features], dtype=np.float64)[:, None]
+    own = np.minimum(np.floor(position[features]), sets - 2.0)
+    is_training = np.arange(rows.count) < rows.training
+    first = is_first(rows.hashes)
+    layers = [first]
+    layers += [first & (cells_of(rows.inputs[feature], BINS) != cell) for feature, cell in question.common]
+    layers += [first & (rows.y != limit) for limit in LIMITS]
+    lines = []
     for child in question.children:
-        own = np.minimum(np.floor(position[features, :training]), sets - 2.0)
-        sums = weights(question.tree, child, position[:, :training], features, own)
+        sums = weights(question.tree, child, position, features, own)
         whole, low = sums[0], sums[1:]
-        cell = (2.0 * own + (low < whole) + ((low == 0.0) & (low < whole))).astype(np.intp)
-        there = whole > 0.0
-        lines = [np.bincount(line[there], minlength=question.n_cells) for line in cell]
-        held = weights(question.tree, child, position[:, training:], features[:0], np.zeros((0, 1)))[0]
-        out = np.bincount(np.zeros(int((held > 0.0).sum()), dtype=np.intp), minlength=question.n_cells)
-        rows = np.vstack([rows, *lines, out])
-    return np.minimum(rows, question.least_rows)
+        cells = (2.0 * own + (low < whole) + ((low == 0.0) & (low < whole))).astype(np.intp)
+        for layer, least in zip(layers, question.least_of, strict=True):
+            there, out = (layer & (whole > 0.0) & part for part in (is_training, ~is_training))
+            counts = [np.bincount(cell[there], minlength=question.n_cells) for cell in cells]
+            counts.append(np.bincount(np.zeros(np.count_nonzero(out), dtype=np.intp), minlength=question.n_cells))
+            lines.append(np.minimum(counts, least))
+    return np.concatenate(lines)
 
 
 def places(task: Task) -> list[Any]:
-    """Return what each line of an answer is about: a node and an input's partition, or the rows held out of a node.
+    """Return what each line of an answer is about: a node, a common value or all, and a partition or the held-out rows.
 
     Knots say what a path and a set are: another edition finds others.
     """
@@ -107,8 +116,9 @@ def places(task: Task) -> list[Any]:
             (split.feature, *question.knots[split.feature][split.cut : split.cut + 2], upper)
             for split, upper in question.tree.path(child)
         )
-        result += [(path, feature, question.knots[feature]) for feature in question.split_features]
-        result.append((path, "held out"))
+        for layer in ("all", *question.common, *LIMITS):
+            result += [(path, layer, feature, question.knots[feature]) for feature in question.split_features]
+            result.append((path, layer, "held out"))
     return result
 
 
@@ -149,31 +159,35 @@ def decide(question: Question, known: Bools, contributions: Sequence[Contributio
     """Return what rests on enough rows; `known`, of shape (families, cuts), are the cuts that their parents had."""
 
     def from_rows(parts: list[Ints]) -> Bools:
-        lines = len(question.split_features) + 1
-        shaped = [part.reshape(len(question.children), lines, -1) for part in parts]
+        least = question.least_of
+        shape = len(question.children), len(least), len(question.split_features) + 1, -1
+        shaped = [part.reshape(shape) for part in parts]
         each = len(question.children) // len(question.nodes)
         families = [
             np.stack([part[each * family + child] for part in shaped for child in range(each)])
             for family in range(len(question.nodes))
         ]
         cuts = np.array([_joined(question, rows, allowed) for rows, allowed in zip(families, known, strict=True)])
-        held = [part[:, -1, 0] for part in shaped]
-        support, least = question.parameters.support, question.least_rows
-        return Enough(cuts, holds(held, support), holds(held, least)).flat()
+        held = [part[:, :, -1, 0] for part in shaped]
+        splits = holds([part[:, 0] for part in held], question.parameters.support)
+        return Enough(cuts, splits, np.logical_and.reduce(holds(held, least), axis=1)).flat()
 
     return Enough.read(question, decided(contributions, places, question.to_task(), from_rows))
 
 
 def _joined(question: Question, rows: Ints, allowed: Bools) -> Bools:
-    """Return which of the allowed cuts leave no small band between them; `rows` of shape (nodes, inputs + 1, cells)."""
+    """Return which of the allowed cuts leave no small band between them.
+
+    `rows` is of the shape (nodes, layers, inputs + 1, cells).
+    """
     kept = np.zeros(len(question.cuts), dtype=bool)
     numbered = list(enumerate(question.cuts))
     for line, (_, own) in enumerate(groupby(numbered, key=lambda cut: cut[1][0])):
         # up_to[c]: rows in cells before c
-        before = np.pad(np.cumsum(rows[:, line], axis=1), ((0, 0), (1, 0)))
+        before = np.pad(np.cumsum(rows[:, :, line], axis=2), ((0, 0), (0, 0), (1, 0)))
 
         def is_enough(first: int, end: int, before: Ints = before) -> bool:
-            return bool(holds([before[:, end] - before[:, first]], question.least_rows).all())
+            return bool(holds([before[:, :, end] - before[:, :, first]], question.least_of).all())
 
         places, cuts = zip(*((place, (2 * cut + 2, 2 * cut + 1)) for place, (_, cut) in own), strict=True)
         mine = joined(cuts, question.n_cells, allowed[list(places)], is_enough)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
+from glassfleet.data.holdout import is_first, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
@@ -163,11 +164,13 @@ def _level(question: Question, rows: _Rows) -> Contribution:
 
 
 def _support(question: Question, rows: _Rows) -> Contribution:
-    """Count the rows that would be in each cell; what is enough is not told exactly."""
+    """Count the rows that would be in each cell, equal ones once; what is enough is not told exactly."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     grid = float(1 << question.parameters.fraction_bits)
     count = np.zeros((f, m * t), dtype=np.int64)
-    for block in rows.blocks:
+    hashes = [row_hashes(block.columns[:-2], block.target) for block in rows.blocks]
+    different = is_first(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
+    for block, start in zip(rows.blocks, range(0, rows.count, ROW_BLOCK), strict=True):
         before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
         members = block.memberships()
         reached = _reach_frontier(question, block, members, 0)
@@ -177,8 +180,8 @@ def _support(question: Question, rows: _Rows) -> Contribution:
             upper = members.upper[feature].take(reached.row)
             at = members.lower[feature].take(reached.row) + first
             for cell, degree in ((at, 1.0 - upper), (at + 1, upper)):
-                # A row whose rounded strength is 0 is in no sum: it hides nobody.
-                counted = np.rint(reached.strength * grid * degree) > 0.0
+                # A row whose rounded strength is 0 is in no sum: it hides nobody, nor does one like another.
+                counted = (np.rint(reached.strength * grid * degree) > 0.0) & different[start + reached.row]
                 count[feature] += np.bincount(cell[counted], minlength=m * t)
     cells = count.reshape(f, m, t).transpose(1, 0, 2) * question.free[:, :, None]
     enough = np.minimum(cells, question.least_rows).astype(np.int64)

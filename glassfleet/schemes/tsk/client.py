@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
+from glassfleet.data.holdout import is_first, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
@@ -227,11 +228,12 @@ def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8])
 
 
 def _support(question: Question, rows: _Rows) -> Contribution:
-    """Count the rows for which each rule fires; what is enough is not told exactly."""
+    """Count the rows for which each rule fires, equal ones once; what is enough is not told exactly."""
     assert question.antecedents is not None
     count = np.zeros(len(question.antecedents), dtype=np.int64)
-    for _, strength in rows.strengths(question.antecedents):
-        count += np.count_nonzero(strength, axis=1)
+    first = is_first(row_hashes(rows.inputs, rows.target))
+    for block, strength in rows.strengths(question.antecedents):
+        count += np.count_nonzero(strength[:, first[block]], axis=1)
     return Contribution(SUPPORT, rows.count, {"rows": np.minimum(count, question.least_rows)})
 
 

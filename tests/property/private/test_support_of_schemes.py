@@ -73,7 +73,9 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, Parts, Any]:
         y = np.where(rng.random(n) < 0.02, "odd", np.where(y > 0.2, "high", "low"))
     owner = np.sort(rng.integers(0, agents, n)) if draw(st.booleans()) else rng.integers(0, agents, n)
     order = np.argsort(y, kind="stable")
-    parts = {f"v{i:02d}": Dataset(names, "y", X[order][owner == i], y[order][owner == i]) for i in range(agents)}
+    often = rng.choice([1, 1, 1, 6], n) if draw(st.booleans()) else 1
+    X, y, owner = (np.repeat(each, often, axis=0) for each in (X[order], y[order], owner))
+    parts = {f"v{i:02d}": Dataset(names, "y", X[owner == i], y[owner == i]) for i in range(agents)}
     scheme = catalogue.load(name)
     chosen = scheme.Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
     return domain, parts, private_parameters(scheme, chosen, draw(st.sampled_from([1, 3, 8])))
@@ -97,13 +99,22 @@ def opened(heard: list[Heard]) -> dict[int, dict[frozenset[str], list[Task]]]:
     return result
 
 
+def different_rows(data: Dataset) -> list[int]:
+    _, first = np.unique(np.column_stack([data.X, data.y]), axis=0, return_index=True)
+    return [int(place) for place in first]
+
+
 class Oracle:
     """Says on how many rows what follows from some answers rests."""
 
     def __init__(self, name: str, parts: Parts) -> None:
         self.scheme: Any = catalogue.load(name)
+        # Of equal rows of a vehicle one counts; frbc, whose sums are no products, counts all.
         self.rows = {
-            agent: [Dataset(data.features, "y", data.X[i : i + 1], data.y[i : i + 1]) for i in range(data.rows)]
+            agent: [
+                Dataset(data.features, "y", data.X[i : i + 1], data.y[i : i + 1])
+                for i in (range(data.rows) if name == "frbc" else different_rows(data))
+            ]
             for agent, data in parts.items()
         }
         self.known: dict[Any, dict[str, Any]] = {}
