@@ -102,7 +102,7 @@ def sizes(
         axis.grid(alpha=0.3)
     for axis in axes[::3]:
         axis.set_ylabel(ylabel)
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     return _png(figure)
 
 
@@ -144,7 +144,7 @@ def _style(name: str, number: int) -> dict[str, Any]:
 def _figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure  # takes long to load
 
-    return Figure(figsize=(width, height))
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _panels(count: int) -> tuple[Any, Any]:
@@ -159,7 +159,6 @@ def _panels(count: int) -> tuple[Any, Any]:
 
 
 def _png(figure: Any) -> bytes:
-    figure.tight_layout()
     target = io.BytesIO()
     # Without a date and a version in it, the same results are the same picture.
     figure.savefig(target, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -139,10 +139,15 @@ def _sizes(results: Results, data: Path) -> Blocks:
         )
     ]
     missing = ", ".join(anchor.title for key, anchor in ANCHORS.items() if key not in anchors)
-    words = (
-        "Test RMSE against the number of rules (logarithmic axis): curves of FMT and BMT, other rule models as single "
-        "marks, black boxes as lines; further left and lower is better"
-    )
+    pictures = [
+        Picture(
+            f"sizes-{name}",
+            f"Test RMSE against the number of {what} (logarithmic axis): curves of FMT and BMT, other rule models as "
+            "single marks, black boxes as lines; further left and lower is better",
+            plots.sizes(_panels(results, names, size), what, "test RMSE"),
+        )
+        for name, what, size in (("rmse", "rules", _rules), ("numbers", "numbers to read", _coefficients))
+    ]
     return [
         Text(
             "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
@@ -153,20 +158,20 @@ def _sizes(results: Results, data: Path) -> Blocks:
             "central learner it would be the rows themselves."
         ),
         *([Text(f"Not computed here: {missing} (extra `anchors`; EBM with `--full` only).")] if missing else []),
-        Picture("sizes-rmse", words, plots.sizes(_panels(results, names), "rules", "test RMSE")),
+        *pictures,
         Table("Test RMSE, mean over folds and clients", ["system", *names], errors),
         *tables,
         Text(_verdict(results, names)),
     ]
 
 
-def _panels(results: Results, names: list[str]) -> dict[str, Any]:
-    """Return what is drawn of each set: curves and marks by title, and lines."""
+def _panels(results: Results, names: list[str], size: Callable[[Any], float]) -> dict[str, Any]:
+    """Return what is drawn of each set: curves and marks by title, against the `size` of a result, and lines."""
     anchors, panels = _anchors(results, names), {}
     for name in names:
 
         def point(key: str, name: str = name) -> tuple[float, float]:
-            return _mean(results, name, key, _rules), _mean(results, name, key, _error)
+            return _mean(results, name, key, size), _mean(results, name, key, _error)
 
         series = {}
         for curve in CURVES:
