@@ -157,7 +157,7 @@ def truth(domain: Domain, data: Dataset) -> Rows:
 
 
 def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
-    """Compare what an attack found with the rows that there are.
+    """Compare what an attack found with the rows that there are, equal ones as one.
 
     Returns
     -------
@@ -169,19 +169,20 @@ def matches(candidates: Rows, rows: Rows) -> tuple[set[int], set[int], int]:
     false = 0
     if not len(candidates) or not len(rows):
         return whole, parts, len(candidates)
+    different, first = np.unique(rows, axis=0, return_index=True)
     is_told = ~np.isnan(candidates)
     for kept in np.unique(is_told, axis=0):
         some = candidates[(is_told == kept).all(axis=1)][:, kept]
-        tree = KDTree(rows[:, kept])
+        tree = KDTree(different[:, kept])
         distance, at = tree.query(some, p=np.inf)
         within = TOLERANCE if kept.sum() > 1 else _PART
         hit: NDArray[np.bool_] = distance < within
         false += int((~hit).sum())
         if kept.all():
-            whole |= set(at[hit].tolist())
+            whole |= set(first[at[hit]].tolist())
         else:
             alone = tree.query_ball_point(some, within, p=np.inf, return_length=True) == 1
-            parts |= set(at[hit & alone].tolist())
+            parts |= set(first[at[hit & alone]].tolist())
     return whole, parts - whole, false
 
 

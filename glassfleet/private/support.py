@@ -142,6 +142,17 @@ def varied(histogram: Ints) -> list[int]:
     return [int(feature) for feature in np.flatnonzero(fullest <= MOST_EQUAL * rows)]
 
 
+def most_columns(most: int, rows: int) -> int:
+    """Return how many inputs may be columns of products, at most `most`, so that a row's products are few.
+
+    A row has k (k + 1) / 2 products of k columns, 1 and the target among them. Sums that are as many as the rows, over
+    the same rows, tell each row where its products are more than there are rows; here they are at most half as many.
+    """
+    while most > 0 and (most + 2) * (most + 3) > rows:
+        most -= 1
+    return most
+
+
 def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
 

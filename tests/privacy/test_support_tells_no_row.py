@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
+from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import GRID_BITS
 from glassfleet.training import training_rows
 from glassfleet.traits import private_parameters
@@ -86,18 +87,13 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
     counts, every = [], []
     for part in (some, differences(some)):
         for members, view in views(part).items():
-            rows = different(domain, [fleet[agent] for agent in members])
+            rows = truth(domain, pool([fleet[agent] for agent in members]))
             counts += [counted(name, attack(view), rows) for attack in ATTACKS[name]]
             every.append(view)
     if name == "bmt":  # sums of all editions, subtracted from one another
-        rows = different(domain, fleet.values())
+        rows = truth(domain, pool(list(fleet.values())))
         counts += [counted(name, attack(*every), rows) for attack in CROSSED]
     return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
-
-
-def different(domain: Any, some: Iterable[Dataset]) -> Any:
-    """Return the rows of some vehicles, scaled, equal ones once."""
-    return np.unique(truth(domain, pool(list(some))), axis=0)
 
 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
@@ -156,41 +152,67 @@ def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
     assert result.read == 0, result
 
 
-def test_a_decomposition_finds_the_rows_of_several_sums_over_the_same_rows() -> None:
+def test_a_decomposition_finds_the_rows_of_many_sums() -> None:
     rng = np.random.default_rng(0)
-    rows = np.column_stack([np.ones(30), rng.uniform(size=(30, 15))])
-    sums = np.einsum("mn,ni,nj->mij", rng.uniform(0.5, 1.0, size=(8, 30)), rows, rows)
-    assert near(decomposed(sums, 30, starts=3), rows[:, 1:]) > 24
+    rows = np.column_stack([np.ones(60), rng.uniform(size=(60, 15))])
+    sums = np.einsum("mn,ni,nj->mij", rng.uniform(size=(90, 60)), rows, rows)
+    rank, candidates = decomposed(sums, starts=300)
+    assert rank == len(rows)
+    assert near(candidates, rows[:, 1:]) > 50
 
 
-@pytest.mark.parametrize("data", ["weather_izmir", pytest.param("mortgage", marks=pytest.mark.slow)])
-def test_a_decomposition_reads_no_row_of_a_node_of_fmt(data: str, glassfleet_data: Path) -> None:
-    # m sums over n rows of products of k columns, each row with a weight of its own in each, are m k (k + 1) / 2
-    # equations for n (k + m - 1) unknowns. Most nodes have fewer of them: many other rows have the same sums.
-    fleet = table(glassfleet_data, data, 15)
-    some, _ = opened("fmt", fleet, 3, {"v03": 9})
-    counts = []
+def wide(vehicles: int = 8, rows: int = 40, inputs: int = 60) -> Fleet:
+    """Return vehicles with many inputs and few rows."""
+    rng, fleet = np.random.default_rng(1), {}
+    slopes, mixing = rng.normal(size=inputs), rng.normal(size=(inputs // 4, inputs)) / 2.0
+    for number in range(vehicles):
+        X = rng.normal(size=(rows, inputs // 4)) @ mixing + rng.normal(size=(rows, inputs))
+        y = np.tanh(X @ slopes / 5.0) + 0.3 * X[:, 0] * X[:, 1] + rng.normal(0.0, 0.2, rows)
+        fleet[f"v{number:02d}"] = Dataset(tuple(f"x{place}" for place in range(inputs)), "y", X, y)
+    return fleet
+
+
+def below(some: list[Opened], fleet: Fleet) -> Iterator[tuple[Any, Any]]:
+    """Yield, of each node of fmt, the columns of the rows in it, and all sums of it and of the nodes below it."""
     for members, view in views(some).items():
-        for question, nodes in tree_nodes(view):
+        every = [(question, node) for question, nodes in tree_nodes(view) for node in nodes]
+        for question, node in every:
             parts = [training_rows(fleet[agent], question.domain, 1, question.holdout) for agent in members]
-            columns = np.concatenate([[*part.inputs, part.y] for part in parts], axis=1)
-            training = np.concatenate([np.arange(part.count) < part.training for part in parts])
-            k = len(question.columns) + 2
-            for node in nodes:
-                is_in = training.copy()
-                for split, is_upper in node.path:
-                    a, b = question.knots[split.feature][split.cut : split.cut + 2]
-                    is_in &= columns[split.feature] > a if is_upper else columns[split.feature] < b
-                n = int(np.count_nonzero(is_in))
-                own = [node.whole, *(band for _, bands in node.bands() for band in [b for b in bands if b[0]][:-1])]
-                is_enough = n * (k + len(own) - 1) <= len(own) * k * (k + 1) // 2
-                counts.append(is_enough)
-                if is_enough:
-                    sums = unpack_symmetric(np.array(own, dtype=np.float64), k) / 2.0 ** (2 * GRID_BITS)
-                    rows = columns[[*question.columns, -1]][:, is_in].T
-                    assert near(decomposed(sums, n, starts=3), rows) == 0
-    assert len(counts) > 40
-    assert sum(counts) < 3
+            columns = np.concatenate([np.stack([*part.inputs, part.y])[:, : part.training] for part in parts], axis=1)
+            is_in = np.ones(columns.shape[1], dtype=np.bool_)
+            for split, is_upper in node.path:
+                a, b = question.knots[split.feature][split.cut : split.cut + 2]
+                is_in &= columns[split.feature] > a if is_upper else columns[split.feature] < b
+            own = [
+                triangle
+                for other, lower in every
+                if other.knots == question.knots and lower.path[: len(node.path)] == node.path
+                for triangle in (lower.whole, *lower.cuts.values())
+                if triangle[0]
+            ]
+            sums = unpack_symmetric(np.array(own, dtype=np.float64), len(question.columns) + 2)
+            yield columns[[*question.columns, -1]][:, is_in].T, sums / 2.0 ** (2 * GRID_BITS)
+
+
+@pytest.mark.parametrize("data", ["wide", "weather_izmir", pytest.param("mortgage", marks=pytest.mark.slow)])
+def test_the_sums_of_a_node_of_fmt_and_of_those_below_span_fewer_products_than_it_has_rows(
+    data: str, glassfleet_data: Path
+) -> None:
+    fleet = wide() if data == "wide" else table(glassfleet_data, data, 15)
+    some, _ = opened("fmt", fleet, 3, {} if data == "wide" else {"v03": 9})
+    shares = [decomposed(sums, starts=1)[0] / len(rows) for rows, sums in below(some, fleet)]
+    assert len(shares) > 20
+    assert max(shares) < 0.75
+
+
+def test_small_bands_of_many_columns_tell_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassfleet.schemes.fmt.server.most_columns", lambda most, rows: most)
+    monkeypatch.setattr(Question, "least_rows", property(lambda question: len(question.regressors) + 2))
+    some, _ = opened("fmt", wide(), 3, {})
+    rows, sums = next(below(some, wide()))
+    rank, candidates = decomposed(sums, starts=60)
+    assert rank == len(rows)
+    assert near(candidates, rows) > 20
 
 
 def near(candidates: Any, rows: Any) -> int:

@@ -54,8 +54,9 @@ class FederatedModelTree(SumScheme):
             nodes, cuts = len(question.nodes), len(question.cuts)
             lines, calls = lines + cuts * (40 + question.width // 2), cuts
         elif question.kind == SUPPORT:
-            nodes = len(question.children)
-            lines = calls = 40 * len(question.split_features) * (1 + question.tree.depth)
+            nodes, layers = len(question.children), len(question.least_of)
+            lines = calls = len(question.split_features) * (40 * (1 + question.tree.depth) + 4 * layers)
+            cuts = layers * len(question.split_features) * question.n_cells // question.width
         elif question.kind == "leaves":
             nodes = len(question.asked_leaves)
         elif question.kind == "sizes":

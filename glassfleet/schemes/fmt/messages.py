@@ -18,7 +18,7 @@ from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import BINS
-from glassfleet.untrusted import Remembered, check_array, check_numeric
+from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
 from schemas.codec import Value
 
 NAME = "fmt"
@@ -87,8 +87,12 @@ class Question(GrowthQuestion):
 
     @property
     def least_rows(self) -> int:
-        """Fewest rows of a sum of products in a run with `support`: those of fewer rows than columns span the rows."""
-        return max(self.parameters.support, len(self.regressors) + 2)
+        """Fewest rows of a sum of products in a run with `support`.
+
+        Products of fewer rows than columns span the rows. With fewer rows in a band than inputs that are cut, a node
+        would open more sums than it has rows.
+        """
+        return max(self.parameters.support, len(self.regressors) + 2, 2 * len(self.split_features))
 
     @property
     def least_of(self) -> NDArray[np.int64]:
@@ -149,12 +153,14 @@ class Question(GrowthQuestion):
 
 
 def _read_common(value: Any, regressors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    common = tuple((int(feature), int(cell)) for feature, cell in value)
-    if not {feature for feature, _ in common} <= set(regressors) or len(common) > len(regressors):
-        raise TaskError("common values are of inputs of the polynomials, one of each")
-    if not all(0 <= cell < BINS for _, cell in common):
+    features = increasing(
+        "inputs with common values", [feature for feature, _ in value], max(regressors, default=0) + 1
+    )
+    if not set(features) <= set(regressors):
+        raise TaskError("common values are of inputs of the polynomials")
+    if not all(type(cell) is int and 0 <= cell < BINS for _, cell in value):
         raise TaskError(f"a common value is in a cell from 0 to {BINS - 1}")
-    return common
+    return tuple(zip(features, (cell for _, cell in value), strict=True))
 
 
 read_task = Remembered(Question.from_task)
