@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glassfleet import catalogue
 from glassfleet.checks.bench import Bench
 from glassfleet.data.dataset import Dataset
-from glassfleet.errors import ContributionError
+from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import triangle
@@ -252,3 +252,26 @@ def test_rules_have_as_many_slopes_as_the_target_hangs_on_when_it_is_left_to_the
     (rule,) = outcome.model.to_document()["model"]["rules"]  # a plane needs no split
     assert set(rule["coefficients"]) >= set(names[:inputs])
     assert len(rule["coefficients"]) <= slopes
+
+
+def test_rows_with_another_value_than_a_common_one_are_counted_by_band() -> None:
+    data = rows(200)
+    X, y = data.X.copy(), data.y.copy()
+    X[:150, 1], y[:150] = 0.0, 1.0
+    asked = replace(question("support", Parameters(support=200, min_rows=1, n_sets=3)), nodes=(0,), common=((1, 0),))
+    task = read_task(asked.to_task()).to_task()
+    counts = SCHEME.client.contribute(task, Dataset(NAMES, "y", X, y), RNG).sums["rows"]
+    every, others, *at_limits = counts.reshape(4, 4, -1)  # all, of another value, of targets off 0 and off 1
+    training, held = int(every[0].sum()), int(every[-1, 0])
+    assert training + held == 200
+    assert int(others[0].sum()) + int(others[-1, 0]) == 50
+    assert [int(part[0].sum()) + int(part[-1, 0]) for part in at_limits] == [
+        int(np.count_nonzero(y != limit)) for limit in (0.0, 1.0)
+    ]
+
+
+@pytest.mark.parametrize("common", [[[3, 0]], [[1, -1]], [[1, BINS]], [[1, 0.5]], [[2, 0], [1, 0]], [[1, 0], [1, 2]]])
+def test_common_values_that_no_input_has_are_refused(common: Any) -> None:
+    task = replace(question("support", Parameters(support=3)), nodes=(0,), common=((1, 0),)).to_task()
+    with pytest.raises(TaskError, match="common"):
+        read_task(replace(task, body={**task.body, "common": common}))
