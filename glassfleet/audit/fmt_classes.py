@@ -15,8 +15,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.sums import MOST_GROUPS, Part, Rows, completed, placed, tree_triangles
+from glassfleet.audit.sums import MOST_GROUPS, Part, Rows, completed, placed
 from glassfleet.audit.transcript import View
+from glassfleet.audit.tree_sums import tree_triangles
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.params import GRID_BITS

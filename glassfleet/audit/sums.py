@@ -28,16 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import View
+from glassfleet.audit.tree_sums import TREES, tree_triangles
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.schemes.fmt.growth import GrowthQuestion
-from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.params import GRID_BITS
-from glassfleet.schemes.fmt_classes.messages import Question as ClassQuestion
-from glassfleet.schemes.fmt_classes.messages import read_task as read_fmt_classes
 from glassfleet.schemes.frt.messages import read_task as read_frt
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 
-Ints = NDArray[np.int64]
 Rows = NDArray[np.float64]
 """Shape (m, F + 1): inputs and target, scaled to [0, 1]."""
 
@@ -51,7 +47,6 @@ NEAR = 1e-4
 """Values of scaled columns that agree to this are equal, for what the rounding of a row's products may come to."""
 
 _READ: dict[str, Callable[[Any], Any]] = {"frt": read_frt, "tsk": read_tsk}
-_READ_TREE: dict[str, Callable[[Any], Any]] = {"fmt": read_fmt, "fmt_classes": read_fmt_classes}
 
 
 # --- groups of rows and their products ------------------------------------------------------------------------------
@@ -109,7 +104,7 @@ def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int, label
 
 def groups(view: View) -> Iterator[Groups]:
     """Yield the product sums of all groups of rows that a view tells apart, question by question."""
-    if view and view[0][0].scheme in _READ_TREE:
+    if view and view[0][0].scheme in TREES:
         for question, triangles, is_whole, label in tree_triangles(view):
             k = len(question.columns) + 2
             grams = unpack_symmetric(triangles.astype(np.float64), k) / 2.0 ** (2 * GRID_BITS)
@@ -129,99 +124,6 @@ def groups(view: View) -> Iterator[Groups]:
 
 
 # --- fmt and fmt_classes --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Node:
-    """The sums of a node, packed triangles over [1, x, y], and of the lower side of each cut, by input and set.
-
-    Attributes
-    ----------
-    path : tuple
-        Splits from the root, and on which side of each.
-    whole : ndarray of int64
-    cuts : dict of (int, int) to ndarray of int64
-    """
-
-    path: tuple[Any, ...]
-    whole: Ints
-    cuts: dict[tuple[int, int], Ints]
-
-    def bands(self) -> Iterator[tuple[int, list[Ints]]]:
-        """Yield each input with cuts, and the sums between neighbouring ones."""
-        for feature, line in itertools.groupby(sorted(self.cuts), key=lambda cut: cut[0]):
-            sums = [np.zeros_like(self.whole), *(self.cuts[cut] for cut in line), self.whole]
-            yield feature, [after - before for before, after in itertools.pairwise(sums)]
-
-
-def tree_nodes(view: View) -> Iterator[tuple[GrowthQuestion, list[Node]]]:
-    """Yield, for each question about growth, its nodes and their siblings (the parent less the node)."""
-    known: dict[Any, Node] = {}
-    for task, sums in view:
-        if task.kind != "grow":
-            continue
-        question = _READ_TREE[task.scheme](task)
-        nodes: list[Node] = []
-        start = 0
-        for line, node in enumerate(question.nodes):
-            places = question.cuts_of[node]
-            lower = dict(zip(places, sums["lower"][start : start + len(places)], strict=True))
-            start += len(places)
-            path, whole = tuple(question.tree.path(node)), sums["whole"][line]
-            own = Node(path, whole, _all_cuts(question, node, whole, lower))
-            above = known.get((question.knots, path[:-1])) if path else None
-            nodes += [own] if above is None else [own, _sibling(above, own)]
-        known |= {(question.knots, node.path): node for node in nodes}
-        yield question, nodes
-
-
-def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
-    """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
-
-    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both, and, of fmt, in
-    the end the rows of a leaf that were held out while it grew. Of two classes y is the second one's number; of more
-    it is the indicator of each class in turn, whose number comes last.
-    """
-    grown: dict[Any, Ints] = {}
-    for question, nodes in tree_nodes(view):
-        grown |= {(question.knots, node.path): node.whole for node in nodes}
-        between = [band for node in nodes for _, bands in node.bands() for band in bands]
-        yield from _by_class(question, [node.whole for node in nodes], between)
-    for task, sums in view:
-        if task.kind == "leaves" and (question := _READ_TREE[task.scheme](task)).asked_leaves:
-            whole = []
-            for leaf, triangle in zip(question.asked_leaves, sums["gram"], strict=True):
-                before = grown.get((question.knots, tuple(question.tree.path(leaf))))
-                whole += [triangle] if before is None or len(before) != len(triangle) else [triangle, triangle - before]
-            yield from _by_class(question, whole, [])
-
-
-def _by_class(
-    question: GrowthQuestion, whole: list[Ints], between: list[Ints]
-) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
-    every, is_whole = np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
-    if not isinstance(question, ClassQuestion):
-        yield question, every, is_whole, None
-        return
-    for number, triangles in enumerate(question.triangles(every)):
-        yield question, triangles, is_whole, number if question.n_classes > 2 else None
-
-
-def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, lower: dict[int, Ints]) -> dict[tuple[int, int], Ints]:
-    span = question.tree.span(node, question.n_sets)
-    outside = {
-        place: whole if cut >= span[feature][1] else np.zeros_like(whole)
-        for place, (feature, cut) in enumerate(question.cuts)
-        if feature in span and not span[feature][0] <= cut < span[feature][1]
-    }
-    known = {**outside, **lower}  # a run with support asks about some cuts only
-    return {cut: known[place] for place, cut in enumerate(question.cuts) if place in known}
-
-
-def _sibling(above: Node, own: Node) -> Node:
-    *steps, (split, is_upper) = own.path
-    cuts = {cut: above.cuts[cut] - sums for cut, sums in own.cuts.items() if cut in above.cuts}
-    return Node((*steps, (split, not is_upper)), above.whole - own.whole, cuts)
 
 
 def bands(view: View) -> Rows:

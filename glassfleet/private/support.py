@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.numerics.sparse import ranked
 from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
 from schemas.errors import UsageError
@@ -153,6 +154,14 @@ def most_columns(most: int, rows: int) -> int:
     return most
 
 
+def regressors_of(matrix: NDArray[np.float64], histogram: Ints, rows: int, most: int, support: int) -> list[int]:
+    """Return the columns of products: the best `most` inputs, with `support` of the varied ones, few where rows are.
+
+    `matrix` has the root's products, as :func:`~glassfleet.numerics.sparse.ranked` takes them.
+    """
+    return ranked(matrix, most_columns(most, rows), varied(histogram)) if support else ranked(matrix, most)
+
+
 def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
 
@@ -167,7 +176,7 @@ def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, in
 
 
 def holds(parts: Sequence[Ints], least: int | Ints) -> Bools:
-    """Return where every one of `parts`, equal in shape, is 0 or at least `least`, which may be of the same shape."""
+    """Return where every one of `parts`, equal in shape, is 0 or at least `least` (a number, or one by last place)."""
     enough = np.ones(parts[0].shape, dtype=bool)
     for part in parts:
         enough &= (part == 0) | (part >= least)

@@ -14,8 +14,9 @@ import pytest
 from glassfleet import catalogue
 from glassfleet.audit import banded, bmt
 from glassfleet.audit.report import TOLERANCE, matches, truth
-from glassfleet.audit.sums import bands, columns, covariances, remainders, spans, tree_nodes
+from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
+from glassfleet.audit.tree_sums import tree_nodes
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.groups import Terms, parameters_digest
@@ -206,7 +207,7 @@ def test_the_sums_of_a_node_of_fmt_and_of_those_below_span_fewer_products_than_i
 
 
 def test_small_bands_of_many_columns_tell_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassfleet.schemes.fmt.server.most_columns", lambda most, rows: most)
+    monkeypatch.setattr("glassfleet.private.support.most_columns", lambda most, rows: most)
     monkeypatch.setattr(Question, "least_rows", property(lambda question: len(question.regressors) + 2))
     some, _ = opened("fmt", wide(), 3, {})
     rows, sums = next(below(some, wide()))

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
-from glassfleet.numerics.sparse import ranked
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
-from glassfleet.private.support import most_columns, varied
+from glassfleet.private.support import regressors_of
 from glassfleet.reference import typical_row
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.bmt.banded import banded, begin, supported
@@ -52,10 +51,8 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     full = unpack_symmetric(sums["gram"], f + 2)
-    most, allowed = parameters.max_regressors, None
-    if parameters.support:
-        most, allowed = most_columns(most, training), varied(sums["histogram"])
-    regressors = ranked(full[0].astype(np.float64) * SCALE, most, allowed)
+    root, most = full[0].astype(np.float64) * SCALE, parameters.max_regressors
+    regressors = regressors_of(root, sums["histogram"], training, most, parameters.support)
     columns = [0, *(feature + 1 for feature in regressors)]
     memory = {
         "sums_digest": memory["sums_digest"],

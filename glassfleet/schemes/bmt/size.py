@@ -34,7 +34,6 @@ WORTHS = (2.0, 4.0)
 RULE_COST = 2
 """A rule is worth so many coefficients when the simplest of the models that are accurate enough is chosen."""
 
-
 NEAR = 1.15
 """Trees whose held-out squared error, with all slopes, is further above the least are not tried with fewer slopes."""
 

@@ -153,9 +153,7 @@ class Question(GrowthQuestion):
 
 
 def _read_common(value: Any, regressors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    features = increasing(
-        "inputs with common values", [feature for feature, _ in value], max(regressors, default=0) + 1
-    )
+    features = increasing("common values", [feature for feature, _ in value], max(regressors, default=0) + 1)
     if not set(features) <= set(regressors):
         raise TaskError("common values are of inputs of the polynomials")
     if not all(type(cell) is int and 0 <= cell < BINS for _, cell in value):

@@ -12,8 +12,7 @@ from glassfleet.aggregate import Sums, ask
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
-from glassfleet.numerics.sparse import ranked
-from glassfleet.private.support import common_cells, most_columns, noted, varied
+from glassfleet.private.support import common_cells, noted, regressors_of
 from glassfleet.reference import typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
@@ -56,15 +55,12 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     parameters, histogram, training = question.parameters, sums["histogram"], int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
     root = moments(sums["gram"][None], question.n_inputs + 2)[:, :, 0]
-    most, allowed = parameters.max_regressors, None
-    if parameters.support:
-        most, allowed = most_columns(most, training), varied(histogram)
     kept = {
         "sums_digest": memory["sums_digest"],
         "training": training,
         "histogram": histogram,
         "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_inputs]),
-        "regressors": ranked(root, most, allowed),
+        "regressors": regressors_of(root, histogram, training, parameters.max_regressors, parameters.support),
         "tried": [],
     }
     return _start_tree(question, kept)
