@@ -17,7 +17,7 @@ from glassfleet.draw import draw
 from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
 from glassfleet.reference import recorded
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Scheme, Task
+from glassfleet.scheme import COUNTS, Contribution, Done, Next, Scheme, Task
 from glassfleet.traits import alone_parameters, takes_missing
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
@@ -102,7 +102,7 @@ def federated(
     listen : callable, optional
         Hears what leaves the agents, as the broker does.
     withheld : sequence of mapping
-        What a private run decided from the answers to its questions of `SUPPORT`, in their order; see :func:`central`.
+        What a private run decided from the answers to its questions of `COUNTS`, in their order; see :func:`central`.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def federated(
             contributions.append(replace(contribution, agent=agent))
             if listen is not None:
                 listen(task, contributions[-1])
-        if task.kind == SUPPORT and withheld:
+        if task.kind in COUNTS and withheld:
             if supports == len(withheld):
                 raise UsageError(f"the record of what was withheld has {supports} decisions: it is of another run")
             contributions = [replace(each, decided=read_noted(withheld[supports])) for each in contributions]

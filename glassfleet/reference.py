@@ -80,6 +80,15 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
     }
 
 
+def sums_of_cells(histogram: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return about what :func:`typical_row` takes, shape (1 + F,), from histograms of the inputs, shape (F, cells).
+
+    All rows of a cell are taken for one value in it: 0 in the first cell, 1 in the last one.
+    """
+    most = histogram.shape[1] - 1
+    return np.append(most * histogram[:1].sum(), histogram @ np.arange(most + 1))
+
+
 def recorded(summary: Mapping[str, Any], errors: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what a model's record says of a scheme's summary and of its errors on test rows, each with its digest.
 

@@ -32,7 +32,12 @@ from schemas.codec import Value, digest_of
 Participation = Literal["cohort", "elastic"]
 Purpose = Literal["regression", "classification"]
 SUPPORT: Final = "support"
-"""Kind of the questions on how many rows statistics would rest; their answers have the sum ``rows`` alone."""
+COLUMNS: Final = "columns"
+COUNTS: Final = frozenset({COLUMNS, SUPPORT})
+"""Kinds of the questions on how many rows statistics would rest; their answers have the sum ``rows`` alone.
+
+`COLUMNS` comes first: which inputs may be columns of products.
+"""
 
 State = Mapping[str, Value]
 """A server half's memory between rounds. Made of codec values only, so that it can be stored and compared."""
@@ -140,7 +145,7 @@ class Contribution:
     summed : Summed or None
         In a private run: over whom the sums are. Does not travel.
     former : tuple of (Task, Contribution)
-        In a private run: what was opened of the group's earlier editions about questions of :data:`SUPPORT`, in the
+        In a private run: what was opened of the group's earlier editions about questions of :data:`COUNTS`, in the
         order of editions. Does not travel. With it a scheme sees on how many rows a difference of editions rests.
     decided : ndarray of bool or None
         Of the central model of a run with support: what the run decided from the answers to this question.

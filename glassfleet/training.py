@@ -1,7 +1,8 @@
 """What learners share that hold some rows out: these rows, the first questions about them, and both halves around.
 
 All begin alike: sums over categories where inputs are text, which give each category a level, then histograms and
-products of all inputs (``"scan"``). What follows is the learner's own.
+products of all inputs (``"scan"``). In a private run with `support` it is asked before which inputs these may be
+(``"columns"``). What follows is the learner's own.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ from glassfleet.data.categories import encode_inputs
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset, remembered
 from glassfleet.data.domain import Domain
-from glassfleet.data.holdout import is_held_out, row_hashes
+from glassfleet.data.holdout import is_first, is_held_out, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy import levels as of_levels
-from glassfleet.fuzzy.category_sums import category_sums, levels_of
+from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.private.columns import check_values, count_values, decide_columns
+from glassfleet.private.support import noted
 from glassfleet.rules import Condition
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.untrusted import (
     SchemeQuestion,
     check_head,
+    check_shapes,
     class_numbers,
+    increasing,
     known_class_numbers,
     read_task_head,
     select_columns,
@@ -45,6 +50,9 @@ from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 Memory = dict[str, Any]
+
+FIRST = frozenset({"levels", COLUMNS})
+"""Kinds of questions that come before a scan."""
 
 
 @dataclass(frozen=True)
@@ -131,23 +139,30 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
 
 @dataclass(frozen=True)
 class TrainingQuestion(SchemeQuestion, ABC):
-    """A task, read and checked: ``"levels"``, ``"scan"``, or of a kind of the learner's own, who adds what that asks.
+    """A task, read and checked: ``"levels"``, ``"columns"``, ``"scan"``, or of a kind of the learner's own.
+
+    The learner adds what his own ask.
 
     Attributes
     ----------
     levels : tuple of tuple of float
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. Empty where all inputs are numbers.
+    varied : tuple of int or None
+        ``"scan"`` of a run with `support`: inputs that may be columns of products, increasing. None: all may be.
     name, kinds, ParametersType
         The scheme's name, the kinds of its questions, and the class of its parameters.
     """
 
     levels: Levels = field(default=(), kw_only=True)
+    varied: tuple[int, ...] | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
     kinds: ClassVar[tuple[str, ...]]
     ParametersType: ClassVar[type[BaseModel]]
     max_rows: ClassVar[int]
     """Largest total number of rows that the sums are good for."""
+    cells: ClassVar[int]
+    """Cells of the histogram of an input."""
 
     @staticmethod
     def first_levels(domain: Domain) -> Levels:
@@ -188,6 +203,16 @@ class TrainingQuestion(SchemeQuestion, ABC):
         return share
 
     @property
+    def support(self) -> int:
+        """Fewest rows on which a number rests that a private run opens; 0: any."""
+        return getattr(self.parameters, "support", 0)
+
+    @property
+    def scanned(self) -> tuple[int, ...]:
+        """``"scan"``: inputs whose products are summed."""
+        return tuple(range(self.n_inputs)) if self.varied is None else self.varied
+
+    @property
     def n_inputs(self) -> int:
         """Number of inputs, F, indicators of empty cells among them."""
         return len(self.domain.inputs)
@@ -197,7 +222,9 @@ class TrainingQuestion(SchemeQuestion, ABC):
         body: dict[str, Value] = task_head(self.parameters, self.domain, self.max_rows)
         if self.levels:
             body["levels"] = [list(line) for line in self.levels]
-        return Task(self.name, self.kind, body if self.kind in ("levels", "scan") else body | self.body())
+        if self.kind == "scan" and self.varied is not None:
+            body["varied"] = list(self.varied)
+        return Task(self.name, self.kind, body if self.kind in FIRST | {"scan"} else body | self.body())
 
     @classmethod
     def from_task(cls, task: Task) -> Self:
@@ -212,7 +239,18 @@ class TrainingQuestion(SchemeQuestion, ABC):
             is_told = "levels" in task.body or needs_levels(domain) or bool(cls.first_levels(domain))
             levels = check_levels(task.body["levels"], domain) if is_told else ()
             known = cls(kind, parameters, domain, levels=levels)
-            return known if kind == "scan" else known.with_body(task.body)
+            if kind == COLUMNS and not known.support:
+                raise TaskError("a question of runs with support")
+            if kind == "scan" and known.support:
+                return replace(known, varied=increasing("varied", task.body["varied"], known.n_inputs))
+            return known if kind in FIRST | {"scan"} else known.with_body(task.body)
+
+
+def first_shapes(question: TrainingQuestion) -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the sums that answer a question that comes before the scan."""
+    if question.kind == COLUMNS:
+        return {"rows": (question.n_inputs + 1, question.cells)}
+    return category_shapes(question.domain)
 
 
 Q = TypeVar("Q", bound=TrainingQuestion)
@@ -227,7 +265,7 @@ class TrainingClient(Generic[Q]):
     read_task : callable
         Returns a task's question; raises TaskError.
     answers : mapping of str to callable
-        By kind of question but ``"levels"``: returns the sums over a vehicle's rows.
+        By kind of question from ``"scan"`` on: returns the sums over a vehicle's rows.
     """
 
     read_task: Callable[[Task], Q]
@@ -242,6 +280,10 @@ class TrainingClient(Generic[Q]):
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
         if question.kind == "levels":
             return Contribution("levels", rows.count, category_sums(domain, rows.X, rows.y))
+        if question.kind == COLUMNS:
+            own = np.flatnonzero(is_first(rows.hashes)[: rows.training])
+            counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)
+            return Contribution(COLUMNS, rows.count, {"rows": counts})
         return Contribution(question.kind, rows.count, self.answers[question.kind](question, rows))
 
 
@@ -255,10 +297,10 @@ class TrainingServer(Generic[Q]):
     read_task : callable
         Returns a task's question; raises TaskError.
     check_sums : callable
-        Raises ContributionError unless sums can answer a question.
+        Raises ContributionError unless sums can answer a question from ``"scan"`` on.
     step : callable
-        Returns what follows from the answers to a question that is not ``"levels"``: it is given the question, what
-        was kept when it was asked, the rows of all who answered, and the sums.
+        Returns what follows from the answers to a question from ``"scan"`` on: it is given the question, what was kept
+        when it was asked, the rows of all who answered, and the sums.
     supported : callable or None
         Of learners that ask questions of :data:`~glassfleet.scheme.SUPPORT`: the same of these; it is given the
         question, what was kept, and the answers themselves.
@@ -271,14 +313,17 @@ class TrainingServer(Generic[Q]):
     supported: Callable[[Q, Memory, Sequence[Contribution]], Next | Done] | None = None
 
     def start(self, parameters: Any, domain: Domain, seed: int) -> Next:  # noqa: ARG002 - nothing is random
-        """Ask for the sums of categories; where there are none, for histograms and the root's sums."""
+        """Ask for the sums of categories; where there are none, for histograms and the root's sums.
+
+        With `support` first on how many rows it rests that an input has different values.
+        """
         with usage_errors():
             self.Question.check_domain(parameters, domain)
         if has_categories(domain):
             first = self.Question("levels", parameters, domain)
         else:
             first = self.Question("scan", parameters, domain, levels=self.Question.first_levels(domain))
-        return ask(first, {"sums_digest": ""})
+        return ask(replace(first, kind=COLUMNS) if first.support else first, {"sums_digest": ""})
 
     def max_rows(self, parameters: Any) -> int:  # noqa: ARG002 - the same for all
         """Return the largest total number of rows that the sums are good for."""
@@ -288,11 +333,21 @@ class TrainingServer(Generic[Q]):
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = self.read_task(task)
         check_head(task, contribution, question.max_rows, sums_only=True)
-        self.check_sums(question, contribution)
+        if question.kind not in FIRST:
+            self.check_sums(question, contribution)
+            return
+        sums, rows = contribution.sums, contribution.rows
+        check_shapes(sums, first_shapes(question))
+        if question.kind == COLUMNS:
+            check_values(sums["rows"], rows)
+        else:
+            check_category_sums(question.domain, sums, rows)
 
     def reduce(self, state: State, contributions: Sequence[Contribution]) -> Next | Done:
         """Turn the answers to the state's task into the next task or the model."""
         question = self._open(state)
+        if question.kind == COLUMNS:
+            return self._varied(question, memory_of(state), contributions)
         if self.supported is not None and question.kind == SUPPORT:
             return self.supported(question, memory_of(state), contributions)
         rows, sums, memory = taken_up(state, contributions, question.max_rows)
@@ -309,6 +364,14 @@ class TrainingServer(Generic[Q]):
             return condition.feature, condition.term
 
         return {"stage": question.kind, **question.tree.progress(question.asked, words_of)}
+
+    def _varied(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+        """Ask for the products of the inputs that may be columns."""
+        decision = decide_columns(
+            contributions, lambda task: self.read_task(task).domain, question.to_task(), question.support
+        )
+        varied = tuple(np.flatnonzero(decision).tolist())
+        return ask(replace(question, kind="scan", varied=varied), {**memory, "withheld": [noted(decision)]})
 
     def _open(self, state: State) -> Q:
         return self.read_task(Task(self.Question.name, state["kind"], state["body"]))

@@ -20,7 +20,7 @@ from glassfleet.private.between import COMPANY, Held
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.sums import add, question_digest
-from glassfleet.scheme import SUPPORT, Contribution, Server, Task
+from glassfleet.scheme import COUNTS, Contribution, Server, Task
 from schemas.errors import RunFailedError
 
 MASKED = "masked"
@@ -194,7 +194,7 @@ def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> Cou
     """
     rows = dict(collecting.counted_rows)
     for level in levels:
-        answers = store.get(level.digest, {}) if level.task.kind == SUPPORT else {}
+        answers = store.get(level.digest, {}) if level.task.kind in COUNTS else {}
         for edition in collecting.editions:
             if not answers or not all(member in answers for member in edition.members):
                 continue

@@ -87,7 +87,7 @@ Store = Mapping[str, Mapping[str, Stored]]
 """Accepted answers by task digest, then agent."""
 
 CountedRows = Mapping[tuple[int, int, str], tuple[Task, Contribution]]
-"""By group, number of its edition and task digest: a question of `SUPPORT`, and the sum of the answers."""
+"""By group, number of its edition and task digest: a question of `COUNTS`, and the sum of the answers."""
 
 
 def changed(value: T, changes: Mapping[str, Any]) -> T:

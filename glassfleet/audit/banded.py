@@ -5,7 +5,7 @@
   other. Its target is what the question's model says of it, and r.
 - remainders: the same of product sums, of leaves and in the joint fit: a difference of rank one. The joint fit tells
   the row's target; of a leaf alone it is not told.
-- columns: as in `sums`, one row that has another value of a column than all others of a leaf, 0 or 1. Its degree and
+- columns: as in `sums`, one row that has another value of a column than all others, 0 or 1; of a leaf its degree and
   its draw must agree with its inputs; sums with target or residual then tell the target.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.audit.bmt import forecast, rows_of
-from glassfleet.audit.sums import COMMON, NEAR, Rows, stacked
+from glassfleet.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, stacked
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.bmt.joint import SCALE
@@ -130,6 +130,11 @@ def columns(view: View) -> Rows:
     """Return the row that products tell if all other rows of a leaf have one value of a column."""
     rows = []
     for task, sums in view:
+        if task.kind == "scan":
+            question = read_task(task)
+            grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, len(question.scanned) + 2)
+            every = from_grams(question.scanned, question.n_inputs, grams, np.ones(len(grams), dtype=np.bool_))
+            rows += [off_value(every, value) for value in COMMON]
         if task.kind in ("bands", "joint"):
             question = read_task(task)
             rows += [_off_value(question, *one, value) for one in _leaves(question, sums) for value in COMMON]

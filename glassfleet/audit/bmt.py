@@ -20,7 +20,7 @@ from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stac
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
-from glassfleet.scheme import SUPPORT
+from glassfleet.scheme import COUNTS
 from glassfleet.schemes.bmt.bins import GROUP
 from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question, read_task
@@ -119,7 +119,7 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
     scan: Sums = {}
     memory: dict[str, Any] = {}
     for task, sums in view:
-        if task.kind in (SUPPORT, "bands"):
+        if task.kind in COUNTS | {"bands"}:
             continue
         question = read_task(task)
         if question.kind == "joint":

@@ -66,7 +66,7 @@ ATTACKS = (
     Attack("remainders", ("bmt",), banded.remainders, crosses=True, kind="bands"),
     Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
     Attack("columns", PRODUCTS, columns),
-    Attack("columns", ("bmt",), banded.columns, kind="bands"),
+    Attack("columns", ("bmt",), banded.columns),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", ("fmt", "frt", "tsk"), leaf_means),
     Attack("trees", ("bmt",), bmt.leaf_means),

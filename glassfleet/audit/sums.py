@@ -102,15 +102,25 @@ def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int, label
     return rows
 
 
+def from_grams(
+    inputs: tuple[int, ...],
+    width: int,
+    grams: NDArray[np.float64],
+    is_whole: NDArray[np.bool_],
+    label: int | None = None,
+) -> Groups:
+    """Return groups of products on the trees' grid, `grams` over [1, x, y], as :class:`Groups` has the rest."""
+    k = grams.shape[1]
+    order = np.array([*range(1, k - 1), 0, k - 1])
+    return Groups(inputs, width, grams[:, order[:, None], order], k * 2.0**-GRID_BITS, is_whole, label)
+
+
 def groups(view: View) -> Iterator[Groups]:
     """Yield the product sums of all groups of rows that a view tells apart, question by question."""
     if view and view[0][0].scheme in TREES:
         for question, triangles, is_whole, label in tree_triangles(view):
-            k = len(question.columns) + 2
-            grams = unpack_symmetric(triangles.astype(np.float64), k) / 2.0 ** (2 * GRID_BITS)
-            order = np.array([*range(1, k - 1), 0, k - 1])
-            noise = k * 2.0**-GRID_BITS
-            yield Groups(question.columns, question.n_inputs, grams[:, order[:, None], order], noise, is_whole, label)
+            grams = unpack_symmetric(triangles.astype(np.float64), len(question.columns) + 2) / 2.0 ** (2 * GRID_BITS)
+            yield from_grams(question.columns, question.n_inputs, grams, is_whole, label)
         return
     for task, sums in view:
         if "gram_high" not in sums or task.scheme not in _READ:
@@ -213,13 +223,14 @@ COMMON = (0.0, 1.0)
 
 def columns(view: View) -> Rows:
     """Return the row that a group's products tell if all its other rows have one value of a column."""
-    result = []
-    for some in groups(view):
-        for value in COMMON:
-            left = some.grams - value * some.grams[:, -2:-1]  # [x, 1, y], by column
-            lines = np.delete(left, -2, axis=1).reshape(-1, left.shape[2])
-            result.append(some.rows_on(lines[np.abs(lines[:, -2]) > NEAR]))
-    return stacked(result)
+    return stacked([off_value(some, value) for some in groups(view) for value in COMMON])
+
+
+def off_value(some: Groups, value: float) -> Rows:
+    """Return the rows that the products of each group tell if all its other rows have one value of a column."""
+    left = some.grams - value * some.grams[:, -2:-1]  # [x, 1, y], by column
+    lines = np.delete(left, -2, axis=1).reshape(-1, left.shape[2])
+    return some.rows_on(lines[np.abs(lines[:, -2]) > NEAR])
 
 
 @dataclass(frozen=True)

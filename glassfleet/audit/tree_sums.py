@@ -61,11 +61,14 @@ def tree_nodes(view: View) -> Iterator[tuple[GrowthQuestion, list[Node]]]:
 def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
     """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
 
-    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both, and, of fmt, in
-    the end the rows of a leaf that were held out while it grew. Of two classes y is the second one's number; of more
-    it is the indicator of each class in turn, whose number comes last.
+    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both; of fmt at first
+    all rows, and in the end those of a leaf that were held out while it grew. Of two classes y is the second one's
+    number; of more it is the indicator of each class in turn, whose number comes last.
     """
     grown: dict[Any, Ints] = {}
+    for task, sums in view:
+        if task.scheme == "fmt" and task.kind == "scan":
+            yield read_fmt(task), sums["gram"][None], np.ones(1, dtype=np.bool_), None
     for question, nodes in tree_nodes(view):
         grown |= {(question.knots, node.path): node.whole for node in nodes}
         between = [band for node in nodes for _, bands in node.bands() for band in bands]

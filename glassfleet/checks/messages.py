@@ -12,7 +12,7 @@ from glassfleet.checks.bench import Bench, answer, digest_of, fresh, must_refuse
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.private.layout import layout_of
-from glassfleet.scheme import SUPPORT, Contribution, Done, Purpose, Task
+from glassfleet.scheme import COUNTS, Contribution, Done, Purpose, Task
 from glassfleet.traits import cost_of, private_parameters
 from schemas import codec
 from schemas.errors import UsageError
@@ -125,7 +125,7 @@ def check_private(bench: Bench) -> None:
         total = layout.read(np.sum(vectors, axis=0), len(vectors))
         scheme.server.check(task, total)
         # On how many rows of each vehicle something rests is another question than on how many of all.
-        parts = [total] if task.kind == SUPPORT else contributions
+        parts = [total] if task.kind in COUNTS else contributions
         one, all_of_them = (
             digest_of(step.model) if isinstance(step, Done) else step.task.digest
             for step in (scheme.server.reduce(step.state, given) for given in ([total], parts))

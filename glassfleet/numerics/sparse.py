@@ -82,14 +82,8 @@ def forward(matrix: Array, most: int) -> list[int]:
     return chosen
 
 
-def ranked(matrix: Array, most: int, allowed: Sequence[int] | None = None) -> list[int]:
-    """Return at most `most` of the columns ``x``, numbered from 0, increasing: a forward selection, ridge 1.
-
-    `allowed`: only these columns may be chosen.
-    """
-    if allowed is not None:
-        columns = [0, *(column + 1 for column in allowed), len(matrix) - 1]
-        return [allowed[place] for place in ranked(matrix[np.ix_(columns, columns)], most)]
+def ranked(matrix: Array, most: int) -> list[int]:
+    """Return at most `most` of the columns ``x``, numbered from 0, increasing: a forward selection, ridge 1."""
     n = len(matrix) - 2
     if n <= most:
         return list(range(n))

@@ -29,7 +29,7 @@ from glassfleet.private.groups import (
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.sums import Words, add, question_digest
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, Task
+from glassfleet.scheme import COUNTS, Contribution, Done, Next, Task
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -216,7 +216,7 @@ class PrivateFleet:
         self._company += shrunk.company
         for key in [key for key in self._store if key[0] == edition.group]:
             opened = self._store.pop(key)
-            if opened.kind == SUPPORT:
+            if opened.kind in COUNTS:
                 before = self._former.get(edition.group, ())
                 self._former[edition.group] = (*before, (self._tasks[key[1]], opened))
         if shrunk.edition is not None:

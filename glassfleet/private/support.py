@@ -20,19 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.numerics.sparse import ranked
 from glassfleet.scheme import Contribution, Task
 from schemas.codec import Value
 from schemas.errors import UsageError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-LEAST_COMMON = 0.05
-"""More of all rows must be in one cell of an input's histogram for its value to be common."""
-
-MOST_EQUAL = 0.3
-"""Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
 
 
 def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], task: Task) -> list[Ints]:
@@ -55,7 +48,7 @@ def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], t
     here = {place: line for line, place in enumerate(places(task))}
     present = contribution.sums["rows"]
     later, groups = present.copy(), [present]
-    for asked, former in reversed(contribution.former):
+    for asked, former in reversed([one for one in contribution.former if one[0].kind == task.kind]):
         difference = np.zeros_like(present)
         for there, place in enumerate(places(asked)):
             if (line := here.get(place)) is not None:
@@ -129,49 +122,6 @@ def no_texts(scheme: str) -> str:
     return (
         f"a private run of {scheme} takes numbers alone, as a category may have few rows: leave columns of text out, "
         "and fill empty cells"
-    )
-
-
-def varied(histogram: Ints) -> list[int]:
-    """Return the inputs of which no single value may be that of nearly all rows of a node.
-
-    Where all rows but one have one value of an input, the products of the input less this value are that one row's.
-    So an input is no column of products where more than :data:`MOST_EQUAL` of all rows are in one cell of its
-    histogram, shape (F, cells).
-    """
-    fullest, rows = histogram.max(axis=1), histogram.sum(axis=1)
-    return [int(feature) for feature in np.flatnonzero(fullest <= MOST_EQUAL * rows)]
-
-
-def most_columns(most: int, rows: int) -> int:
-    """Return how many inputs may be columns of products, at most `most`, so that a row's products are few.
-
-    A row has k (k + 1) / 2 products of k columns, 1 and the target among them. Sums that are as many as the rows, over
-    the same rows, tell each row where its products are more than there are rows; here they are at most half as many.
-    """
-    while most > 0 and (most + 2) * (most + 3) > rows:
-        most -= 1
-    return most
-
-
-def regressors_of(matrix: NDArray[np.float64], histogram: Ints, rows: int, most: int, support: int) -> list[int]:
-    """Return the columns of products: the best `most` inputs, with `support` of the varied ones, few where rows are.
-
-    `matrix` has the root's products, as :func:`~glassfleet.numerics.sparse.ranked` takes them.
-    """
-    return ranked(matrix, most_columns(most, rows), varied(histogram)) if support else ranked(matrix, most)
-
-
-def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
-
-    Nearly all rows of a node may have that value: how many have another one is to be counted.
-    """
-    fullest, rows = histogram.argmax(axis=1), histogram.sum(axis=1)
-    return tuple(
-        (feature, int(fullest[feature]))
-        for feature in columns
-        if histogram[feature, fullest[feature]] > LEAST_COMMON * rows[feature]
     )
 
 

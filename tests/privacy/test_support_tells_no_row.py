@@ -18,6 +18,7 @@ from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.audit.tree_sums import tree_nodes
 from glassfleet.data.dataset import Dataset, pool
+from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.layout import layout_of
@@ -54,14 +55,14 @@ CROSSED = (bmt.spans, banded.margins, banded.remainders)
 
 
 def opened(
-    name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any
+    name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, *, domain: Any = None, **chosen: Any
 ) -> tuple[list[Opened], Any]:
     """Return the sums that a private run opens, as the coordinator computes them from masked answers.
 
     Keys follow from `draw`, and from these who goes with the vehicle that is lost.
     """
     scheme: Any = catalogue.load(name)
-    domain, heard = domain_of(fleet, name), list[Heard]()
+    domain, heard = domain or domain_of(fleet, name), list[Heard]()
     parameters = private_parameters(scheme, scheme.Parameters(**chosen), support)
     terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
     keys = {agent: RunKey(hashlib.sha256(f"{draw} {agent}".encode()).digest()) for agent in fleet}
@@ -147,6 +148,42 @@ def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.Mon
     assert attacked(name, parked(), 3, {}).read > 0
 
 
+def alarmed(*owners: int, vehicles: int = 15, rows: int = 60) -> tuple[Fleet, Domain]:
+    """Return vehicles of which some have an alarm in one row, which nobody else has; and the run's domain."""
+    rng, fleet, names = np.random.default_rng(3), {}, ("a", "b", "c", "alarm")
+    for number in range(vehicles):
+        X = rng.uniform(size=(rows, 4))
+        y = np.sin(6.0 * X[:, 0]) * X[:, 1] + np.abs(X[:, 2] - 0.5) + rng.normal(0.0, 0.05, rows)
+        X[:, 3] = (number in owners) & (np.arange(rows) == 7)
+        fleet[f"v{number:02d}"] = Dataset(names, "y", X, y)
+    features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
+    return fleet, Domain(features=features, target=Variable(name="y", low=-1.2, high=1.7))
+
+
+ALARMS = [((4,), {}), ((3, 6, 9, 12), {"v03": 9})]
+"""Who has an alarm, and who leaves: of all rows one has it, or of those who leave."""
+
+
+@pytest.mark.parametrize(("owners", "left"), ALARMS)
+@pytest.mark.parametrize("name", ["fmt", "bmt"])
+def test_a_value_that_one_row_has_tells_no_row(name: str, owners: tuple[int, ...], left: dict[str, int]) -> None:
+    fleet, domain = alarmed(*owners)
+    assert attacked(name, fleet, 3, left, domain=domain).read == 0
+
+
+@pytest.mark.parametrize(("owners", "left"), ALARMS)
+@pytest.mark.parametrize("name", ["fmt", "bmt"])
+def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
+    name: str, owners: tuple[int, ...], left: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_of_them(*given: Any) -> Any:
+        return np.ones(4, dtype=np.bool_)
+
+    monkeypatch.setattr("glassfleet.training.decide_columns", all_of_them)
+    fleet, domain = alarmed(*owners)
+    assert attacked(name, fleet, 3, left, domain=domain).read > 0
+
+
 def test_rows_of_little_weight_hide_nobody(glassfleet_data: Path) -> None:
     # Of the twelve that stay in this draw two rows were read: others counted that weighed nearly nothing beside them.
     result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {"v03": 9}, draw=6)
@@ -207,7 +244,7 @@ def test_the_sums_of_a_node_of_fmt_and_of_those_below_span_fewer_products_than_i
 
 
 def test_small_bands_of_many_columns_tell_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassfleet.private.support.most_columns", lambda most, rows: most)
+    monkeypatch.setattr("glassfleet.schemes.fmt.server.most_columns", lambda most, rows: most)
     monkeypatch.setattr(Question, "least_rows", property(lambda question: len(question.regressors) + 2))
     some, _ = opened("fmt", wide(), 3, {})
     rows, sums = next(below(some, wide()))
@@ -247,8 +284,8 @@ def test_without_draws_inputs_that_say_nearly_the_same_give_rows_away(
 def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
     glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassfleet.private.support.MOST_EQUAL", 1.0)
-    monkeypatch.setattr("glassfleet.private.support.LEAST_COMMON", 1.0)
+    monkeypatch.setattr("glassfleet.private.columns.MOST_EQUAL", 1.0)
+    monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
     result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {}, max_rules=16)
     assert result.read > 5, result
 
@@ -257,6 +294,6 @@ def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
 def test_a_value_that_many_rows_have_gives_rows_away_where_others_are_not_counted(
     glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassfleet.private.support.LEAST_COMMON", 1.0)
+    monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
     result = attacked("fmt", SETS["qoe"](glassfleet_data), 3, {"v03": 9})
     assert result.read > 3, result

@@ -8,7 +8,7 @@ from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.private.support import no_texts
-from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
+from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.bmt.checks import shapes_of
 from glassfleet.schemes.bmt.client import CLIENT
 from glassfleet.schemes.bmt.messages import read_task
@@ -47,7 +47,7 @@ class FederatedBlendedTree(SumScheme):
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
         question = read_task(task)
         terms, leaves = question.width, len(question.tree.leaves)
-        if question.kind in ("levels", "scan"):
+        if question.kind in ("levels", COLUMNS, "scan"):
             terms = 4 * terms
         elif question.kind == "bins":
             own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)

@@ -38,9 +38,9 @@ def begin(question: Question, memory: Memory) -> Next:
     question : Question
         With the regressors.
     memory : dict
-        What the scan told: ``root``, ``coefficients``, ``features``, ``edges``, ``training``.
+        What the scan told: ``root``, ``coefficients``, ``features``, ``edges``, ``training``; and what is ``withheld``.
     """
-    memory |= {"open": {}, "proposed": [], "sizes": [0], "steps": 0, "withheld": []}
+    memory |= {"open": {}, "proposed": [], "sizes": [0], "steps": 0}
     return _ask_bins(question, memory, Tree(), (0,))
 
 

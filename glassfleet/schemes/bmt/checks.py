@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.training import FIRST, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
@@ -28,14 +28,12 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question), signed=("scores",))
-    if question.kind == "levels":
-        check_category_sums(question.domain, sums, rows)
-    elif question.kind == "scan":
+    if question.kind == "scan":
         check_histogram(sums["histogram"], rows)
         at_most(sums["rows"], rows, "more rows train than there are")
         if int(sums["rows"].sum()) != rows:
             raise ContributionError("training and held-out rows do not count every row once")
-        check_products(sums["gram"], question.n_inputs + 2, rows, GRID_BITS)
+        check_products(sums["gram"], len(question.scanned) + 2, rows, GRID_BITS)
     elif question.kind == "bins":
         if question.latest:
             check_products(sums["gram"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
@@ -59,8 +57,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
-    if question.kind == "levels":
-        return category_shapes(question.domain)
+    if question.kind in FIRST:
+        return first_shapes(question)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns

@@ -89,10 +89,10 @@ def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) 
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Count all rows in histograms; sum the products of all columns over the training rows and those held out."""
+    """Count all rows in histograms; sum products of inputs, all or those that vary, over training and held-out rows."""
     gram = []
     for part in _parts(rows):
-        columns = np.concatenate([_columns(rows, part, range(question.n_inputs)), rows.y[None, part]])
+        columns = np.concatenate([_columns(rows, part, question.scanned), rows.y[None, part]])
         gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
     return {
         "histogram": histogram(rows.inputs, CELLS),

@@ -16,7 +16,8 @@ from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
-from glassfleet.scheme import SUPPORT
+from glassfleet.scheme import COLUMNS, SUPPORT
+from glassfleet.schemes.bmt.bins import CELLS
 from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
@@ -24,7 +25,7 @@ from glassfleet.untrusted import Remembered, check_array, check_numeric, increas
 from schemas.codec import Value
 
 NAME = "bmt"
-Kind = Literal["levels", "scan", "bins", "ramps", "support", "bands", "joint"]
+Kind = Literal["levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -38,7 +39,7 @@ class Question(TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "scan", "bins", "ramps", "support", "bands", "joint"}
+    kind : {"levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
         In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
@@ -82,6 +83,7 @@ class Question(TrainingQuestion):
     kinds = get_args(Kind)
     ParametersType = Parameters
     max_rows = MAX_ROWS
+    cells = CELLS
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
@@ -108,7 +110,7 @@ class Question(TrainingQuestion):
     @property
     def width(self) -> int:
         """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
-        k = self.n_inputs + 2 if self.kind == "scan" else self.columns
+        k = len(self.scanned) + 2 if self.kind == "scan" else self.columns
         return k * (k + 1) // 2
 
     @cached_property
@@ -145,7 +147,7 @@ class Question(TrainingQuestion):
     @property
     def asked(self) -> set[int]:
         """Nodes of the tree that the vehicles are asked about: the first two questions are about the root."""
-        about_all = self.kind in ("levels", "scan")
+        about_all = self.kind in ("levels", COLUMNS, "scan")
         return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
 
     @property

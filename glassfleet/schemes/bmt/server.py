@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
+from glassfleet.numerics.sparse import ranked
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
-from glassfleet.private.support import regressors_of
-from glassfleet.reference import typical_row
+from glassfleet.private.columns import most_columns
+from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.bmt.banded import banded, begin, supported
 from glassfleet.schemes.bmt.bins import find_edges
@@ -50,13 +51,14 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     parameters, f = question.parameters, question.n_inputs
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
-    full = unpack_symmetric(sums["gram"], f + 2)
-    root, most = full[0].astype(np.float64) * SCALE, parameters.max_regressors
-    regressors = regressors_of(root, sums["histogram"], training, most, parameters.support)
-    columns = [0, *(feature + 1 for feature in regressors)]
+    scanned, most = question.scanned, parameters.max_regressors
+    full = unpack_symmetric(sums["gram"], len(scanned) + 2)
+    places = ranked(full[0].astype(np.float64) * SCALE, most_columns(most, training) if parameters.support else most)
+    columns, regressors = [0, *(place + 1 for place in places)], tuple(scanned[place] for place in places)
+    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, :-1].T
     memory = {
-        "sums_digest": memory["sums_digest"],
-        "reference": typical_row(question.domain, full[:, 0, : f + 1].T),
+        **memory,
+        "reference": typical_row(question.domain, means),
         "training": training,
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
@@ -64,7 +66,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         # Of the joint fit, training rows first, held-out ones second: pairs of leaves, and leaves.
         "pairs": np.zeros((1, 2), dtype=np.int64),
         "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-        "target": full[:, [*columns, f + 1], f + 1][:, None],
+        "target": full[:, [*columns, -1], -1][:, None],
         "leaves": [0],
         "errors": [],
         "sizes": [],
@@ -74,14 +76,14 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     memory["root"] = memory["gram"][0, 0]
     coefficients, error = _refit(Tree(), memory)
     if parameters.support:
-        names = ("sums_digest", "reference", "training", "edges", "features", "root")
+        names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
-        return begin(replace(question, regressors=tuple(regressors)), kept)
+        return begin(replace(question, regressors=regressors), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
     asked = replace(
         question,
         kind="bins",
-        regressors=tuple(regressors),
+        regressors=regressors,
         coefficients=coefficients,
         leaves=(0,),
         features=tuple(range(f)),

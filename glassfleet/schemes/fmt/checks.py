@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
+from glassfleet.training import FIRST, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
@@ -24,9 +24,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows, k = contribution.sums, contribution.rows, len(question.columns) + 2
     check_shapes(sums, shapes_of(question))
-    if question.kind == "levels":
-        check_category_sums(question.domain, sums, rows)
-    elif question.kind == "scan":
+    if question.kind == "scan":
         at_most(sums["training"], rows, "more rows train than there are")
         check_histogram(sums["histogram"], rows)
         check_products(sums["gram"][None], k, rows, GRID_BITS)
@@ -47,8 +45,8 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
-    if question.kind == "levels":
-        return category_shapes(question.domain)
+    if question.kind in FIRST:
+        return first_shapes(question)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "grow":

@@ -132,7 +132,7 @@ def _node_sums(question: Question, rows: TrainingRows, node: int, position: Arra
 
 
 def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Count all rows in histograms; sum the products of all inputs over the training rows."""
+    """Count all rows in histograms; sum the products of all inputs, or of those that vary, over the training rows."""
     gram = _node_sums(question, rows, 0, rows.inputs, np.ones(rows.training))[0]
     training = np.array([rows.training], dtype=np.int64)
     return {"histogram": histogram(rows.inputs, BINS), "gram": gram, "training": training}

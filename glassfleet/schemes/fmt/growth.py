@@ -118,8 +118,8 @@ class GrowthQuestion(TrainingQuestion):
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Inputs whose products are summed: all in a scan, else the regressors."""
-        return tuple(range(self.n_inputs)) if self.kind == "scan" else self.regressors
+        """Inputs whose products are summed: in a scan all, or those that vary, else the regressors."""
+        return self.scanned if self.kind == "scan" else self.regressors
 
     @cached_property
     def n_sets(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from glassfleet.untrusted import Remembered, check_array, check_numeric, increas
 from schemas.codec import Value
 
 NAME = "fmt"
-Kind = Literal["levels", "scan", "grow", "sizes", "leaves", "support"]
+Kind = Literal["levels", "columns", "scan", "grow", "sizes", "leaves", "support"]
 
 LIMITS = (0.0, 1.0)
 """Values of the scaled target that many rows may have: those beyond its limits, too."""
@@ -37,7 +37,7 @@ class Question(GrowthQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "scan", "grow", "sizes", "leaves", "support"}
+    kind : {"levels", "columns", "scan", "grow", "sizes", "leaves", "support"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; sums of all cuts of
         some nodes. Then held-out errors of all sizes; sums of the final leaves over all rows; on how many rows these
         would rest, of some nodes.
@@ -63,6 +63,7 @@ class Question(GrowthQuestion):
     kinds = get_args(Kind)
     ParametersType = Parameters
     max_rows = MAX_ROWS
+    cells = BINS
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:

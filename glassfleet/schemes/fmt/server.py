@@ -12,8 +12,10 @@ from glassfleet.aggregate import Sums, ask
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
-from glassfleet.private.support import common_cells, noted, regressors_of
-from glassfleet.reference import typical_row
+from glassfleet.numerics.sparse import ranked
+from glassfleet.private.columns import common_cells, most_columns
+from glassfleet.private.support import noted
+from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
 from glassfleet.schemes.fmt.checks import check_sums
 from glassfleet.schemes.fmt.grow import UNIT, Variant, fit_nodes, moments, residual_moments
@@ -54,15 +56,19 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
     parameters, histogram, training = question.parameters, sums["histogram"], int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
-    root = moments(sums["gram"][None], question.n_inputs + 2)[:, :, 0]
+    columns, most = question.columns, parameters.max_regressors
+    root = moments(sums["gram"][None], len(columns) + 2)[:, :, 0]
     kept = {
-        "sums_digest": memory["sums_digest"],
+        **memory,
         "training": training,
         "histogram": histogram,
-        "reference": typical_row(question.domain, sums["gram"][: 1 + question.n_inputs]),
-        "regressors": regressors_of(root, histogram, training, parameters.max_regressors, parameters.support),
+        "reference": typical_row(question.domain, sums["gram"][: 1 + len(columns)]),
+        "regressors": [columns[place] for place in ranked(root, most)],
         "tried": [],
     }
+    if parameters.support:
+        kept["reference"] = typical_row(question.domain, sums_of_cells(histogram))
+        kept["regressors"] = [columns[place] for place in ranked(root, most_columns(most, training))]
     return _start_tree(question, kept)
 
 
@@ -109,7 +115,7 @@ def _supported(question: Question, memory: Memory, contributions: Sequence[Contr
         **memory,
         "cuts": cuts,
         "full": [*memory.get("full", []), *enough.leaves.tolist()],
-        "withheld": [*memory.get("withheld", []), noted(enough.flat())],
+        "withheld": [*memory["withheld"], noted(enough.flat())],
     }
     asked = [line for line, family in enumerate(enough.cuts) if family.any() or not question.nodes[line]]
     nodes = tuple(question.nodes[line] for line in asked)

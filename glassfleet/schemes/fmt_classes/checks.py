@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.fuzzy.category_sums import category_shapes, check_category_sums
 from glassfleet.fuzzy.hinges import bends_contradict
 from glassfleet.numerics.statistics import triangle, unpack_symmetric
 from glassfleet.scheme import Contribution
@@ -24,9 +23,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
     check_shapes(sums, shapes_of(question))
-    if question.kind == "levels":
-        check_category_sums(question.domain, sums, rows)
-    elif question.kind == "scan":
+    if question.kind == "scan":
         at_most(sums["training"], rows, "more rows train than there are")
         check_histogram(sums["histogram"], rows)
         _check_node_sums(question, sums["gram"][None], rows)
@@ -45,8 +42,6 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
-    if question.kind == "levels":
-        return category_shapes(question.domain)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, BINS), "gram": (question.width,), "training": (1,)}
     if question.kind == "hinges":

@@ -144,7 +144,9 @@ class Oracle:
     def bmt(view: Any) -> list[bool]:
         result: list[bool] = []
         for task, sums in view:
-            if task.kind == "bands":
+            if task.kind == "scan":
+                result.append(bool(sums["gram"][0, 0]))
+            elif task.kind == "bands":
                 result += [bool(one) for one in (*sums["own"][:, 0], *sums["scores"][:, 0])]
             elif task.kind == "joint":
                 result += [bool(one) for one in sums["gram"][:, 0]]
@@ -175,6 +177,8 @@ class Oracle:
 
 def draws_of(task: Task) -> list[str]:
     """Return what decides on the draws of each sum of bmt, in the order of its counts: sums of the same may cancel."""
+    if task.kind == "scan":
+        return ["scan"]  # it has none: all of them cancel
     if task.kind not in {"bands", "joint"}:
         return []
     question = read_bmt(task)
@@ -190,7 +194,8 @@ def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> i
     """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
     columns = 0 if name == "frbc" else len(domain.features) + 2
     if name in {"fmt", "bmt"}:  # not all inputs are columns
-        columns = max((len(task.body["regressors"]) + 2 for task in tasks if "regressors" in task.body), default=0)
+        asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
+        columns = max((len(own) + 2 for own in asked if own is not None), default=0)
     return int(max(parameters.support, columns))
 
 

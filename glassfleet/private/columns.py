@@ -1,0 +1,119 @@
+"""Which inputs are columns of products in a private run with `support`: decided before any products are summed.
+
+Where all rows of a sum but one have one value of a column, the products of the column less this value are that one
+row's. So the first question counts, for each input, the different training rows by cells of its range, and for the
+target those at its limits. An input of which
+nearly all rows of a group are alike, or many of the fleet's, is no column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassfleet.data.domain import Domain, Variable
+from glassfleet.errors import ContributionError
+from glassfleet.numerics.edges import histogram
+from glassfleet.private.support import decided, holds
+from glassfleet.scheme import Contribution, Task
+from glassfleet.untrusted import at_most
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+MOST_EQUAL = 0.3
+"""Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
+
+LEAST_COMMON = 0.05
+"""More of all rows must be in one cell of an input's histogram for its value to be common."""
+
+
+def count_values(inputs: NDArray[np.float64], target: NDArray[np.float64], cells: int) -> Ints:
+    """Return the histogram of each input, then how many targets are 0, between, and (last) 1, shape (F + 1, cells).
+
+    Parameters
+    ----------
+    inputs : ndarray of float64, shape (F, n)
+        Scaled, of the vehicle's different training rows.
+    target : ndarray of float64, shape (n,)
+        Scaled.
+    cells : int
+        Of a histogram, >= 3.
+    """
+    at_limits = np.zeros(cells, dtype=np.int64)
+    at_limits[0], at_limits[-1] = np.count_nonzero(target == 0.0), np.count_nonzero(target == 1.0)
+    at_limits[1] = len(target) - at_limits.sum()
+    return np.concatenate([histogram(inputs, cells), at_limits[None]])
+
+
+def check_values(counts: Ints, rows: int) -> None:
+    """Raise :class:`ContributionError` unless all of `counts`, from :func:`count_values`, are of the same rows."""
+    at_most(counts, rows, "values are counted of more rows than there are")  # first, as sums of more may overflow
+    of_each = counts.sum(axis=1)
+    at_most(of_each, rows, "values are counted of more rows than there are")
+    if (of_each != of_each[-1]).any():
+        raise ContributionError("the values of an input are not counted once for each row")
+
+
+def decide_columns(
+    contributions: Sequence[Contribution], domain_of: Callable[[Task], Domain], task: Task, support: int
+) -> Bools:
+    """Return which inputs may be columns of products, shape (F,).
+
+    In each atom none or at least `support` rows are outside of an input's fullest cell. There are as many rows as
+    columns, 1 and target among them: of more inputs the least alike are taken. Of each limit of the target none or at
+    least `support` rows have another one, or there are no columns.
+
+    Parameters
+    ----------
+    contributions : sequence of Contribution
+        The groups' answers to `task`, from :func:`count_values`.
+    domain_of : callable
+        The domain that a task is about.
+    task : Task
+    support : int
+    """
+
+    def places(asked: Task) -> Sequence[Variable]:
+        domain = domain_of(asked)
+        assert domain.target is not None
+        return *domain.inputs, domain.target
+
+    def from_rows(parts: list[Ints]) -> Bools:
+        each = np.stack(parts)
+        inputs, target = each[:, :-1], each[:, -1]
+        rows, of_all = target.sum(axis=1), inputs.sum(axis=0)
+        is_column = holds(list(rows[:, None] - inputs.max(axis=2)), support)
+        is_column &= of_all.max(axis=1) <= MOST_EQUAL * of_all.sum(axis=1)
+        least_alike = [place for place in np.argsort(of_all.max(axis=1), kind="stable") if is_column[place]]
+        room = max(0, int(rows[rows > 0].min(initial=len(is_column) + 2)) - 2)
+        is_column[least_alike[room:]] = False
+        return is_column & holds(list(rows[:, None] - target[:, [0, -1]]), support).all()
+
+    return decided(contributions, places, task, from_rows)
+
+
+def most_columns(most: int, rows: int) -> int:
+    """Return how many inputs may be columns of products, at most `most`, so that a row's products are few.
+
+    A row has k (k + 1) / 2 products of k columns, 1 and the target among them. Sums that are as many as the rows, over
+    the same rows, tell each row where its products are more than there are rows; here they are at most half as many.
+    """
+    while most > 0 and (most + 2) * (most + 3) > rows:
+        most -= 1
+    return most
+
+
+def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
+
+    Nearly all rows of a node may have that value: how many have another one is to be counted.
+    """
+    fullest, rows = histogram.argmax(axis=1), histogram.sum(axis=1)
+    return tuple(
+        (feature, int(fullest[feature]))
+        for feature in columns
+        if histogram[feature, fullest[feature]] > LEAST_COMMON * rows[feature]
+    )
