@@ -9,16 +9,17 @@ nearly all rows of a group are alike, or many of the fleet's, is no column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.errors import ContributionError
-from glassfleet.numerics.edges import histogram
+from glassfleet.errors import ContributionError, TaskError
+from glassfleet.numerics.edges import cells_of, histogram
 from glassfleet.private.support import decided, holds
 from glassfleet.scheme import Contribution, Task
-from glassfleet.untrusted import at_most
+from glassfleet.untrusted import at_most, increasing
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -28,6 +29,12 @@ MOST_EQUAL = 0.3
 
 LEAST_COMMON = 0.05
 """More of all rows must be in one cell of an input's histogram for its value to be common."""
+
+LIMITS = (0.0, 1.0)
+"""Values of the scaled target that many rows may have: those beyond its limits, too."""
+
+Common = tuple[tuple[int, int], ...]
+"""Inputs of which many rows have one value, increasing, and the cell of the histogram that it is in."""
 
 
 def count_values(inputs: NDArray[np.float64], target: NDArray[np.float64], cells: int) -> Ints:
@@ -106,7 +113,7 @@ def most_columns(most: int, rows: int) -> int:
     return most
 
 
-def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def common_cells(histogram: Ints, columns: Sequence[int]) -> Common:
     """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
 
     Nearly all rows of a node may have that value: how many have another one is to be counted.
@@ -117,3 +124,34 @@ def common_cells(histogram: Ints, columns: Sequence[int]) -> tuple[tuple[int, in
         for feature in columns
         if histogram[feature, fullest[feature]] > LEAST_COMMON * rows[feature]
     )
+
+
+def read_common(value: Any, columns: Sequence[int], cells: int) -> Common:
+    """Return a task's common values of some of the `columns` of its products; raises TaskError, or as `task_errors`."""
+    features = increasing("common values", [feature for feature, _ in value], max(columns, default=0) + 1)
+    if not set(features) <= set(columns):
+        raise TaskError("common values are of inputs of the polynomials")
+    if not all(type(cell) is int and 0 <= cell < cells for _, cell in value):
+        raise TaskError(f"a common value is in a cell from 0 to {cells - 1}")
+    return tuple(zip(features, (cell for _, cell in value), strict=True))
+
+
+def has_other(inputs: NDArray[np.float64], target: NDArray[np.float64], common: Common, cells: int) -> Bools:
+    """Return which rows have another value than a common one of an input, and than a limit of the target.
+
+    Parameters
+    ----------
+    inputs : ndarray of float64, shape (F, n)
+        Scaled.
+    target : ndarray of float64, shape (n,)
+        Scaled.
+    common : tuple of (int, int)
+    cells : int
+        Of a histogram.
+
+    Returns
+    -------
+    ndarray of bool, shape (len(common) + 2, n)
+    """
+    of_inputs = [cells_of(inputs[feature], cells) != cell for feature, cell in common]
+    return np.stack([*of_inputs, *(target != limit for limit in LIMITS)])

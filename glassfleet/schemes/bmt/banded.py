@@ -197,7 +197,12 @@ def _closed(question: Question, memory: Memory, contributions: Sequence[Contribu
     """Close the pairs that share too few rows, and ask again; where all others share none or enough, for the sums."""
     enough = decide_pairs(question, contributions)
     memory |= {"withheld": [*memory["withheld"], noted(enough)]}
-    few = [pair for pair, is_enough in zip(question.tree.overlaps, enough.tolist(), strict=True) if not is_enough]
+    few = [
+        (*pair, layer)
+        for pair, layers in zip(question.tree.overlaps, enough.tolist(), strict=True)
+        for layer, is_enough in enumerate(layers if layers[0] else layers[:1])
+        if not is_enough
+    ]
     if not set(few).isdisjoint(question.closed):
         raise RunFailedError("a pair of rules that no row shares is counted again: counts are wrong, or of another run")
     if few:

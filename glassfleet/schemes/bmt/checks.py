@@ -63,8 +63,9 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == SUPPORT:
-        lines = len(question.leaves) * len(question.features)
-        return {"rows": (len(question.tree.overlaps),) if question.is_of_pairs else (lines, question.parameters.bins)}
+        if question.is_of_pairs:
+            return {"rows": (len(question.tree.overlaps), len(question.least_of))}
+        return {"rows": (len(question.leaves) * (len(question.features) + question.n_lines), question.parameters.bins)}
     if question.kind == "bands":
         bands = question.n_bands
         return {"own": (len(question.leaves), question.width), "scores": (bands, k + 1), "means": (bands, k)}

@@ -14,6 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
+from glassfleet.private.columns import LIMITS, Common, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
@@ -60,8 +61,12 @@ class Question(TrainingQuestion):
         Edges of all inputs' bins.
     kept : ndarray of bool, shape (leaves, features, bins - 1)
         ``"bands"``: which inner edges lie between bands.
-    closed : tuple of (int, int)
-        ``"joint"``, and its ``"support"``: pairs of leaves that no row may share, in the order in which rows are moved.
+    common : tuple of (int, int)
+        ``"support"``, and what it is about: inputs of the polynomials of which many rows have one value, and the cell
+        of the histogram that it is in.
+    closed : tuple of (int, int, int)
+        ``"joint"``, and its ``"support"``: pairs of leaves, in the order in which rows are moved, that no row may
+        share; or, with a number of a layer above 0, none that has another value than a common one.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
     """
@@ -76,7 +81,8 @@ class Question(TrainingQuestion):
     features: tuple[int, ...] = ()
     edges: Array | None = None
     kept: Bools | None = None
-    closed: tuple[tuple[int, int], ...] = ()
+    common: Common = ()
+    closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
 
     name = NAME
@@ -101,6 +107,11 @@ class Question(TrainingQuestion):
     def least_rows(self) -> int:
         """Fewest rows of a sum of products in a run with `support`: those of fewer rows than columns span the rows."""
         return max(self.parameters.support, self.columns + 1)
+
+    @property
+    def least_of(self) -> NDArray[np.int64]:
+        """What is enough of all rows of a sum, and of those that have another value than a common one, by layer."""
+        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
 
     @property
     def columns(self) -> int:
@@ -151,6 +162,11 @@ class Question(TrainingQuestion):
         return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
 
     @property
+    def n_lines(self) -> int:
+        """``"support"`` about leaves: lines, as long as there are bins, for the rows of other values of a leaf."""
+        return -(-len(self.common) // self.parameters.bins)
+
+    @property
     def is_of_pairs(self) -> bool:
         """Whether pairs of leaves are asked about, in a run with `support`."""
         return self.kind == "joint" or (self.kind == SUPPORT and not self.leaves)
@@ -158,8 +174,10 @@ class Question(TrainingQuestion):
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
         body: dict[str, Value] = {"regressors": list(self.regressors), "tree": self.tree.to_value()}
+        if self.parameters.support:
+            body["common"] = [list(one) for one in self.common]
         if self.is_of_pairs:
-            return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 2)}
+            return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 3)}
         asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
         if self.kind == SUPPORT:
             return body | asked
@@ -182,9 +200,10 @@ class Question(TrainingQuestion):
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], f)
-        known = replace(self, regressors=regressors, tree=tree)
+        common = read_common(body["common"], regressors, CELLS) if parameters.support else ()
+        known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
-            return replace(known, closed=_closed(body["closed"], tree))
+            return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
         if self.kind != SUPPORT:
             shape = (len(tree.leaves), known.columns)
             known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
@@ -223,11 +242,12 @@ def _edges(value: object, shape: tuple[int, int]) -> Array:
     return edges
 
 
-def _closed(value: object, tree: Tree) -> tuple[tuple[int, int], ...]:
-    pairs = check_array("closed", value, np.int32, (None, 2)).tolist()
-    closed = [(i, j) for i, j in pairs]
-    if len(set(closed)) < len(closed) or not set(closed) <= set(tree.overlaps):
+def _closed(value: object, tree: Tree, layers: int) -> tuple[tuple[int, int, int], ...]:
+    closed = [(i, j, layer) for i, j, layer in check_array("closed", value, np.int32, (None, 3)).tolist()]
+    if len(set(closed)) < len(closed) or not {(i, j) for i, j, _ in closed} <= set(tree.overlaps):
         raise TaskError("a closed pair of leaves is closed twice, or shares no rows")
+    if not all(0 <= layer < layers for *_, layer in closed):
+        raise TaskError(f"a pair is closed to one of {layers} layers of rows")
     return tuple(closed)
 
 

@@ -9,6 +9,10 @@ other draws each, would determine its rows.
 Degrees are multiples of an eighth: nobody hides behind rows of next to no weight. In the sums of the joint fit a row
 may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the leaf
 that has more of them. That is decided before anything of the joint fit is summed.
+
+Of rows that have another value of an input, or another target, than many rows have (`glassfleet.private.columns`) there
+are none in a leaf, or enough: where all but one have one value, products less this value are that one row's. A leaf
+with few of them is not split off; in the joint fit they move as those of a pair do.
 """
 
 from __future__ import annotations
@@ -23,9 +27,10 @@ from numpy.typing import NDArray
 from glassfleet.data.dataset import remembered
 from glassfleet.data.holdout import is_first
 from glassfleet.data.mixing import mixed_in
+from glassfleet.private.columns import LIMITS, has_other
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.bmt.bins import bins_of
+from glassfleet.schemes.bmt.bins import CELLS, bins_of
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.tree import Tree, degrees
 from glassfleet.training import TrainingRows
@@ -59,7 +64,11 @@ def about_bins(question: Question, leaf: int, feature: int) -> list[Value]:
 
 def about_leaf(question: Question, leaf: int) -> list[Value]:
     """Return what the product sums of a leaf are about: with the counts of the first input they are counted."""
-    return about_bins(question, leaf, question.features[0])
+    return [*about_bins(question, leaf, question.features[0]), _common(question)]
+
+
+def _common(question: Question) -> list[Value]:
+    return [list(one) for one in question.common]
 
 
 def about_bands(question: Question, line: int, place: int) -> list[Value]:
@@ -74,7 +83,7 @@ def about_bands(question: Question, line: int, place: int) -> list[Value]:
 def about_pairs(question: Question) -> Value:
     """Return what the sums of the joint fit are about: all rules, as a row has one draw in all of them."""
     splits = [[split.node, *split.ramp] for split in question.tree.splits]
-    return [splits, [list(pair) for pair in question.closed]]
+    return [splits, [list(pair) for pair in question.closed], _common(question)]
 
 
 def places(task: Task) -> list[Any]:
@@ -82,8 +91,9 @@ def places(task: Task) -> list[Any]:
     question = read_task(task)
     if question.is_of_pairs:
         return [(digest_of(about_pairs(question)), pair) for pair in question.tree.overlaps]
-    asked = [(leaf, feature) for leaf in question.leaves for feature in question.features]
-    return [digest_of(about_bins(question, *one)) for one in asked]
+    bins = [digest_of(about_bins(question, leaf, each)) for leaf in question.leaves for each in question.features]
+    others = [(digest_of(about_leaf(question, leaf)), n) for leaf in question.leaves for n in range(question.n_lines)]
+    return [*bins, *others]
 
 
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
@@ -112,12 +122,13 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
     Where a leaf itself is closed, its rows are in no leaf.
     """
+    layers = _layers(question, rows)
     every, leaves = reached_by(question, rows), question.tree.leaves
     result = np.stack([every[leaf] for leaf in leaves])
     line = {leaf: at for at, leaf in enumerate(leaves)}
-    for i, j in question.closed:
+    for i, j, layer in question.closed:
         one, two = result[line[i]], result[line[j]]
-        there = np.flatnonzero((one > 0.0) & (two > 0.0))
+        there = np.flatnonzero((one > 0.0) & (two > 0.0) & layers[layer])
         if i == j:
             result[:, there] = 0.0
             continue
@@ -126,19 +137,37 @@ def shares(question: Question, rows: TrainingRows) -> Array:
     return result
 
 
+def _layers(question: Question, rows: TrainingRows) -> Bools:
+    """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value."""
+    n = rows.training
+    others = has_other(rows.inputs[:, :n], rows.y[:n], question.common, CELLS)
+    return np.concatenate([np.ones((1, n), dtype=np.bool_), others])
+
+
 def count_rows(question: Question, rows: TrainingRows) -> Ints:
-    """Return on how many different rows of a vehicle each sum would rest, shape (lines, bins) or (pairs,)."""
+    """Return on how many different rows of a vehicle each sum would rest, shape (lines, bins) or (pairs, layers).
+
+    The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
+    """
     least, first = question.least_rows, is_first(rows.hashes)
+    layers = _layers(question, rows) & first
     if question.is_of_pairs:
-        is_in = (shares(question, rows) > 0.0) & first
-        line = {leaf: at for at, leaf in enumerate(question.tree.leaves)}
-        both = [np.count_nonzero(is_in[line[i]] & is_in[line[j]]) for i, j in question.tree.overlaps]
-        return np.minimum(np.array(both, dtype=np.int64), least)
+        is_in = shares(question, rows) > 0.0
+        at = {leaf: place for place, leaf in enumerate(question.tree.leaves)}
+        shared = [is_in[at[i]] & is_in[at[j]] for i, j in question.tree.overlaps]
+        both = np.array([np.count_nonzero(layers & each, axis=1) for each in shared], dtype=np.int64)
+        both[[i != j for i, j in question.tree.overlaps], -len(LIMITS) :] = 0
+        told: Ints = np.minimum(both, question.least_of)
+        return told
     bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
     every = reached_by(question, rows)
     there = [(every[leaf] > 0.0) & first for leaf in question.leaves]
     counts = [np.bincount(own[inside], minlength=bins) for inside in there for own in between]
-    return np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
+    others = np.zeros((len(there), question.n_lines * bins), dtype=np.int64)
+    for own, inside in zip(others, there, strict=True):
+        own[: len(question.common)] = np.count_nonzero(layers[1 : -len(LIMITS)] & inside, axis=1)
+    of_bins = np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
+    return np.concatenate([of_bins, np.minimum(others, question.parameters.support).reshape(-1, bins)])
 
 
 # --- the coordinator's part -----------------------------------------------------------------------------------------
@@ -153,11 +182,14 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
     n_leaves, n_features = len(question.leaves), len(question.features)
 
     def from_rows(parts: list[Ints]) -> Bools:
-        rows = np.stack([part.reshape(n_leaves, n_features, bins) for part in parts])
+        n_lines = n_leaves * n_features
+        rows = np.stack([part[:n_lines].reshape(n_leaves, n_features, bins) for part in parts])
+        others = [part[n_lines:].reshape(n_leaves, -1) for part in parts]
         before = np.pad(np.cumsum(rows, axis=3), ((0, 0), (0, 0), (0, 0), (1, 0)))
         whole = before[:, :, :, -1]
         enough = np.logical_and.reduce(holds(list(whole), least), axis=1)
         enough &= np.logical_or.reduce(whole > 0, axis=(0, 2))
+        enough &= np.logical_and.reduce(holds(others, question.parameters.support), axis=1)
         kept = np.zeros((n_leaves, n_features, bins - 1), dtype=bool)
         cuts = [(edge, edge) for edge in range(1, bins)]
         for line, place in product(np.flatnonzero(enough), range(n_features)):
@@ -174,8 +206,11 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
 
 
 def decide_pairs(question: Question, contributions: Sequence[Contribution]) -> Bools:
-    """Return which pairs of leaves share no rows or enough, shape (pairs,), in the order of the tree's overlaps."""
-    return decided(contributions, places, question.to_task(), lambda parts: holds(parts, question.least_rows))
+    """Return which pairs of leaves share no rows or enough, of each layer, shape (pairs, layers).
+
+    The pairs are in the order of the tree's overlaps.
+    """
+    return decided(contributions, places, question.to_task(), lambda parts: holds(parts, question.least_of))
 
 
 def edges_of(question: Question, line: int, place: int) -> Array:

@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.private.columns import LIMITS, Common, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
 from glassfleet.schemes.fmt.params import MAX_INPUTS, MAX_ROWS, Parameters
 from glassfleet.schemes.fmt.partition import BINS
-from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
+from glassfleet.untrusted import Remembered, check_array, check_numeric
 from schemas.codec import Value
 
 NAME = "fmt"
 Kind = Literal["levels", "columns", "scan", "grow", "sizes", "leaves", "support"]
-
-LIMITS = (0.0, 1.0)
-"""Values of the scaled target that many rows may have: those beyond its limits, too."""
 
 MAX_VARIANTS = 32
 """Most ways to fit the nodes that one question compares."""
@@ -57,7 +55,7 @@ class Question(GrowthQuestion):
     parameters: Parameters
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
-    common: tuple[tuple[int, int], ...] = ()
+    common: Common = ()
 
     name = NAME
     kinds = get_args(Kind)
@@ -144,22 +142,13 @@ class Question(GrowthQuestion):
         if support and self.kind != "leaves" and any(node and node % 2 == 0 for node in known.nodes):
             raise TaskError("upper sides follow from lower ones")
         if self.kind == SUPPORT:
-            known = replace(known, common=_read_common(body["common"], known.regressors))
+            known = replace(known, common=read_common(body["common"], known.regressors, BINS))
         held = body.get("held")
         if (held is not None) != (self.kind == "grow" and support > 0):
             raise TaskError("what is held back belongs to growth in a run with support, and only there")
         if held is None:
             return known
         return replace(known, held=check_array("held", held, np.bool_, (len(known.nodes), len(known.cuts))))
-
-
-def _read_common(value: Any, regressors: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    features = increasing("common values", [feature for feature, _ in value], max(regressors, default=0) + 1)
-    if not set(features) <= set(regressors):
-        raise TaskError("common values are of inputs of the polynomials")
-    if not all(type(cell) is int and 0 <= cell < BINS for _, cell in value):
-        raise TaskError(f"a common value is in a cell from 0 to {BINS - 1}")
-    return tuple(zip(features, (cell for _, cell in value), strict=True))
 
 
 read_task = Remembered(Question.from_task)

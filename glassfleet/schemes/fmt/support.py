@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.holdout import is_first
-from glassfleet.numerics.edges import cells_of
+from glassfleet.private.columns import LIMITS, has_other
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.fmt.messages import LIMITS, Question, read_task
+from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS, SUPPORT_BITS
 from glassfleet.schemes.fmt.partition import BINS, up_to
 from glassfleet.schemes.fmt.tree import Tree
@@ -88,9 +88,7 @@ def count_rows(question: Question, rows: TrainingRows, position: Array) -> Ints:
     own = np.minimum(np.floor(position[features]), sets - 2.0)
     is_training = np.arange(rows.count) < rows.training
     first = is_first(rows.hashes)
-    layers = [first]
-    layers += [first & (cells_of(rows.inputs[feature], BINS) != cell) for feature, cell in question.common]
-    layers += [first & (rows.y != limit) for limit in LIMITS]
+    layers = [first, *(first & has_other(rows.inputs, rows.y, question.common, BINS))]
     lines = []
     for child in question.children:
         sums = weights(question.tree, child, position, features, own)

@@ -12,6 +12,7 @@ from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import central, federated
 from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.private.columns import Common
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.bmt import SCHEME, Parameters
 from glassfleet.schemes.bmt.joint import SCALE
@@ -65,8 +66,8 @@ def of_bands() -> Question:
     return replace(of_bins(), kind="bands", coefficients=np.full((4, K), 0.1), kept=kept)
 
 
-def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int], ...] = ()) -> Question:
-    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed)
+def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int, int], ...] = (), common: Common = ()) -> Question:
+    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed, common=common)
 
 
 def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -103,14 +104,14 @@ def test_what_is_asked_of_other_leaves_inputs_bands_and_pairs_has_other_draws() 
         *(about_leaf(asked, leaf) for leaf in asked.leaves),
         *(about_bands(asked, line, place) for line in (0, 1) for place in (0, 1)),
         *(about_bands(replace(asked, kept=~asked.kept), line, place) for line in (0, 1) for place in (0, 1)),
-        about_pairs(of_pairs()), about_pairs(of_pairs(closed=((3, 5),))),
+        about_pairs(of_pairs()), about_pairs(of_pairs(closed=((3, 5, 0),))),
     ]  # fmt: skip
     assert all(one != other for at, one in enumerate(about) for other in about[:at])
 
 
 def test_rows_of_a_closed_pair_move_to_the_leaf_that_has_more_of_them() -> None:
     data = prepared(rows(2000))
-    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 6),)), data)
+    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 6, 0),)), data)
     i, j = (TREE.leaves.index(leaf) for leaf in (4, 6))
     both = (before[i] > 0) & (before[j] > 0)
     assert both.any()
@@ -122,10 +123,21 @@ def test_rows_of_a_closed_pair_move_to_the_leaf_that_has_more_of_them() -> None:
 
 def test_rows_of_a_closed_leaf_are_in_no_sum() -> None:
     data = prepared(rows(2000))
-    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 4),)), data)
+    before, after = shares(of_pairs(), data), shares(of_pairs(closed=((4, 4, 0),)), data)
     own = before[TREE.leaves.index(4)] > 0
     assert not after[:, own].any()
     assert (after[:, ~own] == before[:, ~own]).all()
+
+
+def test_rows_of_another_value_in_a_closed_layer_of_a_leaf_are_in_no_sum() -> None:
+    data = prepared(rows(2000))
+    common = ((0, 200),)  # of 512 cells
+    before, after = (shares(of_pairs(closed=closed, common=common), data) for closed in ((), ((4, 4, 1),)))
+    gone = (before[TREE.leaves.index(4)] > 0) & (np.floor(data.X[:, 0] * 512) != 200)
+    assert gone.any()
+    assert not gone.all()
+    assert not after[:, gone].any()
+    assert (after[:, ~gone] == before[:, ~gone]).all()
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def test_vehicle_sums_leaves_and_bands_with_the_draws_of_each() -> None:
 
 def test_vehicle_sums_the_joint_fit_with_one_draw_for_each_row() -> None:
     data = rows()
-    asked, known = of_pairs(closed=((4, 6),)), prepared(data)
+    asked, known = of_pairs(closed=((4, 6, 0),)), prepared(data)
     sums, share, drawn = answer(asked, data), shares(asked, known), draws(known, about_pairs(asked))
     place, z = {leaf: at for at, leaf in enumerate(TREE.leaves)}, np.column_stack([np.ones(data.rows), data.X])
     for (i, j), line in zip(TREE.overlaps, sums["gram"], strict=True):
@@ -225,9 +237,19 @@ def test_each_group_and_each_difference_of_editions_must_hold_enough() -> None:
 
     asked = of_pairs(SUPPORT)
     n = len(TREE.overlaps)
-    assert decide_pairs(asked, [counted(asked, [9] * n)]).all()
-    assert decide_pairs(asked, [counted(asked, [0, 9, 4, 5] + [9] * (n - 4))]).tolist()[:4] == [True, True, False, True]
-    assert not decide_pairs(asked, [counted(asked, [8] * n, (asked, [9] * n))]).any()
+    every = [[9, 9, 9]] * (n - 4)
+    assert decide_pairs(asked, [counted(asked, [[9, 9, 9]] * n)]).all()
+    some = decide_pairs(asked, [counted(asked, [[0, 0, 0], [9, 2, 9], [4, 3, 4], [5, 5, 1], *every])])
+    assert some.tolist()[:4] == [[True] * 3, [True, False, True], [False, True, True], [True, True, False]]
+    assert not decide_pairs(asked, [counted(asked, [[8, 8, 8]] * n, (asked, [[9, 9, 9]] * n))]).any()
+
+
+@pytest.mark.parametrize(("others", "is_enough"), [(0, True), (2, False), (3, True)])
+def test_leaf_with_few_rows_of_another_value_is_not_split_off(others: int, is_enough: bool) -> None:
+    asked = replace(ONE, common=((1, 0),))
+    line = np.zeros((len(asked.features) + 1, 64), dtype=np.int64)
+    line[:-1], line[-1, 0] = bins((3, 50), (40, 50)), others
+    assert decide_bands(asked, [counted(asked, line)])[0].tolist() == [is_enough]
 
 
 def test_bands_have_the_draws_that_their_counts_were_about() -> None:
@@ -290,8 +312,11 @@ def test_few_rows_and_constant_targets_make_one_rule() -> None:
 @pytest.mark.parametrize(
     ("asked", "changed"),
     [
-        (of_pairs(), {"closed": np.array([[3, 4], [3, 4]], dtype=np.int32)}),
-        (of_pairs(), {"closed": np.array([[0, 1]], dtype=np.int32)}),
+        (of_pairs(), {"closed": np.array([[3, 4, 0], [3, 4, 0]], dtype=np.int32)}),
+        (of_pairs(), {"closed": np.array([[0, 1, 0]], dtype=np.int32)}),
+        (of_pairs(), {"closed": np.array([[3, 4, 3]], dtype=np.int32)}),
+        (of_pairs(), {"common": [[3, 0]]}),
+        (of_pairs(), {"common": [[0, 512]]}),
         (of_pairs(), {"closed": None}),
         (of_bands(), {"kept": np.zeros((2, 2, 64), dtype=bool)}),
         (of_bands(), {"kept": np.zeros((1, 2, 63), dtype=bool)}),
