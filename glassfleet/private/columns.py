@@ -28,13 +28,16 @@ MOST_EQUAL = 0.3
 """Most of all rows that may be in one cell of an input's histogram for it to be a column of products."""
 
 LEAST_COMMON = 0.05
-"""More of all rows must be in one cell of an input's histogram for its value to be common."""
+"""More of all rows must be in a cell of an input's histogram for its value to be common: 19 cells at most."""
+
+CELLS = 256
+"""Cells of the histogram of an input, where a scheme has no histograms of its own."""
 
 LIMITS = (0.0, 1.0)
 """Values of the scaled target that many rows may have: those beyond its limits, too."""
 
 Common = tuple[tuple[int, int], ...]
-"""Inputs of which many rows have one value, increasing, and the cell of the histogram that it is in."""
+"""Inputs, and cells of their histograms that many rows are in, increasing."""
 
 
 def count_values(inputs: NDArray[np.float64], target: NDArray[np.float64], cells: int) -> Ints:
@@ -113,27 +116,40 @@ def most_columns(most: int, rows: int) -> int:
     return most
 
 
-def common_cells(histogram: Ints, columns: Sequence[int]) -> Common:
-    """Return the inputs among `columns` of which many rows are in one cell of the histogram, and that cell.
+def common_cells(histogram: Ints, columns: Sequence[int], most: int) -> Common:
+    """Return the fullest cells of the inputs among `columns`, at most `most` of each, where many rows are in one.
 
-    Nearly all rows of a node may have that value: how many have another one is to be counted.
+    Nearly all rows of a node may have such a value: how many have another one is to be counted.
     """
-    fullest, rows = histogram.argmax(axis=1), histogram.sum(axis=1)
-    return tuple(
-        (feature, int(fullest[feature]))
-        for feature in columns
-        if histogram[feature, fullest[feature]] > LEAST_COMMON * rows[feature]
-    )
+    result = []
+    for feature in columns:
+        line, rows = histogram[feature], int(histogram[feature].sum())
+        fullest = np.argsort(-line, kind="stable")[:most]
+        result += [(feature, int(cell)) for cell in np.sort(fullest) if line[cell] > LEAST_COMMON * rows]
+    return tuple(result)
+
+
+def decide_common(contributions: Sequence[Contribution], task: Task) -> Bools:
+    """Return which cells of the inputs hold a common value, shape (F, cells).
+
+    `contributions`: the groups' answers to `task`, from :func:`count_values`.
+    """
+
+    def from_rows(parts: list[Ints]) -> Bools:
+        of_all = np.add.reduce(parts)[:-1]
+        is_common: Bools = of_all > LEAST_COMMON * of_all.sum(axis=1, keepdims=True)
+        return is_common
+
+    return decided(contributions, lambda _: [], task, from_rows)
 
 
 def read_common(value: Any, columns: Sequence[int], cells: int) -> Common:
     """Return a task's common values of some of the `columns` of its products; raises TaskError, or as `task_errors`."""
-    features = increasing("common values", [feature for feature, _ in value], max(columns, default=0) + 1)
-    if not set(features) <= set(columns):
-        raise TaskError("common values are of inputs of the polynomials")
-    if not all(type(cell) is int and 0 <= cell < cells for _, cell in value):
-        raise TaskError(f"a common value is in a cell from 0 to {cells - 1}")
-    return tuple(zip(features, (cell for _, cell in value), strict=True))
+    places = increasing("common values", [feature * cells + cell for feature, cell in value], 1 << 31)
+    common = tuple(divmod(place, cells) for place in places)
+    if common != tuple((feature, cell) for feature, cell in value) or not {one for one, _ in common} <= set(columns):
+        raise TaskError(f"a common value is of a column of products, in a cell from 0 to {cells - 1}")
+    return common
 
 
 def has_other(inputs: NDArray[np.float64], target: NDArray[np.float64], common: Common, cells: int) -> Bools:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ SETS: dict[str, Any] = {
 ATTACKS: dict[str, Any] = {
     "fmt": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
+    "tsk": (spans, columns, covariances),
     "bmt": (bmt.bins, bmt.spans, banded.columns, banded.margins, banded.remainders),
 }
 """Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells; any two sums.
@@ -47,8 +49,8 @@ ATTACKS: dict[str, Any] = {
 And columns of which all rows but one have one value.
 """
 
-KNOWN = {("frt", "qoe"): 1, ("fmt", "qoe"): 1}
-"""Rows that are read all the same, of 6,883: alone with another value of a column in their leaf or band."""
+KNOWN = {("fmt", "qoe"): 1}
+"""Rows that are read all the same, of 6,883."""
 
 CROSSED = (bmt.spans, banded.margins, banded.remainders)
 """Attacks that take the sums of several editions."""
@@ -113,7 +115,7 @@ def counted(name: str, candidates: Any, rows: Any) -> Count:
         ("bmt", "weather_izmir"),
         *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "bmt")),
         pytest.param("fmt", "compactiv", marks=pytest.mark.slow),
-        *(("frt", data) for data in SETS),
+        *((name, data) for data in SETS for name in ("frt", "tsk")),
     ],
 )
 def test_no_row_is_read_from_the_sums_of_a_private_run(
@@ -256,6 +258,17 @@ def test_small_bands_of_many_columns_tell_all_rows(monkeypatch: pytest.MonkeyPat
 def near(candidates: Any, rows: Any) -> int:
     """Return how many of `rows` are found to a thousandth of the range, as the audit counts."""
     return int(np.count_nonzero(np.abs(rows[:, None] - candidates[None]).max(axis=2).min(axis=1) < TOLERANCE))
+
+
+def test_products_of_few_rows_of_another_value_give_rows_of_a_leaf_away(
+    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def every(question: Any, contributions: Any) -> Any:
+        columns = np.ones((len(question.nodes), question.n_features + 1), dtype=np.bool_)
+        return replace(question, kind="leaves", common=None, columns=columns), columns
+
+    monkeypatch.setattr("glassfleet.schemes.frt.server.answer_leaves", every)
+    assert attacked("frt", SETS["qoe"](glassfleet_data), 3, {}).read > 0
 
 
 def test_without_support_rows_are_read(glassfleet_data: Path) -> None:

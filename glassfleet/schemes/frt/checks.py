@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from glassfleet.errors import ContributionError
-from glassfleet.scheme import SUPPORT, Contribution
+from glassfleet.private.columns import CELLS, check_values
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes, check_told
 
@@ -17,7 +18,13 @@ from glassfleet.untrusted import at_most, check_qualities, check_regressions, ch
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     check_shapes(contribution.sums, shapes_of(question))
-    checks = {"level": _check_level, "leaves": _check_leaves, "weights": _check_weights, SUPPORT: _check_support}
+    checks = {
+        COLUMNS: _check_columns,
+        "level": _check_level,
+        "leaves": _check_leaves,
+        "weights": _check_weights,
+        SUPPORT: _check_support,
+    }
     checks[question.kind](question, contribution)
 
 
@@ -25,13 +32,19 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     k = question.gram_columns
+    if question.kind == COLUMNS:
+        return {"rows": (f + 1, CELLS)}
     if question.kind == SUPPORT:
-        return {"rows": (m, f, t)}
+        return {"rows": (m, f, t) if question.common is None else (m, 2, len(question.least_of))}
     if question.kind == "level":
         return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
     if question.kind == "leaves":
         return {"gram_high": (m, k * (k + 1) // 2), "gram_low": (m, k * (k + 1) // 2), "ws": (m,), "count": (m,)}
     return {"ws": (m,), "wq": (m,)}
+
+
+def _check_columns(_: Question, contribution: Contribution) -> None:
+    check_values(contribution.sums["rows"], contribution.rows)
 
 
 def _check_level(question: Question, contribution: Contribution) -> None:
@@ -65,7 +78,7 @@ def _check_leaves(question: Question, contribution: Contribution) -> None:
 
 def _check_support(question: Question, contribution: Contribution) -> None:
     check_told(contribution, question.least_rows)
-    if contribution.sums["rows"][~question.free].any():
+    if question.common is None and contribution.sums["rows"][~question.free].any():
         raise ContributionError("rows of a feature that the path uses already")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from glassfleet.data.holdout import is_first, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
-from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.private.columns import CELLS, count_values, has_other
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
-from glassfleet.schemes.frt.params import CELL_ROWS
+from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
 from glassfleet.schemes.frt.tree import Reached, Tree, reach_leaves
 from glassfleet.untrusted import select_numbers
 
@@ -41,7 +43,7 @@ class FrtClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {"level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
+        answers = {COLUMNS: _columns, "level": _level, "leaves": _leaves, "weights": _weights, SUPPORT: _support}
         return answers[question.kind](question, rows)
 
 
@@ -70,6 +72,13 @@ class _Rows:
 
     count: int
     blocks: list[_Block] = field(default_factory=list)
+
+    @cached_property
+    def different(self) -> list[NDArray[np.bool_]]:
+        """Return which rows of each block are no repetition of another one."""
+        hashes = [row_hashes(block.columns[:-2], block.target) for block in self.blocks]
+        first = is_first(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
+        return [first[start : start + ROW_BLOCK] for start in range(0, self.count, ROW_BLOCK)]
 
 
 def _prepare(question: Question, data: Dataset) -> _Rows:
@@ -165,12 +174,12 @@ def _level(question: Question, rows: _Rows) -> Contribution:
 
 def _support(question: Question, rows: _Rows) -> Contribution:
     """Count the rows that would be in each cell, equal ones once; what is enough is not told exactly."""
+    if question.common is not None:
+        return _support_of_leaves(question, rows)
     m, f, t = len(question.nodes), question.n_features, question.parameters.n_sets
     grid = float(1 << question.parameters.fraction_bits)
     count = np.zeros((f, m * t), dtype=np.int64)
-    hashes = [row_hashes(block.columns[:-2], block.target) for block in rows.blocks]
-    different = is_first(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
-    for block, start in zip(rows.blocks, range(0, rows.count, ROW_BLOCK), strict=True):
+    for block, different in zip(rows.blocks, rows.different, strict=True):
         before = block.frontier  # of the level above: this question's tree has children that the next one's may lack
         members = block.memberships()
         reached = _reach_frontier(question, block, members, 0)
@@ -181,11 +190,36 @@ def _support(question: Question, rows: _Rows) -> Contribution:
             at = members.lower[feature].take(reached.row) + first
             for cell, degree in ((at, 1.0 - upper), (at + 1, upper)):
                 # A row whose rounded strength is 0 is in no sum: it hides nobody, nor does one like another.
-                counted = (np.rint(reached.strength * grid * degree) > 0.0) & different[start + reached.row]
+                counted = (np.rint(reached.strength * grid * degree) > 0.0) & different[reached.row]
                 count[feature] += np.bincount(cell[counted], minlength=m * t)
     cells = count.reshape(f, m, t).transpose(1, 0, 2) * question.free[:, :, None]
     enough = np.minimum(cells, question.least_rows).astype(np.int64)
     return Contribution(SUPPORT, rows.count, {"rows": enough})
+
+
+def _columns(question: Question, rows: _Rows) -> Contribution:
+    """Count the values of different rows."""
+    counts = np.zeros((question.n_features + 1, CELLS), dtype=np.int64)
+    for block, different in zip(rows.blocks, rows.different, strict=True):
+        counts += count_values(block.columns[:-2, different], block.target[different], CELLS)
+    return Contribution(COLUMNS, rows.count, {"rows": counts})
+
+
+def _support_of_leaves(question: Question, rows: _Rows) -> Contribution:
+    """Count the different rows in each leaf, and those of other values: heavy ones, and light ones."""
+    assert question.common is not None
+    counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
+    for block, different in zip(rows.blocks, rows.different, strict=True):
+        reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        others = has_other(block.columns[:-2], block.target, question.common, CELLS)
+        layers = np.concatenate([different[None], different & others])
+        at = question.position[reached.node]
+        is_heavy = reached.strength >= LEAST_STRENGTH
+        for part, weighs in enumerate((is_heavy, ~is_heavy)):
+            for number, layer in enumerate(layers):
+                counts[part, number] += np.bincount(at[weighs & layer[reached.row]], minlength=len(question.nodes))
+    told = np.minimum(counts.transpose(2, 0, 1), question.least_of)
+    return Contribution(SUPPORT, rows.count, {"rows": told})
 
 
 def _add_level(
@@ -270,6 +304,8 @@ def _leaves(question: Question, rows: _Rows) -> Contribution:
     count = np.zeros(m, dtype=np.int64)
     for block in rows.blocks:
         reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
+        if question.columns is not None:
+            reached = reached.only(question.columns[question.position[reached.node], -1])
         position = question.position[reached.node]
         here = np.bincount(position, minlength=m)
         count += here
@@ -280,6 +316,8 @@ def _leaves(question: Question, rows: _Rows) -> Contribution:
         for leaf in np.flatnonzero(here):
             part = slice(ends[leaf] - here[leaf], ends[leaf])
             scaled = to_grid(columns[:, reached.row[part]] * root[part], bits)
+            if question.columns is not None:
+                scaled[:-2][~question.columns[leaf, :-1]] = 0.0
             limbs = gram_sums(scaled, bits=bits)
             high[leaf] += limbs[0]
             low[leaf] += limbs[1]

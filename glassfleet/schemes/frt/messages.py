@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import TaskError
-from glassfleet.scheme import SUPPORT, Task
+from glassfleet.private.columns import CELLS, LIMITS, Common, read_common
+from glassfleet.scheme import COUNTS, SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
 from glassfleet.untrusted import (
@@ -24,8 +25,8 @@ from glassfleet.untrusted import (
 )
 
 NAME = "frt"
-Kind = Literal["level", "leaves", "weights", "support"]
-KINDS: tuple[Kind, ...] = ("level", "leaves", "weights", "support")
+Kind = Literal["columns", "level", "leaves", "weights", "support"]
+KINDS: tuple[Kind, ...] = ("columns", "level", "leaves", "weights", "support")
 
 CELL_SUMS = ("count", "strong", "ws", "wls", "wss")
 """Sums per node, feature and set: rows with strength > 0, rows with strength >= 0.5^depth, and the three of Eq. 14."""
@@ -40,9 +41,9 @@ class Question(SchemeQuestion):
 
     Attributes
     ----------
-    kind : {"level", "leaves", "weights", "support"}
-        Split statistics of the frontier; Gram sums of the leaves; quality sums of the leaves; on how many rows split
-        statistics would rest.
+    kind : {"columns", "level", "leaves", "weights", "support"}
+        Values of the inputs, in a run with `support`; split statistics of the frontier; Gram sums of the leaves;
+        quality sums of the leaves; on how many rows split statistics, or the Gram sums of the leaves, would rest.
     tree : Tree
         The tree as far as it has grown.
     nodes : ndarray of intp, shape (m,)
@@ -52,6 +53,11 @@ class Question(SchemeQuestion):
         Only for ``"weights"``: each leaf's polynomial over the scaled inputs, intercept last.
     held : ndarray of bool, shape (m, F)
         Only for ``"level"`` of a run with `support`: features that are not asked about, as too few rows are in a set.
+    common : tuple of (int, int) or None
+        ``"support"`` about leaves: inputs of which many rows have one value, and the cell of it.
+    columns : ndarray of bool, shape (m, F + 1)
+        Only for ``"leaves"`` of a run with `support`: the inputs that are columns of a leaf's Gram sums, and whether
+        the leaf has any.
     """
 
     kind: Kind
@@ -60,6 +66,8 @@ class Question(SchemeQuestion):
     nodes: NDArray[np.intp]
     coefficients: NDArray[np.float64] | None = None
     held: NDArray[np.bool_] | None = None
+    common: Common | None = None
+    columns: NDArray[np.bool_] | None = None
 
     @property
     def gram_columns(self) -> int:
@@ -84,6 +92,17 @@ class Question(SchemeQuestion):
         """Fewest rows of a node and of a leaf in a run with `support`: its regression's sums span fewer rows."""
         return max(self.parameters.support, self.gram_columns)
 
+    @property
+    def least_of(self) -> NDArray[np.int64]:
+        """``"support"`` about leaves: what is enough of all rows, and of those that have another value."""
+        assert self.common is not None
+        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether values of the inputs are counted: in a run with `support` whose leaves have slopes."""
+        return bool(self.parameters.support and self.parameters.order)
+
     def to_task(self) -> Task:
         """Return the task that asks this."""
         body = {
@@ -95,6 +114,10 @@ class Question(SchemeQuestion):
             body["coefficients"] = self.coefficients
         if self.held is not None:
             body["held"] = self.held
+        if self.common is not None:
+            body["common"] = [list(one) for one in self.common]
+        if self.columns is not None:
+            body["columns"] = self.columns
         return Task(NAME, self.kind, body)
 
     @classmethod
@@ -106,21 +129,29 @@ class Question(SchemeQuestion):
             check_numeric(domain, NAME)
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
             nodes, coefficients, held = body["nodes"], body.get("coefficients"), body.get("held")
+            columns, features = body.get("columns"), range(len(domain.features))
+            common = read_common(body["common"], features, CELLS) if "common" in body else None
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")
         _check_nodes(nodes, tree)
-        if kind in {"level", "support"} and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
+        if common is None and kind in {"level", SUPPORT} and (tree.depth[nodes] != tree.depth[nodes[0]]).any():
             raise TaskError("the nodes of a level have different depths")
         if (kind == "weights") != (coefficients is not None):
             raise TaskError("coefficients belong to the question for weights, and only there")
         if coefficients is not None:
             check_array("coefficients", coefficients, np.float64, (len(nodes), len(domain.features) + 1))
         has_support = parameters.support > 0
-        if (held is not None) != (has_support and kind == "level") or (kind == SUPPORT and not has_support):
+        if (held is not None) != (has_support and kind == "level") or (kind in COUNTS and not has_support):
             raise TaskError("what is held back belongs to levels of a run with support, and only there")
+        if (common is not None and kind != SUPPORT) or (columns is not None) != (
+            kind == "leaves" and has_support and bool(parameters.order)
+        ):
+            raise TaskError("columns belong to the leaves of a run with support, and common values to their counts")
+        if columns is not None:
+            check_array("columns", columns, np.bool_, (len(nodes), len(domain.features) + 1))
         if held is not None:
             check_array("held", held, np.bool_, (len(nodes), len(domain.features)))
-        return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients, held)
+        return cls(kind, parameters, domain, tree, nodes.astype(np.intp), coefficients, held, common, columns)
 
 
 read_task = Remembered(Question.from_task)

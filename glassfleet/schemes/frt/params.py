@@ -10,6 +10,9 @@ from glassfleet.data.documents import RunParameters
 from glassfleet.fuzzy.partition import MAX_SETS
 from glassfleet.numerics.statistics import capacity, gram_capacity
 
+LEAST_STRENGTH = 1 / 64
+"""Least strength of a row in a leaf for it to hide others in the leaf's Gram sums, in a run with `support`."""
+
 CELL_ROWS = 3
 """A cell of the level statistics that rests on fewer rows of an agent is nullified (Check & nullify)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,22 @@ from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.outline import OutlineNode, outlined
+from glassfleet.private.columns import decide_common
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
 from glassfleet.schemes.frt.model import FuzzyRegressionTree
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.simplify import pruned
-from glassfleet.schemes.frt.support import answer_support, ask_support
+from glassfleet.schemes.frt.support import answer_leaves, answer_support, ask_support
 from glassfleet.schemes.frt.tree import Rules, Tree
 from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import UsageError
+
+_KEPT = ("leaves", "sums_digest", "pruned", "withheld", "common")
 
 
 class FrtServer:
@@ -44,9 +48,7 @@ class FrtServer:
             )
         question = Question("level", parameters, domain, Tree.root(parameters.n_sets), np.zeros(1, dtype=np.intp))
         memory: dict[str, Any] = {"leaves": [], "sums_digest": ""}
-        if parameters.max_depth == 0:
-            return ask(Question("leaves", parameters, domain, question.tree, question.nodes), memory)
-        return _ask_level(question, question.tree, question.nodes, memory)
+        return ask(replace(question, kind=COLUMNS), memory) if question.has_columns else _ask_root(question, memory)
 
     def max_rows(self, parameters: Parameters) -> int:
         """Return the largest total number of rows that the sums are good for."""
@@ -62,23 +64,23 @@ class FrtServer:
         """Turn the answers to the state's task into the next task or the model."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         rows = count_rows(contributions, question.parameters.max_rows)
+        memory = {name: state[name] for name in _KEPT if name in state}
+        if question.kind == COLUMNS:
+            decision = decide_common(contributions, question.to_task())
+            memory |= {"withheld": [noted(decision)], "common": np.argwhere(decision).tolist()}
+            return _ask_root(replace(question, kind="level"), memory)
+        if question.kind == SUPPORT and question.common is not None:
+            leaves, decision = answer_leaves(question, contributions)
+            return ask(leaves, {**memory, "withheld": [*state["withheld"], noted(decision)]})
         if question.kind == SUPPORT:
             level, children, decision = answer_support(question, state["open"], contributions)
-            memory = {name: state[name] for name in ("leaves", "sums_digest")}
             withheld = [*state.get("withheld", []), noted(decision)]
             return ask(level, {**memory, "children": children, "withheld": withheld})
         sums = add_up(contributions)
         if question.kind == "leaves":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
             sums["gram_high"], sums["gram_low"] = limbs
-        memory = {
-            "leaves": state["leaves"],
-            "sums_digest": chained_digest(state["sums_digest"], {"rows": rows, "sums": sums}),
-        }
-        if "pruned" in state:
-            memory["pruned"] = True
-        if "withheld" in state:
-            memory["withheld"] = state["withheld"]
+        memory["sums_digest"] = chained_digest(state["sums_digest"], {"rows": rows, "sums": sums})
         if question.kind == "level":
             return _grow(question, memory, rows, sums, state.get("children"))
         if question.kind == "leaves":
@@ -115,6 +117,22 @@ def gains(node: Sums, cell: Sums, free: NDArray[np.bool_]) -> NDArray[np.float64
     for j in range(ws.shape[-1]):
         gain = gain - ws[..., j] / whole * within[..., j]
     return np.where(free & (gain != total), gain, -np.inf)
+
+
+def _ask_root(question: Question, memory: dict[str, Any]) -> Next:
+    """Ask about the root's cells; of a tree without splits, about its products."""
+    if question.parameters.max_depth == 0:
+        return _ask_leaves(question, question.tree, question.nodes, memory)
+    return _ask_level(question, question.tree, question.nodes, memory)
+
+
+def _ask_leaves(question: Question, tree: Tree, nodes: NDArray[np.intp], memory: dict[str, Any]) -> Next:
+    """Ask for the leaves' Gram sums; with `support` first on how many rows they would rest."""
+    asked = Question("leaves", question.parameters, question.domain, tree, nodes)
+    if not question.has_columns:
+        return ask(asked, memory)
+    common = tuple((feature, cell) for feature, cell in memory["common"])
+    return ask(replace(asked, kind=SUPPORT, common=common), memory)
 
 
 def _ask_level(question: Question, tree: Tree, frontier: NDArray[np.intp], memory: dict[str, Any]) -> Next:
@@ -157,7 +175,7 @@ def _grow(
     if frontier.size:
         return _ask_level(question, tree, frontier, memory)
     nodes = np.array(sorted(leaves), dtype=np.intp)
-    return ask(Question("leaves", parameters, question.domain, tree, nodes), memory)
+    return _ask_leaves(question, tree, nodes, memory)
 
 
 # --- leaves and rules -----------------------------------------------------------------------------------------------
@@ -182,7 +200,7 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    typical = typical_row(question.domain, matrix[0, : k - 1])
+    typical = typical_row(question.domain, _inputs(matrix[0, : k - 1], question.columns))
     # Columns are [1, x] here, but a polynomial's intercept comes last.
     forecasts = rule_forecasts(
         question.domain,
@@ -192,6 +210,17 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
         range(f + 2 - k, f),
     )
     return ask(asked, {**memory, "mean_strength": mean, "reference": typical, "forecasts": forecasts})
+
+
+def _inputs(sums: NDArray[np.float64], columns: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """Return the leaves' weights and sums of inputs, shape (1 + F, m); what a leaf does not tell is as in others."""
+    if columns is None:
+        return sums
+    filled = sums.copy()
+    for total, has in zip(filled[1:], columns[:, :-1].T, strict=True):
+        weight = math.fsum(sums[0, has])
+        total[~has] = sums[0, ~has] * (math.fsum(total[has]) / weight if weight > 0 else 0.5)
+    return filled
 
 
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:

@@ -4,16 +4,22 @@ What could be had by subtraction counts as asked. A cell that is held back in a 
 those of the node's siblings. So an input that is held back in one child of a node is held back in all of them, and
 below. Children that are leaves or that nobody keeps follow in the same way: the question is about every child that a
 parent could have.
+
+Products of a leaf (`Question.columns`) are counted before they are asked, too. An input is no column of a leaf of which
+some rows, but too few, have another value of it than many rows have: the products of the column less that value would
+be theirs. Where it is the target, no input is one. Nobody hides behind rows that weigh next to nothing in the leaf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.private.columns import LIMITS
 from glassfleet.private.support import decided, holds
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
@@ -89,6 +95,40 @@ def answer_support(
     return level, node[line], decision
 
 
+def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> tuple[Question, Bools]:
+    """Return the question about the leaves' Gram sums, and what was decided, for the record.
+
+    That has the shape (m, 1 + layers): whether a leaf may have sums, and by layer whether it may have columns.
+    """
+    assert question.common is not None
+
+    def decide(parts: list[NDArray[np.int64]]) -> Bools:
+        enough = np.ones((len(question.nodes), 1 + len(question.least_of)), dtype=bool)
+        least = np.append(question.parameters.support, question.least_of)
+        for part in parts:
+            heavy, light = np.concatenate([part[:, :, :1], part], axis=2).transpose(1, 0, 2)
+            enough &= (heavy >= least) | ((heavy == 0) & (light == 0))
+        return enough
+
+    decision = decided(contributions, _layers, question.to_task(), decide)
+    is_asked, enough, *others = decision.T
+    above, below = others[-len(LIMITS) :]
+    columns: Bools = np.repeat((enough & above & below)[:, None], question.n_features + 1, axis=1)
+    columns[:, -1] = is_asked
+    for (feature, _), is_enough in zip(question.common, others, strict=False):
+        columns[:, feature] &= is_enough
+    return replace(question, kind="leaves", common=None, columns=columns), decision
+
+
+def _layers(task: Task) -> list[Any]:
+    question = read_task(task)
+    if question.common is None:
+        return []
+    return [(tuple(question.tree.path(int(node))), question.common) for node in question.nodes]
+
+
 def _paths(task: Task) -> list[tuple[tuple[int, int], ...]]:
     question = read_task(task)
+    if question.common is not None:
+        return []
     return [tuple(question.tree.path(int(node))) for node in question.nodes]

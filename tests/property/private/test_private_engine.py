@@ -220,6 +220,6 @@ def test_what_leaves_a_group_counts_towards_support_as_what_stays_does() -> None
     assert not any(given.former for given in first)
     # The answers of the edition before, once each, whatever of its course is asked again.
     kinds = [task.kind for task, _ in second[0].former]
-    assert set(kinds) == {"support"}
+    assert set(kinds) == {"columns", "support"}
     assert all(before.rows > second[0].rows for _, before in second[0].former)
     stage.check_end()
