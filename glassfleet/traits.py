@@ -6,7 +6,7 @@ from typing import Any
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES
-from glassfleet.scheme import Cost, Model, Scheme, Task
+from glassfleet.scheme import SUPPORT, Cost, Model, Scheme, Task
 from schemas.errors import UsageError
 
 
@@ -42,6 +42,12 @@ def is_label_scheme(scheme: object) -> bool:
 def input_quantiles_of(scheme: object) -> tuple[float, float]:
     """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
     return getattr(scheme, "input_quantiles", INPUT_QUANTILES)
+
+
+def most_told(scheme: object, task: Task) -> int:
+    """Return at which number the counts of an answer to a question of :data:`SUPPORT` end; 0: sums have no such end."""
+    hook = getattr(scheme, "most_told", None)
+    return 0 if hook is None or task.kind != SUPPORT else int(hook(task))
 
 
 def private_parameters(scheme: Any, parameters: Any, support: int | None = None) -> Any:

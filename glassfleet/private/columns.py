@@ -116,17 +116,19 @@ def most_columns(most: int, rows: int) -> int:
     return most
 
 
-def common_cells(histogram: Ints, columns: Sequence[int], most: int) -> Common:
-    """Return the fullest cells of the inputs among `columns`, at most `most` of each, where many rows are in one.
+def common_cells(histogram: Ints, columns: Sequence[int]) -> Common:
+    """Return the cells of the inputs among `columns` that many rows are in.
 
     Nearly all rows of a node may have such a value: how many have another one is to be counted.
     """
-    result = []
-    for feature in columns:
-        line, rows = histogram[feature], int(histogram[feature].sum())
-        fullest = np.argsort(-line, kind="stable")[:most]
-        result += [(feature, int(cell)) for cell in np.sort(fullest) if line[cell] > LEAST_COMMON * rows]
-    return tuple(result)
+    many = is_common(histogram)
+    return tuple((feature, int(cell)) for feature in columns for cell in np.flatnonzero(many[feature]))
+
+
+def is_common(histogram: Ints) -> Bools:
+    """Return which cells many rows are in, of the shape of `histogram`, (F, cells)."""
+    many: Bools = histogram > LEAST_COMMON * histogram.sum(axis=1, keepdims=True)
+    return many
 
 
 def decide_common(contributions: Sequence[Contribution], task: Task) -> Bools:
@@ -134,13 +136,7 @@ def decide_common(contributions: Sequence[Contribution], task: Task) -> Bools:
 
     `contributions`: the groups' answers to `task`, from :func:`count_values`.
     """
-
-    def from_rows(parts: list[Ints]) -> Bools:
-        of_all = np.add.reduce(parts)[:-1]
-        is_common: Bools = of_all > LEAST_COMMON * of_all.sum(axis=1, keepdims=True)
-        return is_common
-
-    return decided(contributions, lambda _: [], task, from_rows)
+    return decided(contributions, lambda _: [], task, lambda parts: is_common(np.add.reduce(parts)[:-1]))
 
 
 def read_common(value: Any, columns: Sequence[int], cells: int) -> Common:

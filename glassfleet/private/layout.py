@@ -3,6 +3,9 @@
     [rows, rows > 0, the sums in the order of their names, each in C order]     int64
 
 Names and shapes are a function of the task alone, so all answers to a task have one length, whatever a vehicle's rows.
+
+Counts of a question of `support` end at a small number in each vehicle. So several share a word of 64 bits, the first
+one lowest, each with as many bits as :data:`MOST_MEMBERS` vehicles need: sums never carry into the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +21,16 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import PrivacyError
 from glassfleet.scheme import Contribution, Task
-from schemas.codec import digest_of
+from glassfleet.traits import most_told
+from schemas.codec import Value, digest_of
+
+Ints = NDArray[np.int64]
 
 _HEAD = 2
 _MOST_ROWS = 2**31
+
+MOST_MEMBERS = 2048
+"""Most vehicles whose counts are added up."""
 
 
 class Additive(Protocol):
@@ -42,20 +51,36 @@ class Layout:
         Of the task.
     shapes : tuple of (str, tuple of int)
         In the order of names.
+    most : int
+        At which number counts end; 0: sums have no such end, and a word each.
     """
 
     kind: str
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    most: int = 0
 
     @property
     def size(self) -> int:
         """Length of the vector."""
-        return _HEAD + sum(math.prod(shape) for _, shape in self.shapes)
+        return _HEAD + sum(-(-math.prod(shape) // self._in_a_word) for _, shape in self.shapes)
+
+    @property
+    def _bits(self) -> int:
+        """Bits of one number."""
+        return (self.most * MOST_MEMBERS).bit_length() or 64
+
+    @property
+    def _in_a_word(self) -> int:
+        return 64 // self._bits
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex): who computes another for the same task runs other software."""
-        return digest_of({"kind": self.kind, "shapes": [[name, list(shape)] for name, shape in self.shapes]})
+        shapes: dict[str, Value] = {
+            "kind": self.kind,
+            "shapes": [[name, list(shape)] for name, shape in self.shapes],
+        }
+        return digest_of(shapes | {"most": self.most} if self.most else shapes)
 
     def flatten(self, contribution: Contribution) -> NDArray[np.int64]:
         """Return the vector of one vehicle's own answer, shape (size,).
@@ -69,8 +94,26 @@ class Layout:
         fits = {name: sums[name].shape for name in sums} == dict(self.shapes) and contribution.kind == self.kind
         if not fits or contribution.values or contribution.nullified:
             raise PrivacyError("other-layout", f"an answer to {self.kind!r} with {sorted(sums)[:12]} is not its layout")
+        if self.most and any(((part < 0) | (part > self.most)).any() for part in sums.values()):
+            raise PrivacyError("other-layout", f"a count is below 0, or above {self.most}")
         head = np.array([contribution.rows, contribution.rows > 0], dtype=np.int64)
-        return np.concatenate([head, *(sums[name].ravel() for name, _ in self.shapes)])
+        return np.concatenate([head, *(self._packed(sums[name].ravel()) for name, _ in self.shapes)])
+
+    def _packed(self, numbers: Ints) -> Ints:
+        if not self.most:
+            return numbers
+        columns = np.zeros((-(-len(numbers) // self._in_a_word), self._in_a_word), dtype=np.uint64)
+        columns.ravel()[: len(numbers)] = numbers
+        shift = np.arange(self._in_a_word, dtype=np.uint64) * np.uint64(self._bits)
+        words: Ints = np.bitwise_or.reduce(columns << shift, axis=1).view(np.int64)
+        return words
+
+    def _unpacked(self, words: Ints, count: int) -> Ints:
+        if not self.most:
+            return words.copy()
+        shift = np.arange(self._in_a_word, dtype=np.uint64) * np.uint64(self._bits)
+        numbers = (words.view(np.uint64)[:, None] >> shift) & np.uint64((1 << self._bits) - 1)
+        return numbers.ravel()[:count].astype(np.int64)
 
     def read(self, total: NDArray[np.int64], members: int) -> Contribution:
         """Return a group's sum, shape (size,), as one answer; the scheme's ``check`` says whether it can be true.
@@ -89,13 +132,16 @@ class Layout:
         """
         if total.shape != (self.size,):
             raise PrivacyError("impossible-sum", f"{total.size} numbers, expected {self.size}")
+        if self.most and members > MOST_MEMBERS:
+            raise PrivacyError("impossible-sum", f"{members} members; counts of {MOST_MEMBERS} can be added up")
         rows, vehicles = int(total[0]), int(total[1])
         if not 0 <= vehicles <= members or not vehicles <= rows < _MOST_ROWS or (rows > 0) != (vehicles > 0):
             raise PrivacyError("impossible-sum", f"{rows} rows of {vehicles} vehicles with rows, of {members} members")
         sums, at = {}, _HEAD
         for name, shape in self.shapes:
-            end = at + math.prod(shape)
-            sums[name] = total[at:end].reshape(shape).copy()
+            count = math.prod(shape)
+            end = at + -(-count // self._in_a_word)
+            sums[name] = self._unpacked(total[at:end], count).reshape(shape)
             at = end
         return Contribution(self.kind, rows, sums, vehicles=vehicles)
 
@@ -103,4 +149,5 @@ class Layout:
 def layout_of(scheme: Additive, task: Task) -> Layout:
     """Return the layout of answers to `task`; raises TaskError when they are no sums, or the task is malformed."""
     shapes = scheme.layout(task)
-    return Layout(task.kind, tuple((name, tuple(map(int, shapes[name]))) for name in sorted(shapes)))
+    most = most_told(scheme, task)
+    return Layout(task.kind, tuple((name, tuple(map(int, shapes[name]))) for name in sorted(shapes)), most)

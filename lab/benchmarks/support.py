@@ -13,8 +13,10 @@ import numpy as np
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
-from glassfleet.local import central
+from glassfleet.local import federated
 from glassfleet.private.groups import SUPPORT_ROWS
+from glassfleet.private.layout import layout_of
+from glassfleet.scheme import Task
 from glassfleet.traits import input_quantiles_of, private_parameters
 from lab.benchmarks.measure import data_folder, print_table
 from lab.experiments.rows import read_rows
@@ -62,7 +64,12 @@ def _learned(name: str, train: Dataset, test: Dataset) -> list[list[float]]:
             Dataset(train.features, train.target, train.X[owner == i], train.y[owner == i]) for i in range(VEHICLES)
         ]
         domain = discover(private_parameters(DISCOVERY, wanted, least), parts)
-        outcome = central(scheme, private_parameters(scheme, scheme.Parameters(), least), domain, train)
+        parameters, sizes = private_parameters(scheme, scheme.Parameters(), least), list[int]()
+
+        def listen(task: Task, _: Any, sizes: list[int] = sizes) -> None:
+            sizes.append(8 * layout_of(scheme, task).size)
+
+        outcome = federated(scheme, parameters, domain, {"all": train}, listen=listen)
         error = rmse(outcome.model.predict(test.X), test.y)
-        results.append([outcome.rounds, outcome.bytes_up / 1000, len(outcome.model.rules()), error])
+        results.append([outcome.rounds, sum(sizes) / 1000, len(outcome.model.rules()), error])
     return results

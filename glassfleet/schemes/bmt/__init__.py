@@ -43,6 +43,10 @@ class FederatedBlendedTree(SumScheme):
             raise TaskError(no_texts(self.name))
         return shapes_of(question)
 
+    def most_told(self, task: Task) -> int:
+        """Return at which number the counts of an answer to a question of support end."""
+        return read_task(task).least_rows
+
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
         question = read_task(task)

@@ -17,7 +17,7 @@ from glassfleet.private.columns import common_cells, most_columns
 from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.bmt.banded import banded, begin, supported
-from glassfleet.schemes.bmt.bins import CELLS, find_edges
+from glassfleet.schemes.bmt.bins import find_edges
 from glassfleet.schemes.bmt.checks import check_sums
 from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
 from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, root_of
@@ -78,9 +78,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
-        return begin(
-            replace(question, regressors=regressors, common=common_cells(sums["histogram"], regressors, CELLS)), kept
-        )
+        return begin(replace(question, regressors=regressors, common=common_cells(sums["histogram"], regressors)), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
     asked = replace(
         question,

@@ -96,7 +96,7 @@ def _ask_nodes(question: Question, memory: Memory) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
         return ask(question, memory)
-    common = common_cells(memory["histogram"], question.regressors, most=1)  # they are counted by band
+    common = common_cells(memory["histogram"], question.regressors)
     return ask(replace(question, kind=SUPPORT, held=None, common=common), memory)
 
 

@@ -42,6 +42,10 @@ class FederatedRuleClassifier(SumScheme):
         """Return names and shapes of the sums of an answer to `task`."""
         return shapes_of(Question.from_task(task))
 
+    def most_told(self, task: Task) -> int:
+        """Return at which number the counts of an answer to a question of support end."""
+        return Question.from_task(task).parameters.support
+
     def equals_central_with(self, parameters: FrbcParameters) -> bool:
         """Return whether the fleet's model equals the central one: where all agents' rows weigh every rule."""
         return parameters.weights == "pooled" and super().equals_central_with(parameters)

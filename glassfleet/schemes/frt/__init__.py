@@ -34,6 +34,10 @@ class FederatedRegressionTree(SumScheme):
         """Return names and shapes of the sums of an answer to `task`."""
         return shapes_of(read_task(task))
 
+    def most_told(self, task: Task) -> int:
+        """Return at which number the counts of an answer to a question of support end."""
+        return read_task(task).least_rows
+
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""
         question = read_task(task)

@@ -47,6 +47,10 @@ class FederatedTskSystem(SumScheme):
         """Return names and shapes of the sums of an answer to `task`."""
         return shapes_of(read_task(task))
 
+    def most_told(self, task: Task) -> int:
+        """Return at which number the counts of an answer to a question of support end."""
+        return read_task(task).least_rows
+
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""
         question = read_task(task)

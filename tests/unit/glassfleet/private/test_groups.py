@@ -17,7 +17,7 @@ from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.between import apart
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing, next_edition, place
-from glassfleet.private.layout import Layout, layout_of
+from glassfleet.private.layout import MOST_MEMBERS, Layout, layout_of
 from glassfleet.scheme import Contribution
 from glassfleet.traits import private_parameters
 from schemas.errors import UsageError, WireError
@@ -212,9 +212,34 @@ def test_sums_that_cannot_be_are_noise(head: tuple[int, int]) -> None:
         LAYOUT.read(np.zeros(3, dtype=np.int64), 9)
 
 
+@given(st.sampled_from([1, 3, 26, 1_000_000]), st.integers(1, 40), st.data())
+def test_counts_share_words_and_add_up_by_themselves(most: int, count: int, data: st.DataObject) -> None:
+    layout = Layout("support", (("rows", (count,)),), most)
+    one = data.draw(st.lists(st.integers(0, most), min_size=count, max_size=count))
+    vector = layout.flatten(Contribution("support", 5, {"rows": np.array(one, dtype=np.int64)}))
+    assert vector.shape == (layout.size,)
+    words = np.add.reduce([vector.view(np.uint64)] * MOST_MEMBERS).view(np.int64)
+    assert layout.read(words, MOST_MEMBERS).sums["rows"].tolist() == [MOST_MEMBERS * each for each in one]
+    with pytest.raises(PrivacyError, match="impossible-sum"):
+        layout.read(words, MOST_MEMBERS + 1)
+
+
+def test_the_first_of_the_counts_in_a_word_is_lowest() -> None:
+    layout = Layout("support", (("rows", (7,)),), 2)  # 13 bits each, four in a word
+    vector = layout.flatten(Contribution("support", 5, {"rows": np.array([1, 2, 0, 0, 0, 0, 2])}))
+    assert vector.tolist() == [5, 1, 1 + (2 << 13), 2 << 26]
+
+
+@pytest.mark.parametrize("count", [-1, 4])
+def test_counts_beyond_what_is_told_are_not_masked(count: int) -> None:
+    layout = Layout("support", (("rows", (2,)),), 3)
+    with pytest.raises(PrivacyError, match="other-layout"):
+        layout.flatten(Contribution("support", 5, {"rows": np.array([0, count])}))
+
+
 def test_layouts_of_other_names_or_shapes_have_other_digests() -> None:
     others = [LAYOUT, Layout("level", LAYOUT.shapes), Layout("leaves", (("a", (4,)), ("b", ())))]
-    assert len({each.digest for each in others}) == 3
+    assert len({each.digest for each in (*others, replace(LAYOUT, most=3))}) == 4
 
 
 @pytest.mark.parametrize("name", ["fedga", "fmt_classes"])
