@@ -28,7 +28,7 @@ from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
-from glassfleet.private.columns import check_values, count_values, decide_columns
+from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
@@ -51,7 +51,7 @@ from schemas.errors import RunFailedError
 
 Memory = dict[str, Any]
 
-FIRST = frozenset({"levels", COLUMNS})
+BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
 
 
@@ -224,7 +224,7 @@ class TrainingQuestion(SchemeQuestion, ABC):
             body["levels"] = [list(line) for line in self.levels]
         if self.kind == "scan" and self.varied is not None:
             body["varied"] = list(self.varied)
-        return Task(self.name, self.kind, body if self.kind in FIRST | {"scan"} else body | self.body())
+        return Task(self.name, self.kind, body if self.kind in BEFORE_SCAN | {"scan"} else body | self.body())
 
     @classmethod
     def from_task(cls, task: Task) -> Self:
@@ -243,7 +243,7 @@ class TrainingQuestion(SchemeQuestion, ABC):
                 raise TaskError("a question of runs with support")
             if kind == "scan" and known.support:
                 return replace(known, varied=increasing("varied", task.body["varied"], known.n_inputs))
-            return known if kind in FIRST | {"scan"} else known.with_body(task.body)
+            return known if kind in BEFORE_SCAN | {"scan"} else known.with_body(task.body)
 
 
 def first_shapes(question: TrainingQuestion) -> dict[str, tuple[int, ...]]:
@@ -333,7 +333,7 @@ class TrainingServer(Generic[Q]):
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
         question = self.read_task(task)
         check_head(task, contribution, question.max_rows, sums_only=True)
-        if question.kind not in FIRST:
+        if question.kind not in BEFORE_SCAN:
             self.check_sums(question, contribution)
             return
         sums, rows = contribution.sums, contribution.rows
@@ -347,7 +347,7 @@ class TrainingServer(Generic[Q]):
         """Turn the answers to the state's task into the next task or the model."""
         question = self._open(state)
         if question.kind == COLUMNS:
-            return self._varied(question, memory_of(state), contributions)
+            return self._decided(question, memory_of(state), contributions)
         if self.supported is not None and question.kind == SUPPORT:
             return self.supported(question, memory_of(state), contributions)
         rows, sums, memory = taken_up(state, contributions, question.max_rows)
@@ -365,13 +365,11 @@ class TrainingServer(Generic[Q]):
 
         return {"stage": question.kind, **question.tree.progress(question.asked, words_of)}
 
-    def _varied(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
+    def _decided(self, question: Q, memory: Memory, contributions: Sequence[Contribution]) -> Next:
         """Ask for the products of the inputs that may be columns."""
-        decision = decide_columns(
-            contributions, lambda task: self.read_task(task).domain, question.to_task(), question.support
-        )
-        varied = tuple(np.flatnonzero(decision).tolist())
-        return ask(replace(question, kind="scan", varied=varied), {**memory, "withheld": [noted(decision)]})
+        decision = decide_columns(contributions, question.to_task(), question.support)
+        memory |= {"withheld": [noted(decision)], "values": decision}
+        return ask(replace(question, kind="scan", varied=columns_of(decision)), memory)
 
     def _open(self, state: State) -> Q:
         return self.read_task(Task(self.Question.name, state["kind"], state["body"]))

@@ -15,7 +15,7 @@ from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
-from glassfleet.training import FIRST, first_shapes
+from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
@@ -57,7 +57,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
-    if question.kind in FIRST:
+    if question.kind in BEFORE_SCAN:
         return first_shapes(question)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}

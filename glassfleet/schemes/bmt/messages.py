@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.private.columns import LIMITS, Common, read_common
+from glassfleet.private.columns import Common, least_others, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
@@ -62,8 +62,8 @@ class Question(TrainingQuestion):
     kept : ndarray of bool, shape (leaves, features, bins - 1)
         ``"bands"``: which inner edges lie between bands.
     common : tuple of (int, int)
-        ``"support"``, and what it is about: inputs of the polynomials of which many rows have one value, and the cell
-        of the histogram that it is in.
+        ``"support"``, and what it is about: inputs of the polynomials, or the target (F), and cells of their histograms
+        that many rows are in.
     closed : tuple of (int, int, int)
         ``"joint"``, and its ``"support"``: pairs of leaves, in the order in which rows are moved, that no row may
         share; or, with a number of a layer above 0, none that has another value than a common one.
@@ -111,7 +111,7 @@ class Question(TrainingQuestion):
     @property
     def least_of(self) -> NDArray[np.int64]:
         """What is enough of all rows of a sum, and of those that have another value than a common one, by layer."""
-        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
+        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
 
     @property
     def columns(self) -> int:
@@ -163,8 +163,13 @@ class Question(TrainingQuestion):
 
     @property
     def n_lines(self) -> int:
-        """``"support"`` about leaves: lines, as long as there are bins, for the rows of other values of a leaf."""
-        return -(-len(self.common) // self.parameters.bins)
+        """``"support"`` about leaves: lines, as long as there are bins, for a leaf's rows of other values of inputs."""
+        return -(-self.of_inputs // self.parameters.bins)
+
+    @property
+    def of_inputs(self) -> int:
+        """How many of the common values are of inputs; those of the target come last."""
+        return sum(column < self.n_inputs for column, _ in self.common)
 
     @property
     def is_of_pairs(self) -> bool:
@@ -200,7 +205,7 @@ class Question(TrainingQuestion):
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], f)
-        common = read_common(body["common"], regressors, CELLS) if parameters.support else ()
+        common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
         known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.aggregate import Sums, ask
 from glassfleet.numerics.sparse import ranked
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
-from glassfleet.private.columns import common_cells, most_columns
+from glassfleet.private.columns import common_of, most_columns
 from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import Done, Next
 from glassfleet.schemes.bmt.banded import banded, begin, supported
@@ -78,7 +78,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
-        return begin(replace(question, regressors=regressors, common=common_cells(sums["histogram"], regressors)), kept)
+        return begin(replace(question, regressors=regressors, common=common_of(memory["values"], regressors)), kept)
     memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
     asked = replace(
         question,

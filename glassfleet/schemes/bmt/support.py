@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from glassfleet.data.dataset import remembered
 from glassfleet.data.holdout import is_first
 from glassfleet.data.mixing import mixed_in
-from glassfleet.private.columns import LIMITS, has_other
+from glassfleet.private.columns import layers_of, least_others
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.bmt.bins import CELLS, bins_of
@@ -139,9 +139,7 @@ def shares(question: Question, rows: TrainingRows) -> Array:
 
 def _layers(question: Question, rows: TrainingRows) -> Bools:
     """Return which training rows are in which layer, shape (layers, n): all of them, then those of another value."""
-    n = rows.training
-    others = has_other(rows.inputs[:, :n], rows.y[:n], question.common, CELLS)
-    return np.concatenate([np.ones((1, n), dtype=np.bool_), others])
+    return layers_of(rows.inputs[:, : rows.training], rows.y[: rows.training], question.common, CELLS)
 
 
 def count_rows(question: Question, rows: TrainingRows) -> Ints:
@@ -156,7 +154,7 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
         at = {leaf: place for place, leaf in enumerate(question.tree.leaves)}
         shared = [is_in[at[i]] & is_in[at[j]] for i, j in question.tree.overlaps]
         both = np.array([np.count_nonzero(layers & each, axis=1) for each in shared], dtype=np.int64)
-        both[[i != j for i, j in question.tree.overlaps], -len(LIMITS) :] = 0
+        both[[i != j for i, j in question.tree.overlaps], 1 + question.of_inputs :] = 0
         told: Ints = np.minimum(both, question.least_of)
         return told
     bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
@@ -165,9 +163,9 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
     counts = [np.bincount(own[inside], minlength=bins) for inside in there for own in between]
     others = np.zeros((len(there), question.n_lines * bins), dtype=np.int64)
     for own, inside in zip(others, there, strict=True):
-        own[: len(question.common)] = np.count_nonzero(layers[1 : -len(LIMITS)] & inside, axis=1)
+        own[: question.of_inputs] = np.count_nonzero(layers[1 : 1 + question.of_inputs] & inside, axis=1)
     of_bins = np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
-    return np.concatenate([of_bins, np.minimum(others, question.parameters.support).reshape(-1, bins)])
+    return np.concatenate([of_bins, np.minimum(others, least_others(question.parameters.support)).reshape(-1, bins)])
 
 
 # --- the coordinator's part -----------------------------------------------------------------------------------------
@@ -189,7 +187,7 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
         whole = before[:, :, :, -1]
         enough = np.logical_and.reduce(holds(list(whole), least), axis=1)
         enough &= np.logical_or.reduce(whole > 0, axis=(0, 2))
-        enough &= np.logical_and.reduce(holds(others, question.parameters.support), axis=1)
+        enough &= np.logical_and.reduce(holds(others, least_others(question.parameters.support)), axis=1)
         kept = np.zeros((n_leaves, n_features, bins - 1), dtype=bool)
         cuts = [(edge, edge) for edge in range(1, bins)]
         for line, place in product(np.flatnonzero(enough), range(n_features)):

@@ -14,7 +14,7 @@ from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.messages import Question
 from glassfleet.schemes.fmt.params import ERROR_BITS, GRID_BITS
 from glassfleet.schemes.fmt.partition import BINS
-from glassfleet.training import FIRST, first_shapes
+from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
@@ -45,7 +45,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
 
 def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the sums that answer `question`."""
-    if question.kind in FIRST:
+    if question.kind in BEFORE_SCAN:
         return first_shapes(question)
     if question.kind == "scan":
         return {"histogram": (question.n_inputs, BINS), "gram": (question.width,), "training": (1,)}

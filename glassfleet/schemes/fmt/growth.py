@@ -20,7 +20,7 @@ from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.grow import choose_features, gains, growth_order, refine
 from glassfleet.schemes.fmt.partition import Knots, check_knots
 from glassfleet.schemes.fmt.tree import Cut, Inputs, Split, Tree
-from glassfleet.training import TrainingQuestion
+from glassfleet.training import BEFORE_SCAN, TrainingQuestion
 from glassfleet.untrusted import increasing
 from schemas.codec import Value
 
@@ -144,8 +144,8 @@ class GrowthQuestion(TrainingQuestion):
 
     @property
     def asked(self) -> Sequence[int]:
-        """Nodes of the tree that the vehicles are asked about: a scan is about the root."""
-        return (0,) if self.kind == "scan" else self.nodes
+        """Nodes of the tree that the vehicles are asked about: up to the scan it is the root."""
+        return (0,) if self.kind in BEFORE_SCAN | {"scan"} else self.nodes
 
     def triangles(self, sums: Ints) -> list[Ints]:
         """Return the triangles over ``[1, x, target]`` of every target, each shape (..., p), from a node's sums."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.columns import LIMITS, Common, read_common
+from glassfleet.private.columns import Common, least_others, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
@@ -47,8 +47,8 @@ class Question(GrowthQuestion):
     held : ndarray of bool, shape (m, cuts)
         ``"grow"`` of a run with `support`: cuts that are not asked about, as too few rows are between them.
     common : tuple of (int, int)
-        ``"support"``: inputs of the polynomials of which many rows have one value, and the cell of the histogram that
-        it is in.
+        ``"support"``: inputs of the polynomials, or the target (F), and cells of their histograms that many rows are
+        in.
     """
 
     kind: Kind
@@ -96,7 +96,7 @@ class Question(GrowthQuestion):
     @property
     def least_of(self) -> NDArray[np.int64]:
         """``"support"``: what is enough of all rows, and of those that differ in a common value; see `count_rows`."""
-        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
+        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
 
     @property
     def asked_leaves(self) -> list[int]:
@@ -142,7 +142,7 @@ class Question(GrowthQuestion):
         if support and self.kind != "leaves" and any(node and node % 2 == 0 for node in known.nodes):
             raise TaskError("upper sides follow from lower ones")
         if self.kind == SUPPORT:
-            known = replace(known, common=read_common(body["common"], known.regressors, BINS))
+            known = replace(known, common=read_common(body["common"], (*known.regressors, known.n_inputs), BINS))
         held = body.get("held")
         if (held is not None) != (self.kind == "grow" and support > 0):
             raise TaskError("what is held back belongs to growth in a run with support, and only there")

@@ -13,7 +13,7 @@ from glassfleet.forecasts import rule_forecasts
 from glassfleet.fuzzy.levels import with_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
 from glassfleet.numerics.sparse import ranked
-from glassfleet.private.columns import common_cells, most_columns
+from glassfleet.private.columns import common_of, most_columns
 from glassfleet.private.support import noted
 from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import SUPPORT, Contribution, Done, Next
@@ -56,19 +56,18 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the knots, choose the regressors, and ask for the root's cuts."""
     parameters, histogram, training = question.parameters, sums["histogram"], int(sums["training"][0])
     check_trained(training, int(sums["gram"][0]))
-    columns, most = question.columns, parameters.max_regressors
+    columns, most, means = question.columns, parameters.max_regressors, sums["gram"][: 1 + question.n_inputs]
+    if parameters.support:
+        most, means = most_columns(most, training), sums_of_cells(histogram)
     root = moments(sums["gram"][None], len(columns) + 2)[:, :, 0]
     kept = {
         **memory,
         "training": training,
         "histogram": histogram,
-        "reference": typical_row(question.domain, sums["gram"][: 1 + len(columns)]),
+        "reference": typical_row(question.domain, means),
         "regressors": [columns[place] for place in ranked(root, most)],
         "tried": [],
     }
-    if parameters.support:
-        kept["reference"] = typical_row(question.domain, sums_of_cells(histogram))
-        kept["regressors"] = [columns[place] for place in ranked(root, most_columns(most, training))]
     return _start_tree(question, kept)
 
 
@@ -96,7 +95,7 @@ def _ask_nodes(question: Question, memory: Memory) -> Next:
     """Ask about the cuts of some nodes; with `support` first which of them rest on enough rows."""
     if not question.parameters.support:
         return ask(question, memory)
-    common = common_cells(memory["histogram"], question.regressors)
+    common = common_of(memory["values"], question.regressors)
     return ask(replace(question, kind=SUPPORT, held=None, common=common), memory)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.holdout import is_first
-from glassfleet.private.columns import LIMITS, has_other
+from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.messages import Question, read_task
@@ -88,7 +88,7 @@ def count_rows(question: Question, rows: TrainingRows, position: Array) -> Ints:
     own = np.minimum(np.floor(position[features]), sets - 2.0)
     is_training = np.arange(rows.count) < rows.training
     first = is_first(rows.hashes)
-    layers = [first, *(first & has_other(rows.inputs, rows.y, question.common, BINS))]
+    layers = first & layers_of(rows.inputs, rows.y, question.common, BINS)
     lines = []
     for child in question.children:
         sums = weights(question.tree, child, position, features, own)
@@ -114,7 +114,7 @@ def places(task: Task) -> list[Any]:
             (split.feature, *question.knots[split.feature][split.cut : split.cut + 2], upper)
             for split, upper in question.tree.path(child)
         )
-        for layer in ("all", *question.common, *LIMITS):
+        for layer in ("all", *question.common):
             result += [(path, layer, feature, question.knots[feature]) for feature in question.split_features]
             result.append((path, layer, "held out"))
     return result

@@ -35,7 +35,7 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == COLUMNS:
         return {"rows": (f + 1, CELLS)}
     if question.kind == SUPPORT:
-        return {"rows": (m, f, t) if question.common is None else (m, 2, len(question.least_of))}
+        return {"rows": (m, f, t) if question.common is None else (m * len(question.least_of), 2)}
     if question.kind == "level":
         return {f"cell_{name}": (m, f, t) for name in CELL_SUMS} | {f"node_{name}": (m,) for name in NODE_SUMS}
     if question.kind == "leaves":

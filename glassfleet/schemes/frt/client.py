@@ -15,7 +15,7 @@ from glassfleet.data.holdout import is_first, row_hashes
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, sum_by_cell, to_grid
-from glassfleet.private.columns import CELLS, count_values, has_other
+from glassfleet.private.columns import CELLS, count_values, layers_of
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import CELL_SUMS, NAME, NODE_SUMS, Question, read_task
 from glassfleet.schemes.frt.params import CELL_ROWS, LEAST_STRENGTH
@@ -211,15 +211,14 @@ def _support_of_leaves(question: Question, rows: _Rows) -> Contribution:
     counts = np.zeros((2, len(question.least_of), len(question.nodes)), dtype=np.int64)
     for block, different in zip(rows.blocks, rows.different, strict=True):
         reached = _reach_leaves(question, block, CACHED_ENTRIES // len(rows.blocks))
-        others = has_other(block.columns[:-2], block.target, question.common, CELLS)
-        layers = np.concatenate([different[None], different & others])
+        layers = different & layers_of(block.columns[:-2], block.target, question.common, CELLS)
         at = question.position[reached.node]
         is_heavy = reached.strength >= LEAST_STRENGTH
         for part, weighs in enumerate((is_heavy, ~is_heavy)):
             for number, layer in enumerate(layers):
                 counts[part, number] += np.bincount(at[weighs & layer[reached.row]], minlength=len(question.nodes))
-    told = np.minimum(counts.transpose(2, 0, 1), question.least_of)
-    return Contribution(SUPPORT, rows.count, {"rows": told})
+    told = np.minimum(counts.transpose(2, 1, 0), question.least_of[:, None])
+    return Contribution(SUPPORT, rows.count, {"rows": told.reshape(-1, 2)})
 
 
 def _add_level(

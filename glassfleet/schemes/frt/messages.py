@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import TaskError
-from glassfleet.private.columns import CELLS, LIMITS, Common, read_common
+from glassfleet.private.columns import CELLS, Common, least_others, read_common
 from glassfleet.scheme import COUNTS, SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
@@ -54,7 +54,7 @@ class Question(SchemeQuestion):
     held : ndarray of bool, shape (m, F)
         Only for ``"level"`` of a run with `support`: features that are not asked about, as too few rows are in a set.
     common : tuple of (int, int) or None
-        ``"support"`` about leaves: inputs of which many rows have one value, and the cell of it.
+        ``"support"`` about leaves: inputs, or the target (F), and cells of their histograms that many rows are in.
     columns : ndarray of bool, shape (m, F + 1)
         Only for ``"leaves"`` of a run with `support`: the inputs that are columns of a leaf's Gram sums, and whether
         the leaf has any.
@@ -96,7 +96,7 @@ class Question(SchemeQuestion):
     def least_of(self) -> NDArray[np.int64]:
         """``"support"`` about leaves: what is enough of all rows, and of those that have another value."""
         assert self.common is not None
-        return np.array([self.least_rows, *[self.parameters.support] * (len(self.common) + len(LIMITS))])
+        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
 
     @property
     def has_columns(self) -> bool:
@@ -129,7 +129,7 @@ class Question(SchemeQuestion):
             check_numeric(domain, NAME)
             tree = Tree.from_value(body["tree"], parameters.n_sets, len(domain.features))
             nodes, coefficients, held = body["nodes"], body.get("coefficients"), body.get("held")
-            columns, features = body.get("columns"), range(len(domain.features))
+            columns, features = body.get("columns"), range(len(domain.features) + 1)
             common = read_common(body["common"], features, CELLS) if "common" in body else None
         if parameters.order and len(domain.features) > MAX_LINEAR_FEATURES:
             raise TaskError(f"{len(domain.features)} inputs; first-order leaves take at most {MAX_LINEAR_FEATURES}")

@@ -17,7 +17,7 @@ from glassfleet.fuzzy import linguistic_terms
 from glassfleet.numerics.simplify import consequents, moments
 from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.outline import OutlineNode, outlined
-from glassfleet.private.columns import decide_common
+from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
 from glassfleet.reference import typical_row
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
@@ -66,8 +66,9 @@ class FrtServer:
         rows = count_rows(contributions, question.parameters.max_rows)
         memory = {name: state[name] for name in _KEPT if name in state}
         if question.kind == COLUMNS:
-            decision = decide_common(contributions, question.to_task())
-            memory |= {"withheld": [noted(decision)], "common": np.argwhere(decision).tolist()}
+            decision = decide_columns(contributions, question.to_task(), question.parameters.support)
+            common = common_of(decision, range(question.n_features))
+            memory |= {"withheld": [noted(decision)], "common": [list(one) for one in common]}
             return _ask_root(replace(question, kind="level"), memory)
         if question.kind == SUPPORT and question.common is not None:
             leaves, decision = answer_leaves(question, contributions)

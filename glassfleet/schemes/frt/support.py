@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.private.columns import LIMITS
 from glassfleet.private.support import decided, holds
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
@@ -106,17 +105,18 @@ def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> 
         enough = np.ones((len(question.nodes), 1 + len(question.least_of)), dtype=bool)
         least = np.append(question.parameters.support, question.least_of)
         for part in parts:
-            heavy, light = np.concatenate([part[:, :, :1], part], axis=2).transpose(1, 0, 2)
+            counts = part.reshape(len(question.nodes), -1, 2)
+            heavy, light = np.moveaxis(np.concatenate([counts[:, :1], counts], axis=1), 2, 0)
             enough &= (heavy >= least) | ((heavy == 0) & (light == 0))
         return enough
 
     decision = decided(contributions, _layers, question.to_task(), decide)
     is_asked, enough, *others = decision.T
-    above, below = others[-len(LIMITS) :]
-    columns: Bools = np.repeat((enough & above & below)[:, None], question.n_features + 1, axis=1)
+    columns: Bools = np.repeat(enough[:, None], question.n_features + 1, axis=1)
+    for (column, _), is_enough in zip(question.common, others, strict=True):
+        of = [column] if column < question.n_features else range(question.n_features)
+        columns[:, of] &= is_enough[:, None]
     columns[:, -1] = is_asked
-    for (feature, _), is_enough in zip(question.common, others, strict=False):
-        columns[:, feature] &= is_enough
     return replace(question, kind="leaves", common=None, columns=columns), decision
 
 
@@ -124,7 +124,8 @@ def _layers(task: Task) -> list[Any]:
     question = read_task(task)
     if question.common is None:
         return []
-    return [(tuple(question.tree.path(int(node))), question.common) for node in question.nodes]
+    layers = ("all", *question.common)
+    return [(tuple(question.tree.path(int(node))), layer) for node in question.nodes for layer in layers]
 
 
 def _paths(task: Task) -> list[tuple[tuple[int, int], ...]]:

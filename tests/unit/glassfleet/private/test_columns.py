@@ -1,4 +1,4 @@
-"""Which inputs may be columns of products: decided from the values that each group, and who left it, has."""
+"""Which inputs may be columns of products, and which values are common: decided by each group, and by who left it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassfleet.data.domain import Domain, Variable
 from glassfleet.errors import ContributionError
-from glassfleet.private.columns import check_values, count_values, decide_columns
-from glassfleet.scheme import COLUMNS, Contribution, Task
+from glassfleet.private.columns import check_values, columns_of, common_of, count_values, decide_columns, layers_of
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 
 CELLS = 16
-DOMAIN = Domain(
-    features=tuple(Variable(name=name, low=0.0, high=1.0) for name in ("even", "uneven", "one")),
-    target=Variable(name="y", low=0.0, high=1.0),
-)
 TASK = Task("fmt", COLUMNS, {})
 
 
@@ -25,12 +20,17 @@ def counted(inputs: NDArray[np.float64], target: NDArray[np.float64] | None = No
 
 
 def group(counts: NDArray[np.int64], *left: NDArray[np.int64]) -> Contribution:
-    former = tuple((TASK, Contribution(COLUMNS, 0, {"rows": before})) for before in left)
-    return Contribution(COLUMNS, 0, {"rows": counts}, former=former)
+    former = [(TASK, Contribution(COLUMNS, 0, {"rows": before})) for before in left]
+    other = Task("fmt", SUPPORT, {}), Contribution(SUPPORT, 0, {"rows": np.zeros((7, 3), dtype=np.int64)})
+    return Contribution(COLUMNS, 0, {"rows": counts}, former=(*former, other))
 
 
-def columns(*groups: Contribution) -> list[bool]:
-    return [bool(one) for one in decide_columns(groups, lambda _: DOMAIN, TASK, 3)]
+def decided(*groups: Contribution, support: int = 3) -> NDArray[np.bool_]:
+    return decide_columns(groups, TASK, support)
+
+
+def columns(*groups: Contribution, support: int = 3) -> list[bool]:
+    return [one in columns_of(decided(*groups, support=support)) for one in range(3)]
 
 
 def rows(n: int = 64, *, elsewhere: int = 0) -> NDArray[np.float64]:
@@ -38,21 +38,27 @@ def rows(n: int = 64, *, elsewhere: int = 0) -> NDArray[np.float64]:
     return np.stack([np.linspace(0.0, 1.0, n), (np.arange(n) < elsewhere) * 0.9, np.full(n, 0.5)])
 
 
+def varied(n: int = 256) -> NDArray[np.float64]:
+    """Return rows whose first two inputs vary."""
+    data = rows(n)
+    data[1] = np.linspace(0.0, 1.0, n)
+    return data
+
+
 def test_inputs_that_vary_are_columns_and_those_alike_in_many_rows_are_not() -> None:
     assert columns(group(counted(rows()))) == [True, False, False]
 
 
-@pytest.mark.parametrize(("elsewhere", "allowed"), [(0, True), (2, False), (3, True)])
-def test_no_group_has_few_rows_of_another_value(elsewhere: int, allowed: bool) -> None:
-    other = rows(256)
-    other[1] = np.linspace(0.0, 1.0, 256)  # varies in the fleet
-    groups = group(counted(other)), group(counted(rows(elsewhere=elsewhere)))
-    assert columns(*groups) == [True, allowed, False]
+@pytest.mark.parametrize(
+    ("elsewhere", "support", "allowed"), [(0, 3, False), (2, 3, False), (3, 3, True), (1, 1, False), (2, 1, True)]
+)
+def test_no_group_has_few_rows_of_another_value(elsewhere: int, support: int, allowed: bool) -> None:
+    groups = group(counted(varied())), group(counted(rows(elsewhere=elsewhere)))
+    assert columns(*groups, support=support) == [True, allowed, False]
 
 
 def test_vehicles_that_leave_count_by_themselves() -> None:
-    stay, leave = rows(256), rows(elsewhere=1)
-    stay[1] = np.linspace(0.0, 1.0, 256)
+    stay, leave = varied(), rows(elsewhere=1)
     before = counted(np.concatenate([stay, leave], axis=1))
     assert columns(group(before)) == [True, True, False]
     assert columns(group(counted(stay), before)) == [True, False, False]
@@ -62,15 +68,27 @@ def test_a_group_has_as_many_rows_as_columns_with_1_and_the_target() -> None:
     few = np.tile([0.1, 0.3, 0.6, 0.9], (3, 1))
     many = np.stack([np.linspace(0.0, 1.0, 400), np.linspace(0.0, 1.0, 400) ** 1.5, np.linspace(0.0, 1.0, 400)])
     assert columns(group(counted(many))) == [True, True, True]
-    assert columns(group(counted(many)), group(counted(few))) == [True, False, True]  # the second is the most alike
+    # the second is the most alike
+    assert columns(group(counted(many)), group(counted(few, np.array([0.1, 0.3, 0.6, 0.9])))) == [True, False, True]
 
 
-@pytest.mark.parametrize("limit", [0.0, 1.0])
-@pytest.mark.parametrize(("elsewhere", "allowed"), [(0, True), (1, False), (3, True)])
-def test_targets_of_few_rows_off_a_limit_leave_no_columns(limit: float, elsewhere: int, allowed: bool) -> None:
-    target = np.full(64, limit)
-    target[:elsewhere] = 0.5
-    assert columns(group(counted(rows(), target))) == [allowed, False, False]
+@pytest.mark.parametrize("value", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize(("elsewhere", "allowed"), [(0, False), (2, False), (3, True)])
+def test_targets_alike_in_nearly_all_rows_of_a_group_leave_no_columns(
+    value: float, elsewhere: int, allowed: bool
+) -> None:
+    target = np.full(64, value)
+    target[:elsewhere] = 0.7
+    assert columns(group(counted(varied())), group(counted(varied(64), target)))[0] == allowed
+
+
+def test_values_are_common_that_many_rows_of_a_group_or_of_those_who_left_have() -> None:
+    few, many = rows(elsewhere=9), varied()
+    first = 0, CELLS - 1  # limits of the target
+    of_both = common_of(decided(group(counted(many)), group(counted(few))), (1,))
+    assert {(1, 0), (1, 14), *((3, one) for one in first)} <= set(of_both)
+    before = counted(np.concatenate([many, few], axis=1))
+    assert (1, 0) in common_of(decided(group(counted(many), before)), (1,))
 
 
 def test_values_are_those_of_each_row_once() -> None:
@@ -82,3 +100,9 @@ def test_values_are_those_of_each_row_once() -> None:
     counts[0, 0] += 1
     with pytest.raises(ContributionError, match="not counted once"):
         check_values(counts, 65)
+
+
+def test_layers_are_all_rows_and_those_outside_of_each_common_cell() -> None:
+    inputs, target = np.array([[0.0, 0.2, 1.0], [0.5, 0.5, 0.5]]), np.array([0.0, 1.0, 0.3])
+    layers = layers_of(inputs, target, ((0, 0), (0, 15), (1, 8), (2, 0)), CELLS)
+    assert layers.astype(int).tolist() == [[1, 1, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0], [0, 1, 1]]

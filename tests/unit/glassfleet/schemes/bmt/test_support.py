@@ -43,6 +43,8 @@ TREE = Tree((Split(0, 0, 0.25, 0.5), Split(2, 1, 0.0, 1.0), Split(1, 2, 0.1, 0.2
 SUPPORTED = Parameters(min_rows=1, support=3)
 EDGES = np.tile(np.linspace(0.0, 1.0, 65), (3, 1))
 K, LEAST = 4, 5
+TARGET: Common = ((3, 0), (3, 511))
+"""Its limits are common values."""
 
 
 def rows(n: int = 600, seed: int = 1) -> Dataset:
@@ -67,7 +69,7 @@ def of_bands() -> Question:
 
 
 def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int, int], ...] = (), common: Common = ()) -> Question:
-    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed, common=common)
+    return Question(kind, SUPPORTED, DOMAIN, (0, 1, 2), TREE, closed=closed, common=(*common, *TARGET))
 
 
 def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
@@ -132,7 +134,7 @@ def test_rows_of_a_closed_leaf_are_in_no_sum() -> None:
 def test_rows_of_another_value_in_a_closed_layer_of_a_leaf_are_in_no_sum() -> None:
     data = prepared(rows(2000))
     common = ((0, 200),)  # of 512 cells
-    before, after = (shares(of_pairs(closed=closed, common=common), data) for closed in ((), ((4, 4, 1),)))
+    before, after = (shares(of_pairs(closed=closed, common=(*common, *TARGET)), data) for closed in ((), ((4, 4, 1),)))
     gone = (before[TREE.leaves.index(4)] > 0) & (np.floor(data.X[:, 0] * 512) != 200)
     assert gone.any()
     assert not gone.all()
@@ -315,7 +317,7 @@ def test_few_rows_and_constant_targets_make_one_rule() -> None:
         (of_pairs(), {"closed": np.array([[3, 4, 0], [3, 4, 0]], dtype=np.int32)}),
         (of_pairs(), {"closed": np.array([[0, 1, 0]], dtype=np.int32)}),
         (of_pairs(), {"closed": np.array([[3, 4, 3]], dtype=np.int32)}),
-        (of_pairs(), {"common": [[3, 0]]}),
+        (of_pairs(), {"common": [[4, 0]]}),
         (of_pairs(), {"common": [[0, 512]]}),
         (of_pairs(), {"closed": None}),
         (of_bands(), {"kept": np.zeros((2, 2, 64), dtype=bool)}),

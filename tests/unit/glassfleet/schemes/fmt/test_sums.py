@@ -258,7 +258,11 @@ def test_rows_with_another_value_than_a_common_one_are_counted_by_band() -> None
     data = rows(200)
     X, y = data.X.copy(), data.y.copy()
     X[:150, 1], y[:150] = 0.0, 1.0
-    asked = replace(question("support", Parameters(support=200, min_rows=1, n_sets=3)), nodes=(0,), common=((1, 0),))
+    asked = replace(
+        question("support", Parameters(support=200, min_rows=1, n_sets=3)),
+        nodes=(0,),
+        common=((1, 0), (3, 0), (3, BINS - 1)),
+    )
     task = read_task(asked.to_task()).to_task()
     counts = SCHEME.client.contribute(task, Dataset(NAMES, "y", X, y), RNG).sums["rows"]
     every, others, *at_limits = counts.reshape(4, 4, -1)  # all, of another value, of targets off 0 and off 1
@@ -270,7 +274,7 @@ def test_rows_with_another_value_than_a_common_one_are_counted_by_band() -> None
     ]
 
 
-@pytest.mark.parametrize("common", [[[3, 0]], [[1, -1]], [[1, BINS]], [[1, 0.5]], [[2, 0], [1, 0]], [[1, 0], [1, 0]]])
+@pytest.mark.parametrize("common", [[[4, 0]], [[1, -1]], [[1, BINS]], [[1, 0.5]], [[2, 0], [1, 0]], [[1, 0], [1, 0]]])
 def test_common_values_that_no_input_has_are_refused(common: Any) -> None:
     task = replace(question("support", Parameters(support=3)), nodes=(0,), common=((1, 0),)).to_task()
     with pytest.raises(TaskError, match="common"):

@@ -23,7 +23,7 @@ from tests.support.sample_models import unit_domain
 NAMES = ("a", "b", "c")
 DOMAIN = unit_domain(NAMES)
 SUPPORTED = Parameters(min_rows=1, support=3, n_sets=3, max_depth=2)
-COMMON = ((1, 0), (1, 255), (2, 128))
+COMMON = ((1, 0), (1, 255), (2, 128), (3, 0), (3, 255))
 TREE = Tree.root(3).grown(np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp), np.arange(3))
 LEAVES = np.arange(1, 4)
 
@@ -49,8 +49,8 @@ def test_vehicle_counts_different_rows_of_each_leaf_by_weight_and_value() -> Non
     data = Dataset(NAMES, "y", np.concatenate([once.X, once.X[:50]]), np.concatenate([once.y, once.y[:50]]))
     question = asked(common=COMMON)
     reached = reach_leaves(TREE, fuzzify(once.X, 3))
-    cells = np.minimum((once.X * 256).astype(int), 255)
-    layers = [np.ones(len(once.y), bool), *(cells[:, f] != cell for f, cell in COMMON), once.y != 0.0, once.y != 1.0]
+    cells = np.minimum((np.column_stack([once.X, once.y]) * 256).astype(int), 255)
+    layers = [np.ones(len(once.y), bool), *(cells[:, column] != cell for column, cell in COMMON)]
     expected = np.array(
         [
             [
@@ -61,7 +61,8 @@ def test_vehicle_counts_different_rows_of_each_leaf_by_weight_and_value() -> Non
         ]
     )
     assert expected[:, 1].any()
-    assert (answer(question, data)["rows"] == np.minimum(expected, [5, 3, 3, 3, 3, 3])).all()
+    told = answer(question, data)["rows"].reshape(3, 6, 2)
+    assert (told == np.minimum(expected, [5, 3, 3, 3, 3, 3]).transpose(0, 2, 1)).all()
 
 
 def test_columns_that_a_leaf_lacks_are_not_summed() -> None:
@@ -90,7 +91,7 @@ def decided(heavy: list[int], light: list[int] | None = None, *former: list[int]
     def given(line: list[int], beside: list[int]) -> Contribution:
         counts = np.full((3, 2, 6), 9)
         counts[0] = [line, beside]
-        return Contribution(SUPPORT, 500, {"rows": counts})
+        return Contribution(SUPPORT, 500, {"rows": counts.transpose(0, 2, 1).reshape(-1, 2)})
 
     nothing = [0] * 6
     present = given(heavy, light or nothing)
@@ -140,7 +141,7 @@ def test_run_with_support_learns_and_replays_from_its_record(depth: int) -> None
 @pytest.mark.parametrize(
     ("question", "changed"),
     [
-        (asked(common=COMMON), {"common": [[3, 0]]}),
+        (asked(common=COMMON), {"common": [[4, 0]]}),
         (asked(common=COMMON), {"common": [[1, 256]]}),
         (asked(common=COMMON), {"common": [[1, 5], [1, 4]]}),
         (asked("leaves", columns=np.ones((3, 4), dtype=bool)), {"columns": np.ones((3, 3), dtype=bool)}),
