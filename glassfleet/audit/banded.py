@@ -5,7 +5,7 @@
   other. Its target is what the question's model says of it, and r.
 - remainders: the same of product sums, of leaves and in the joint fit: a difference of rank one. The joint fit tells
   the row's target; of a leaf alone it is not told.
-- columns: as in `sums`, one row that has another value of a column than all others, 0 or 1; of a leaf its degree and
+- columns: as in `sums`, one row that has another value of a column than all others, 0 or 1. Of a leaf its degree and
   its draw must agree with its inputs; sums with target or residual then tell the target.
 """
 

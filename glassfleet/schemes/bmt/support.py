@@ -155,8 +155,8 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
         shared = [is_in[at[i]] & is_in[at[j]] for i, j in question.tree.overlaps]
         both = np.array([np.count_nonzero(layers & each, axis=1) for each in shared], dtype=np.int64)
         both[[i != j for i, j in question.tree.overlaps], 1 + question.of_inputs :] = 0
-        told: Ints = np.minimum(both, question.least_of)
-        return told
+        of_pairs: Ints = np.minimum(both, question.least_of)
+        return of_pairs
     bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
     every = reached_by(question, rows)
     there = [(every[leaf] > 0.0) & first for leaf in question.leaves]

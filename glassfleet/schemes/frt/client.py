@@ -217,8 +217,8 @@ def _support_of_leaves(question: Question, rows: _Rows) -> Contribution:
         for part, weighs in enumerate((is_heavy, ~is_heavy)):
             for number, layer in enumerate(layers):
                 counts[part, number] += np.bincount(at[weighs & layer[reached.row]], minlength=len(question.nodes))
-    told = np.minimum(counts.transpose(2, 1, 0), question.least_of[:, None])
-    return Contribution(SUPPORT, rows.count, {"rows": told.reshape(-1, 2)})
+    enough = np.minimum(counts.transpose(2, 1, 0), question.least_of[:, None])
+    return Contribution(SUPPORT, rows.count, {"rows": enough.reshape(-1, 2)})
 
 
 def _add_level(

@@ -61,8 +61,8 @@ def test_vehicle_counts_different_rows_of_each_leaf_by_weight_and_value() -> Non
         ]
     )
     assert expected[:, 1].any()
-    told = answer(question, data)["rows"].reshape(3, 6, 2)
-    assert (told == np.minimum(expected, [5, 3, 3, 3, 3, 3]).transpose(0, 2, 1)).all()
+    counts = answer(question, data)["rows"].reshape(3, 6, 2)
+    assert (counts == np.minimum(expected, [5, 3, 3, 3, 3, 3]).transpose(0, 2, 1)).all()
 
 
 def test_columns_that_a_leaf_lacks_are_not_summed() -> None:
