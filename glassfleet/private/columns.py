@@ -152,8 +152,11 @@ def most_columns(most: int, rows: int) -> int:
 
 def read_common(value: Any, columns: Sequence[int], cells: int) -> Common:
     """Return a task's common cells of some `columns` of its products; raises TaskError, or as `task_errors`."""
-    places = increasing("common values", [column * cells + cell for column, cell in value], 1 << 31)
+    pairs = [(column, cell) for column, cell in value]
+    if not all(type(number) is int for pair in pairs for number in pair):
+        raise TaskError("common values are not pairs of integers")
+    places = increasing("common values", [column * cells + cell for column, cell in pairs], 1 << 31)
     common = tuple(divmod(place, cells) for place in places)
-    if common != tuple((column, cell) for column, cell in value) or not {one for one, _ in common} <= set(columns):
+    if common != tuple(pairs) or not {one for one, _ in common} <= set(columns):
         raise TaskError(f"a common value is of a column of products, in a cell from 0 to {cells - 1}")
     return common

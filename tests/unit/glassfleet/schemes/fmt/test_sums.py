@@ -274,7 +274,18 @@ def test_rows_with_another_value_than_a_common_one_are_counted_by_band() -> None
     ]
 
 
-@pytest.mark.parametrize("common", [[[4, 0]], [[1, -1]], [[1, BINS]], [[1, 0.5]], [[2, 0], [1, 0]], [[1, 0], [1, 0]]])
+@pytest.mark.parametrize(
+    "common",
+    [
+        [[4, 0]],
+        [[np.zeros(1, dtype=np.int8), 0]],
+        [[1, -1]],
+        [[1, BINS]],
+        [[1, 0.5]],
+        [[2, 0], [1, 0]],
+        [[1, 0], [1, 0]],
+    ],
+)
 def test_common_values_that_no_input_has_are_refused(common: Any) -> None:
     task = replace(question("support", Parameters(support=3)), nodes=(0,), common=((1, 0),)).to_task()
     with pytest.raises(TaskError, match="common"):
