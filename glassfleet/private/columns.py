@@ -40,8 +40,8 @@ Common = tuple[tuple[int, int], ...]
 
 
 def least_others(support: int) -> int:
-    """Return the fewest rows of another value: one row would be told."""
-    return max(2, support)
+    """Return the fewest rows of another value: one row would be told, and two that differ in two columns."""
+    return max(3, support)
 
 
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
 
     Common is a cell that many rows of an atom are in; and the first and the last one of the target, its limits.
     Products may have an input of which, in each atom with rows, some rows are outside of the fullest cell: `support`,
-    or 2. There are as many rows as columns, 1 and target among them: of more inputs the least alike are taken. Where
-    that does not hold for the target there are no columns.
+    or 3. Where that does not hold for the target there are no columns. There are at least as many rows as columns, 1
+    and target among them: of more inputs the least alike are taken.
 
     Parameters
     ----------

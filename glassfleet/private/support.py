@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,24 @@ from schemas.errors import UsageError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Place(NamedTuple):
+    """What a line of counts is about.
+
+    Attributes
+    ----------
+    about : object
+        In a form that means the same in every task.
+    layer : object
+        Which of these rows are counted: :data:`ALL`, or those alone that have another value than a common one.
+    """
+
+    about: Any
+    layer: Any
+
+
+ALL: Final = "all"
 
 
 def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], task: Task) -> list[Ints]:
@@ -43,19 +61,31 @@ def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], t
     -------
     list of ndarray of int64, each of shape (m, ...)
         The present edition's rows; for each earlier edition, how many more it had than the next one that was asked
-        about the same place: 0 where it was not asked.
+        about the same place: 0 where it was not asked; -1, not enough, where it was asked about all rows alone.
+
+    Notes
+    -----
+    Lines of several tasks may differ in length: they end with zeros.
     """
     here = {place: line for line, place in enumerate(places(task))}
     present = contribution.sums["rows"]
-    later, groups = present.copy(), [present]
+    later, groups = _flat(present).copy(), [present]
     for asked, former in reversed([one for one in contribution.former if one[0].kind == task.kind]):
-        difference = np.zeros_like(present)
-        for there, place in enumerate(places(asked)):
-            if (line := here.get(place)) is not None:
-                difference[line] = former.sums["rows"][there] - later[line]
-                later[line] = former.sums["rows"][there]
-        groups.append(difference)
+        difference, before = np.zeros_like(later), _flat(former.sums["rows"])
+        known = {place: line for line, place in enumerate(places(asked))}
+        width = min(before.shape[1], later.shape[1])
+        for place, line in here.items():
+            if (there := known.get(place)) is not None:
+                difference[line, :width] = before[there, :width] - later[line, :width]
+                later[line, :width] = before[there, :width]
+            elif isinstance(place, Place) and place._replace(layer=ALL) in known:
+                difference[line] = -1
+        groups.append(difference.reshape(present.shape))
     return groups
+
+
+def _flat(rows: Ints) -> Ints:
+    return rows.reshape(len(rows), math.prod(rows.shape[1:]))
 
 
 def decided(

@@ -41,7 +41,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         if question.leaves:
             _check_bins(sums["scores"], sums["means"], rows)
     elif question.kind == SUPPORT:
-        check_told(contribution, question.least_rows)
+        check_told(contribution, question.most_counted)
     elif question.kind == "bands":
         check_products(sums["own"], question.columns, rows, GRID_BITS)
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)

@@ -109,6 +109,11 @@ class Question(TrainingQuestion):
         return max(self.parameters.support, self.columns + 1)
 
     @property
+    def most_counted(self) -> int:
+        """``"support"``: at which number counts end."""
+        return max(self.least_rows, least_others(self.parameters.support))
+
+    @property
     def least_of(self) -> NDArray[np.int64]:
         """What is enough of all rows of a sum, and of those that have another value than a common one, by layer."""
         return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
@@ -157,7 +162,7 @@ class Question(TrainingQuestion):
 
     @property
     def asked(self) -> set[int]:
-        """Nodes of the tree that the vehicles are asked about: the first two questions are about the root."""
+        """Nodes of the tree that the vehicles are asked about: up to the scan it is the root."""
         about_all = self.kind in ("levels", COLUMNS, "scan")
         return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
 

@@ -47,7 +47,7 @@ class FederatedModelTree(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).least_rows
+        return read_task(task).most_counted
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""

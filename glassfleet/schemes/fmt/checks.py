@@ -32,7 +32,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         check_products(sums["whole"], k, rows, GRID_BITS)
         check_cuts(question, sums["whole"], sums["lower"])
     elif question.kind == SUPPORT:
-        check_told(contribution, question.least_rows)
+        check_told(contribution, question.most_counted)
     elif question.kind == "leaves":
         check_products(sums["gram"], k, rows, GRID_BITS)
         # Degrees of leaves add up to one, but each is rounded: half a unit of the grid a leaf, generously.

@@ -94,6 +94,11 @@ class Question(GrowthQuestion):
         return max(self.parameters.support, len(self.regressors) + 2, 2 * len(self.split_features))
 
     @property
+    def most_counted(self) -> int:
+        """``"support"``: at which number counts end."""
+        return max(self.least_rows, least_others(self.parameters.support))
+
+    @property
     def least_of(self) -> NDArray[np.int64]:
         """``"support"``: what is enough of all rows, and of those that differ in a common value; see `count_rows`."""
         return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.holdout import is_first
 from glassfleet.private.columns import layers_of
-from glassfleet.private.support import Ints, decided, holds, joined
+from glassfleet.private.support import ALL, Ints, Place, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.fmt.messages import Question, read_task
 from glassfleet.schemes.fmt.params import GRID_BITS, SUPPORT_BITS
@@ -114,9 +114,9 @@ def places(task: Task) -> list[Any]:
             (split.feature, *question.knots[split.feature][split.cut : split.cut + 2], upper)
             for split, upper in question.tree.path(child)
         )
-        for layer in ("all", *question.common):
-            result += [(path, layer, feature, question.knots[feature]) for feature in question.split_features]
-            result.append((path, layer, "held out"))
+        for layer in (ALL, *question.common):
+            inputs = [(path, feature, question.knots[feature]) for feature in question.split_features]
+            result += [Place(about, layer) for about in (*inputs, (path, "held out"))]
     return result
 
 

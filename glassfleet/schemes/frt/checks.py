@@ -77,7 +77,7 @@ def _check_leaves(question: Question, contribution: Contribution) -> None:
 
 
 def _check_support(question: Question, contribution: Contribution) -> None:
-    check_told(contribution, question.least_rows)
+    check_told(contribution, question.most_counted)
     if question.common is None and contribution.sums["rows"][~question.free].any():
         raise ContributionError("rows of a feature that the path uses already")
 

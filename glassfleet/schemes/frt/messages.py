@@ -93,6 +93,11 @@ class Question(SchemeQuestion):
         return max(self.parameters.support, self.gram_columns)
 
     @property
+    def most_counted(self) -> int:
+        """``"support"``: at which number counts end."""
+        return max(self.least_rows, least_others(self.parameters.support))
+
+    @property
     def least_of(self) -> NDArray[np.int64]:
         """``"support"`` about leaves: what is enough of all rows, and of those that have another value."""
         assert self.common is not None
@@ -141,7 +146,9 @@ class Question(SchemeQuestion):
         if coefficients is not None:
             check_array("coefficients", coefficients, np.float64, (len(nodes), len(domain.features) + 1))
         has_support = parameters.support > 0
-        if (held is not None) != (has_support and kind == "level") or (kind in COUNTS and not has_support):
+        if kind in COUNTS and not has_support:
+            raise TaskError("a question of runs with support")
+        if (held is not None) != (has_support and kind == "level"):
             raise TaskError("what is held back belongs to levels of a run with support, and only there")
         if (common is not None and kind != SUPPORT) or (columns is not None) != (
             kind == "leaves" and has_support and bool(parameters.order)

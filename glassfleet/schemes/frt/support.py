@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.private.support import decided, holds
+from glassfleet.private.support import ALL, Place, decided, holds
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
 from glassfleet.schemes.frt.tree import Tree
@@ -108,6 +108,7 @@ def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> 
             counts = part.reshape(len(question.nodes), -1, 2)
             heavy, light = np.moveaxis(np.concatenate([counts[:, :1], counts], axis=1), 2, 0)
             enough &= (heavy >= least) | ((heavy == 0) & (light == 0))
+        enough[_split_elsewhere(question, contributions), 2:] = False
         return enough
 
     decision = decided(contributions, _layers, question.to_task(), decide)
@@ -120,12 +121,32 @@ def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> 
     return replace(question, kind="leaves", common=None, columns=columns), decision
 
 
+def _split_elsewhere(question: Question, contributions: Sequence[Contribution]) -> list[int]:
+    """Return the leaves that an earlier edition of a group had split, or had not: their difference is not counted."""
+    before = {
+        path
+        for contribution in contributions
+        for task, _ in contribution.former
+        if task.kind == SUPPORT and read_task(task).common is not None
+        for path in _leaves(read_task(task))
+    }
+
+    def is_one_above(leaf: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        depth = min(len(leaf), len(other))
+        return len(leaf) != len(other) and leaf[:depth] == other[:depth]
+
+    return [line for line, leaf in enumerate(_leaves(question)) if any(is_one_above(leaf, other) for other in before)]
+
+
 def _layers(task: Task) -> list[Any]:
     question = read_task(task)
     if question.common is None:
         return []
-    layers = ("all", *question.common)
-    return [(tuple(question.tree.path(int(node))), layer) for node in question.nodes for layer in layers]
+    return [Place(path, layer) for path in _leaves(question) for layer in (ALL, *question.common)]
+
+
+def _leaves(question: Question) -> list[tuple[Any, ...]]:
+    return [tuple(question.tree.path(int(node))) for node in question.nodes]
 
 
 def _paths(task: Task) -> list[tuple[tuple[int, int], ...]]:

@@ -50,7 +50,8 @@ def test_inputs_that_vary_are_columns_and_those_alike_in_many_rows_are_not() -> 
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "support", "allowed"), [(0, 3, False), (2, 3, False), (3, 3, True), (1, 1, False), (2, 1, True)]
+    ("elsewhere", "support", "allowed"),
+    [(0, 3, False), (2, 3, False), (3, 3, True), (1, 1, False), (2, 1, False), (3, 1, True)],
 )
 def test_no_group_has_few_rows_of_another_value(elsewhere: int, support: int, allowed: bool) -> None:
     groups = group(counted(varied())), group(counted(rows(elsewhere=elsewhere)))

@@ -18,7 +18,8 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.between import apart
 from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing, next_edition, place
 from glassfleet.private.layout import MOST_MEMBERS, Layout, layout_of
-from glassfleet.scheme import Contribution
+from glassfleet.private.support import ALL, Place, atoms
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.traits import private_parameters
 from schemas.errors import UsageError, WireError
 
@@ -302,3 +303,33 @@ def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
             CHECKS[check](bench)
     assert not scheme.equals_central_with(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")
+
+
+# --- differences of editions ----------------------------------------------------------------------------------------
+
+
+def counted(places: list[Any], rows: list[list[int]], *former: tuple[list[Any], list[list[int]]]) -> list[list[Any]]:
+    """Return the atoms of one group, whose tasks name the places that their lines are about."""
+
+    def task(about: list[Any]) -> Task:
+        return Task("fmt", SUPPORT, {"places": about})
+
+    def given(numbers: list[list[int]]) -> Contribution:
+        return Contribution(SUPPORT, 9, {"rows": np.array(numbers, dtype=np.int64)})
+
+    before = tuple((task(about), given(numbers)) for about, numbers in former)
+    other = Task("fmt", COLUMNS, {}), Contribution(COLUMNS, 9, {"rows": np.zeros((2, 5), dtype=np.int64)})
+    contribution = replace(given(rows), former=(*before, other))
+    return [part.tolist() for part in atoms(contribution, lambda asked: asked.body["places"], task(places))]
+
+
+def test_difference_of_editions_is_counted_line_by_line_where_both_were_asked() -> None:
+    present, left = counted(["a", "b"], [[5, 4], [3, 0]], (["c", "a"], [[9, 9, 9], [6, 4, 0]]))
+    assert present == [[5, 4], [3, 0]]
+    assert left == [[1, 0], [0, 0]]
+
+
+def test_rows_that_were_summed_when_a_value_was_not_common_yet_are_not_enough() -> None:
+    here = [Place("leaf", ALL), Place("leaf", (1, 255)), Place("new leaf", ALL), Place("new leaf", (1, 255))]
+    _, left = counted(here, [[4], [4], [4], [4]], ([Place("leaf", ALL)], [[7]]))
+    assert left == [[3], [-1], [0], [0]]

@@ -246,6 +246,31 @@ def test_each_group_and_each_difference_of_editions_must_hold_enough() -> None:
     assert not decide_pairs(asked, [counted(asked, [[8, 8, 8]] * n, (asked, [[9, 9, 9]] * n))]).any()
 
 
+def test_rows_of_other_values_are_counted_by_leaf_and_by_pair() -> None:
+    data, common = rows(2000), ((0, 200), (1, 3), *TARGET)
+    inputs, known = np.column_stack([data.X, data.y]), prepared(data)
+    is_other = np.array([np.minimum((inputs[:, one] * 512).astype(int), 511) != cell for one, cell in common])
+    support = SUPPORTED.model_copy(update={"support": 10**6})
+    leaves = replace(of_bins(), parameters=support, common=common)
+    counts = answer(leaves, data)["rows"][len(leaves.leaves) * len(leaves.features) :]
+    for line, leaf in zip(counts, leaves.leaves, strict=True):
+        inside = reached_by(leaves, known)[leaf] > 0
+        assert line[:2].tolist() == [np.count_nonzero(inside & one) for one in is_other[:2]]
+        assert not line[2:].any()
+    pairs = replace(of_pairs(SUPPORT), parameters=support, common=common)
+    share = dict(zip(TREE.leaves, shares(pairs, known) > 0, strict=True))
+    for (i, j), line in zip(TREE.overlaps, answer(pairs, data)["rows"], strict=True):
+        both = share[i] & share[j]
+        expected = [np.count_nonzero(both), *(np.count_nonzero(both & one) for one in is_other)]
+        assert line.tolist() == (expected if i == j else [*expected[:3], 0, 0])
+
+
+def test_sums_of_other_common_values_have_other_draws() -> None:
+    one, two = (replace(of_bins(), common=common) for common in (((0, 1), *TARGET), TARGET))
+    assert about_leaf(one, 3) != about_leaf(two, 3)
+    assert about_pairs(of_pairs(common=((0, 1),))) != about_pairs(of_pairs())
+
+
 @pytest.mark.parametrize(("others", "is_enough"), [(0, True), (2, False), (3, True)])
 def test_leaf_with_few_rows_of_another_value_is_not_split_off(others: int, is_enough: bool) -> None:
     asked = replace(ONE, common=((1, 0),))

@@ -128,6 +128,27 @@ def test_those_who_left_a_group_count_by_themselves() -> None:
     assert decided([9, 9, 9, 9, 9, 9], None, [14, 11, 9, 12, 12, 12]) == [True, False, True, True]
 
 
+@pytest.mark.parametrize(("leaf", "columns"), [(1, [False, False, False, True]), (2, [True] * 4)])
+def test_leaf_that_an_edition_before_had_split_has_no_columns(leaf: int, columns: list[bool]) -> None:
+    split = TREE.grown(np.full(3, leaf), np.ones(3, dtype=np.intp), np.arange(3))
+    before = asked(tree=split, nodes=np.flatnonzero(split.split < 0), common=COMMON)
+    many = np.full((3 * 6, 2), 9)
+    former = (before.to_task(), Contribution(SUPPORT, 500, {"rows": np.full((5 * 6, 2), 9)}))
+    leaves, _ = answer_leaves(asked(common=COMMON), [Contribution(SUPPORT, 500, {"rows": many}, former=(former,))])
+    assert leaves.columns is not None
+    assert leaves.columns[0].tolist() == columns
+    assert leaves.columns[2].tolist() == [True] * 4
+
+
+def test_values_of_equal_rows_are_counted_once() -> None:
+    once = rows()
+    twice = Dataset(NAMES, "y", np.concatenate([once.X, once.X[:50]]), np.concatenate([once.y, once.y[:50]]))
+    first = Question("columns", SUPPORTED, DOMAIN, Tree.root(3), np.zeros(1, dtype=np.intp))
+    counts = answer(first, twice)["rows"]
+    assert (counts == answer(first, once)["rows"]).all()
+    assert (counts.sum(axis=1) == 400).all()
+
+
 @pytest.mark.parametrize("depth", [0, 2])
 def test_run_with_support_learns_and_replays_from_its_record(depth: int) -> None:
     parameters, data = SUPPORTED.model_copy(update={"max_depth": depth}), rows(2000)
