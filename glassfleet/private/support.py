@@ -61,7 +61,7 @@ def atoms(contribution: Contribution, places: Callable[[Task], Sequence[Any]], t
     -------
     list of ndarray of int64, each of shape (m, ...)
         The present edition's rows; for each earlier edition, how many more it had than the next one that was asked
-        about the same place: 0 where it was not asked; -1, not enough, where it was asked about all rows alone.
+        about the same place. It is 0 where that was not asked, and -1, not enough, where all rows alone were asked.
 
     Notes
     -----
