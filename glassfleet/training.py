@@ -96,6 +96,11 @@ class TrainingRows:
         """A hash of each row with a number as its target, shape (n,)."""
         return row_hashes(self.inputs, self.y)
 
+    @cached_property
+    def different(self) -> NDArray[np.bool_]:
+        """Which rows are no repetition of another one, shape (n,)."""
+        return is_first(self.hashes)
+
 
 def training_rows(data: Dataset, domain: Domain, min_rows: int, holdout: float, levels: Levels = ()) -> TrainingRows:
     """Return the rows of `data` for a run, prepared once and kept in the dataset's memo.
@@ -281,7 +286,7 @@ class TrainingClient(Generic[Q]):
         if question.kind == "levels":
             return Contribution("levels", rows.count, category_sums(domain, rows.X, rows.y))
         if question.kind == COLUMNS:
-            own = np.flatnonzero(is_first(rows.hashes)[: rows.training])
+            own = np.flatnonzero(rows.different[: rows.training])
             counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)
             return Contribution(COLUMNS, rows.count, {"rows": counts})
         return Contribution(question.kind, rows.count, self.answers[question.kind](question, rows))

@@ -44,6 +44,16 @@ def least_others(support: int) -> int:
     return max(3, support)
 
 
+def least_by_layer(least_rows: int, common: Common, support: int) -> Ints:
+    """Return what is enough of all rows of a sum, and of those of another value than each common one."""
+    return np.array([least_rows, *[least_others(support)] * len(common)])
+
+
+def most_counted(least_rows: int, support: int) -> int:
+    """Return at which number the counts of any layer end."""
+    return max(least_rows, least_others(support))
+
+
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ class Layout:
     @property
     def size(self) -> int:
         """Length of the vector."""
-        return _HEAD + sum(-(-math.prod(shape) // self._in_a_word) for _, shape in self.shapes)
+        return _HEAD + sum(self._words(math.prod(shape)) for _, shape in self.shapes)
 
     @property
     def _bits(self) -> int:
@@ -72,6 +72,14 @@ class Layout:
     @property
     def _in_a_word(self) -> int:
         return 64 // self._bits
+
+    def _words(self, count: int) -> int:
+        return -(-count // self._in_a_word)
+
+    @property
+    def _shift(self) -> NDArray[np.uint64]:
+        """Where each number of a word begins."""
+        return np.arange(self._in_a_word, dtype=np.uint64) * np.uint64(self._bits)
 
     @cached_property
     def digest(self) -> str:
@@ -102,17 +110,15 @@ class Layout:
     def _packed(self, numbers: Ints) -> Ints:
         if not self.most:
             return numbers
-        columns = np.zeros((-(-len(numbers) // self._in_a_word), self._in_a_word), dtype=np.uint64)
+        columns = np.zeros((self._words(len(numbers)), self._in_a_word), dtype=np.uint64)
         columns.ravel()[: len(numbers)] = numbers
-        shift = np.arange(self._in_a_word, dtype=np.uint64) * np.uint64(self._bits)
-        words: Ints = np.bitwise_or.reduce(columns << shift, axis=1).view(np.int64)
+        words: Ints = np.bitwise_or.reduce(columns << self._shift, axis=1).view(np.int64)
         return words
 
     def _unpacked(self, words: Ints, count: int) -> Ints:
         if not self.most:
             return words.copy()
-        shift = np.arange(self._in_a_word, dtype=np.uint64) * np.uint64(self._bits)
-        numbers = (words.view(np.uint64)[:, None] >> shift) & np.uint64((1 << self._bits) - 1)
+        numbers = (words.view(np.uint64)[:, None] >> self._shift) & np.uint64((1 << self._bits) - 1)
         return numbers.ravel()[:count].astype(np.int64)
 
     def read(self, total: NDArray[np.int64], members: int) -> Contribution:
@@ -140,7 +146,7 @@ class Layout:
         sums, at = {}, _HEAD
         for name, shape in self.shapes:
             count = math.prod(shape)
-            end = at + -(-count // self._in_a_word)
+            end = at + self._words(count)
             sums[name] = self._unpacked(total[at:end], count).reshape(shape)
             at = end
         return Contribution(self.kind, rows, sums, vehicles=vehicles)

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
+from glassfleet.private.columns import most_counted
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.bmt.checks import shapes_of
@@ -45,7 +46,8 @@ class FederatedBlendedTree(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).most_counted
+        question = read_task(task)
+        return most_counted(question.least_rows, question.parameters.support)
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""

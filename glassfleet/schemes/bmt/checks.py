@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.private.columns import most_counted
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question
@@ -41,7 +42,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         if question.leaves:
             _check_bins(sums["scores"], sums["means"], rows)
     elif question.kind == SUPPORT:
-        check_told(contribution, question.most_counted)
+        check_told(contribution, most_counted(question.least_rows, question.parameters.support))
     elif question.kind == "bands":
         check_products(sums["own"], question.columns, rows, GRID_BITS)
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)

@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.private.columns import Common, least_others, read_common
+from glassfleet.private.columns import Common, least_by_layer, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
@@ -109,14 +109,9 @@ class Question(TrainingQuestion):
         return max(self.parameters.support, self.columns + 1)
 
     @property
-    def most_counted(self) -> int:
-        """``"support"``: at which number counts end."""
-        return max(self.least_rows, least_others(self.parameters.support))
-
-    @property
     def least_of(self) -> NDArray[np.int64]:
         """What is enough of all rows of a sum, and of those that have another value than a common one, by layer."""
-        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
+        return least_by_layer(self.least_rows, self.common, self.parameters.support)
 
     @property
     def columns(self) -> int:

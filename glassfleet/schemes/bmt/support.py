@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import remembered
-from glassfleet.data.holdout import is_first
 from glassfleet.data.mixing import mixed_in
 from glassfleet.private.columns import layers_of, least_others
 from glassfleet.private.support import Ints, decided, holds, joined
@@ -147,7 +146,7 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
 
     The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
     """
-    least, first = question.least_rows, is_first(rows.hashes)
+    least, first = question.least_rows, rows.different[: rows.training]
     layers = _layers(question, rows) & first
     if question.is_of_pairs:
         is_in = shares(question, rows) > 0.0

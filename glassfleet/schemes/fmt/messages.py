@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.columns import Common, least_others, read_common
+from glassfleet.private.columns import Common, least_by_layer, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
@@ -94,14 +94,9 @@ class Question(GrowthQuestion):
         return max(self.parameters.support, len(self.regressors) + 2, 2 * len(self.split_features))
 
     @property
-    def most_counted(self) -> int:
-        """``"support"``: at which number counts end."""
-        return max(self.least_rows, least_others(self.parameters.support))
-
-    @property
     def least_of(self) -> NDArray[np.int64]:
         """``"support"``: what is enough of all rows, and of those that differ in a common value; see `count_rows`."""
-        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
+        return least_by_layer(self.least_rows, self.common, self.parameters.support)
 
     @property
     def asked_leaves(self) -> list[int]:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.holdout import is_first
 from glassfleet.private.columns import layers_of
 from glassfleet.private.support import ALL, Ints, Place, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
@@ -87,8 +86,7 @@ def count_rows(question: Question, rows: TrainingRows, position: Array) -> Ints:
     sets = np.array([question.n_sets[feature] for feature in features], dtype=np.float64)[:, None]
     own = np.minimum(np.floor(position[features]), sets - 2.0)
     is_training = np.arange(rows.count) < rows.training
-    first = is_first(rows.hashes)
-    layers = first & layers_of(rows.inputs, rows.y, question.common, BINS)
+    layers = rows.different & layers_of(rows.inputs, rows.y, question.common, BINS)
     lines = []
     for child in question.children:
         sums = weights(question.tree, child, position, features, own)

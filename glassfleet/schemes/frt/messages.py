@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import TaskError
-from glassfleet.private.columns import CELLS, Common, least_others, read_common
+from glassfleet.private.columns import CELLS, Common, least_by_layer, read_common
 from glassfleet.scheme import COUNTS, SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
@@ -93,15 +93,10 @@ class Question(SchemeQuestion):
         return max(self.parameters.support, self.gram_columns)
 
     @property
-    def most_counted(self) -> int:
-        """``"support"``: at which number counts end."""
-        return max(self.least_rows, least_others(self.parameters.support))
-
-    @property
     def least_of(self) -> NDArray[np.int64]:
         """``"support"`` about leaves: what is enough of all rows, and of those that have another value."""
         assert self.common is not None
-        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
+        return least_by_layer(self.least_rows, self.common, self.parameters.support)
 
     @property
     def has_columns(self) -> bool:
