@@ -80,6 +80,25 @@ def typical_row(domain: Domain, sums: NDArray[Any]) -> dict[str, float]:
     }
 
 
+def filled(sums: NDArray[np.float64], columns: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    """Return rules' weights and sums of inputs, shape (1 + F, m); what a rule does not tell is as in others.
+
+    Parameters
+    ----------
+    sums : ndarray of float64, shape (1 + F, m)
+        As for :func:`typical_row`.
+    columns : ndarray of bool, shape (m, F + 1), or None
+        From :func:`glassfleet.private.columns.slopes_of`: which inputs each rule tells; None: all.
+    """
+    if columns is None:
+        return sums
+    result = sums.copy()
+    for total, has in zip(result[1:], columns[:, :-1].T, strict=True):
+        weight = math.fsum(sums[0, has])
+        total[~has] = sums[0, ~has] * (math.fsum(total[has]) / weight if weight > 0 else 0.5)
+    return result
+
+
 def sums_of_cells(histogram: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return about what :func:`typical_row` takes, shape (1 + F,), from histograms of the inputs, shape (F, cells).
 

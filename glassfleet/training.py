@@ -29,7 +29,7 @@ from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
 from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
-from glassfleet.private.support import noted
+from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.untrusted import (
@@ -378,6 +378,13 @@ class TrainingServer(Generic[Q]):
 
     def _open(self, state: State) -> Q:
         return self.read_task(Task(self.Question.name, state["kind"], state["body"]))
+
+
+def of_support(question: TrainingQuestion, memory: Mapping[str, Any]) -> dict[str, Value]:
+    """Return what the summary of a run with `support` says: the record, and inputs that are no columns of products."""
+    columns = columns_of(read_noted(memory["withheld"][0]))
+    names = [each.name for place, each in enumerate(question.domain.inputs) if place not in columns]
+    return {"withheld": memory["withheld"], "without_slopes": names}
 
 
 def check_trained(rows: int, root: int) -> None:

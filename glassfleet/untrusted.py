@@ -203,11 +203,11 @@ def at_most(left: NDArray[Any] | float, right: NDArray[Any] | float, what: str) 
         raise ContributionError(what)
 
 
-def check_told(contribution: Contribution, least: int) -> None:
-    """Raise :class:`ContributionError` unless the counts ``rows`` end at `least` in each vehicle: more is not told."""
+def check_told(contribution: Contribution, least: int, name: str = "rows") -> None:
+    """Raise :class:`ContributionError` unless the counts `name` end at `least` in each vehicle: more is not told."""
     vehicles = 1 if contribution.vehicles is None else contribution.vehicles
     most = min(contribution.rows, least * max(1, vehicles))
-    at_most(contribution.sums["rows"], most, "more rows than can be told")
+    at_most(contribution.sums[name], most, "more rows than can be told")
 
 
 def check_histogram(histogram: Ints, rows: int) -> None:

@@ -315,9 +315,9 @@ def _protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
 
     ``floor`` and ``company`` as in the terms; the ``support`` of the scheme's sums, 0 where it has none. How many
     ``groups``, in how many ``editions`` in all (one for each group, and one more for each time that it shrank), of how
-    many ``vehicles`` in the end, and their ``rows``: those of the last sums.
+    many ``vehicles`` in the end, and their ``rows``: those of the last sums. Inputs ``without_slopes``, if any.
     """
-    private, last = state.spec.private, state.levels[-1]
+    private, last, names = state.spec.private, state.levels[-1], state.summary.get("without_slopes")
     assert private is not None
     sums = collecting.collect(last.task, last.members, state.store[last.digest])
     return {
@@ -328,4 +328,5 @@ def _protection(state: RunState, collecting: Collecting) -> dict[str, Any]:
         "editions": sum(1 + edition.number for edition in state.editions),
         "vehicles": len(state.waited_for),
         "rows": sum(each.rows for each in sums),
+        **({"without_slopes": names} if names else {}),
     }

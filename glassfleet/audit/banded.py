@@ -20,10 +20,11 @@ from glassfleet.audit.bmt import forecast, rows_of
 from glassfleet.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, stacked
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.private.draws import DRAWS
 from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import SCORE_BITS
-from glassfleet.schemes.bmt.support import DRAWS, STEP, slices_of
+from glassfleet.schemes.bmt.support import STEP, slices_of
 from glassfleet.schemes.bmt.tree import degrees
 
 Array = NDArray[np.float64]
@@ -67,7 +68,7 @@ def _alike(seen: Iterable[View], kinds: Sequence[str]) -> list[list[tuple[Questi
 def _below(question: Question, sums: Sums) -> Iterator[Array]:
     """Yield the sums below each edge between bands of a leaf and an input, and of all bands, shape (bands, 2 k + 1)."""
     bands = np.concatenate([sums["scores"], sums["means"]], axis=1) / 2.0**SCORE_BITS
-    for span in slices_of(question).values():
+    for span in slices_of(question.kept).values():
         yield np.cumsum(bands[span], axis=0)
 
 
@@ -146,7 +147,7 @@ def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array,
     k = question.columns
     if question.kind == "bands":
         own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
-        for (line, _), span in slices_of(question).items():
+        for (line, _), span in slices_of(question.kept).items():
             of_bands = (sums["scores"][span, 1:], sums["means"][span])
             right, squares = (part.sum(axis=0) / 2.0**SCORE_BITS for part in of_bands)
             yield question.leaves[line], own[line], right, squares

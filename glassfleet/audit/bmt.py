@@ -20,13 +20,14 @@ from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stac
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.private.draws import DRAWS
 from glassfleet.scheme import COUNTS
 from glassfleet.schemes.bmt.bins import GROUP
 from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import GRID_BITS, SCORE_BITS
 from glassfleet.schemes.bmt.server import taken_in
-from glassfleet.schemes.bmt.support import DRAWS, STEP
+from glassfleet.schemes.bmt.support import STEP
 from glassfleet.schemes.bmt.tree import degrees
 
 Array = NDArray[np.float64]

@@ -130,11 +130,11 @@ def groups(view: View) -> Iterator[Groups]:
         if question.gram_columns == f + 2:
             value = gram_value(sums["gram_high"], sums["gram_low"], bits=bits)
             grams = unpack_symmetric(value, f + 2) / 2.0 ** (2 * bits)
-            yield from _by_columns(grams, getattr(question, "columns", None))
+            yield from _by_columns(grams, question.columns)
 
 
 def _by_columns(grams: NDArray[np.float64], has: NDArray[np.bool_] | None) -> Iterator[Groups]:
-    """Yield groups of equal columns: with support a leaf of frt may lack some, or all of its sums."""
+    """Yield groups of equal columns: with support a leaf or a rule may lack some, or all of its sums."""
     f = grams.shape[1] - 2
     every = np.ones((len(grams), f + 1), dtype=np.bool_) if has is None else has
     for line in np.unique(every[every[:, -1]], axis=0):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.numerics.edges import cells_of, histogram
-from glassfleet.private.support import decided
+from glassfleet.private.support import atoms, decided
 from glassfleet.scheme import Contribution, Task
 from glassfleet.untrusted import at_most, increasing
 
@@ -30,7 +30,7 @@ LEAST_COMMON = 0.05
 """More of a group's rows must be in a cell for its value to be common, and more than :data:`LEAST_ALIKE`."""
 
 LEAST_ALIKE = 8
-"""Rows; in fewer no sum of products can be opened in which nearly all are alike."""
+"""Rows, or as many as there are inputs, if that is less: a sum of products has two rows more than it has inputs."""
 
 CELLS = 256
 """Cells of the histogram of an input, where a scheme has no histograms of its own."""
@@ -44,14 +44,32 @@ def least_others(support: int) -> int:
     return max(3, support)
 
 
-def least_by_layer(least_rows: int, common: Common, support: int) -> Ints:
-    """Return what is enough of all rows of a sum, and of those of another value than each common one."""
-    return np.array([least_rows, *[least_others(support)] * len(common)])
+class LayeredQuestion:
+    """A scheme's question of runs with `support`, whose rows are counted by layer.
 
+    Attributes
+    ----------
+    parameters
+        With `support`.
+    common : tuple of (int, int)
+    least_rows : int
+        Fewest rows of a sum of products.
+    """
 
-def most_counted(least_rows: int, support: int) -> int:
-    """Return at which number the counts of any layer end."""
-    return max(least_rows, least_others(support))
+    parameters: Any
+    common: Any
+    least_rows: Any
+
+    @property
+    def least_of(self) -> Ints:
+        """What is enough of all rows of a sum, and of those of another value than each common one, by layer."""
+        return np.array([self.least_rows, *[least_others(self.parameters.support)] * len(self.common)])
+
+    @property
+    def most_told(self) -> int:
+        """At which number the counts of any layer end."""
+        most: int = max(self.least_rows, least_others(self.parameters.support))
+        return most
 
 
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
@@ -124,7 +142,8 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
         each = np.stack(parts)
         rows, fullest = each[:, -1].sum(axis=1), each.max(axis=2)
         of_all = np.add.reduce(each)
-        most = np.maximum(LEAST_COMMON * rows, LEAST_ALIKE)
+        inputs = most_columns(min(LEAST_ALIKE, len(fullest[0]) - 1), int(rows.sum()))
+        most = np.maximum(LEAST_COMMON * rows, inputs)
         is_common = np.logical_or.reduce(each > most[:, None, None])
         is_common[-1, [0, -1]] = True
         may = np.logical_and.reduce((rows[:, None] - fullest >= least_others(support)) | (rows == 0)[:, None])
@@ -138,6 +157,21 @@ def decide_columns(contributions: Sequence[Contribution], task: Task, support: i
     return decided(contributions, lambda _: range(len(contributions[0].sums["rows"])), task, from_rows)
 
 
+def exposed_columns(contributions: Sequence[Contribution], task: Task, support: int) -> list[int]:
+    """Return the columns (F: the target) whose sums over all rows would give rows away: few have another value.
+
+    Parameters
+    ----------
+    contributions, task, support
+        As for :func:`decide_columns`.
+    """
+    lines = range(len(contributions[0].sums["rows"]))
+    each = np.stack([part for given in contributions for part in atoms(given, lambda _: lines, task)])
+    others = each.sum(axis=2) - each.max(axis=2)
+    few = np.logical_or.reduce((others > 0) & (others < least_others(support)), axis=0)
+    return [int(column) for column in np.flatnonzero(few)]
+
+
 def columns_of(decision: Bools) -> tuple[int, ...]:
     """Return the inputs that may be columns of products, from :func:`decide_columns`."""
     return tuple(np.flatnonzero(decision[:-1, 0]).tolist())
@@ -147,6 +181,46 @@ def common_of(decision: Bools, columns: Sequence[int]) -> Common:
     """Return the common cells of some inputs and of the target, from :func:`decide_columns`."""
     every = (*columns, len(decision) - 1)
     return tuple((column, int(cell)) for column in every for cell in np.flatnonzero(decision[column, 1:]))
+
+
+def decide_slopes(parts: Sequence[Ints], least: Ints, support: int) -> Bools:
+    """Return of which leaves or rules sums may be asked, and where a layer lets them have columns, (m, 1 + layers).
+
+    Nobody hides behind rows that weigh next to nothing in a leaf: enough must be heavy.
+
+    Parameters
+    ----------
+    parts : sequence of ndarray of int64, each of shape (m layers, 2)
+        Of each atom, how many rows of each leaf and layer are heavy, and how many are light.
+    least : ndarray of int64, shape (layers,)
+        What is enough, from :func:`least_by_layer`.
+    support : int
+        Fewest rows of sums without columns.
+    """
+    counts = np.stack(parts).reshape(len(parts), -1, len(least), 2)
+    heavy, light = np.moveaxis(np.concatenate([counts[:, :, :1], counts], axis=2), 3, 0)
+    is_enough = (heavy >= np.append(support, least)) | ((heavy == 0) & (light == 0))
+    decision: Bools = is_enough.all(axis=0)
+    return decision
+
+
+def slopes_of(decision: Bools, common: Common, inputs: int) -> Bools:
+    """Return which inputs are columns of each leaf, and whether it is asked about at all, shape (m, `inputs` + 1).
+
+    Parameters
+    ----------
+    decision : ndarray of bool, shape (m, 1 + layers)
+        From :func:`decide_slopes`.
+    common : tuple of (int, int)
+    inputs : int
+    """
+    is_asked, enough, *others = decision.T
+    columns = np.repeat(enough[:, None], inputs + 1, axis=1)
+    for (column, _), is_enough in zip(common, others, strict=True):
+        of = [column] if column < inputs else range(inputs)
+        columns[:, of] &= is_enough[:, None]
+    columns[:, -1] = is_asked
+    return columns
 
 
 def most_columns(most: int, rows: int) -> int:

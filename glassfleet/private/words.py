@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassfleet.private.between import COMPANY, WAITS
+
+NAMED = 8
+"""Most inputs that a sentence names."""
 
 WHY_NO_VEHICLES = "no vehicle tells its own scores in a private run; these are sums over all who answered"
 
@@ -39,11 +42,21 @@ def protection(private: Mapping[str, Any]) -> str:
         )
     support = private.get("support", 0)
     rests = f", none of which rests on fewer than {support} rows" if support else ""
+    alike = _alike(private.get("without_slopes", ()))
     parts = ", ".join(f"{private[name]} {name if private[name] != 1 else name[:-1]}" for name in ("groups", "editions"))
     return (
         f"private: only sums over {floor} or more of its {private['vehicles']} vehicles were seen ({parts}){rests}; "
-        f"nobody left alone, but {company} or more together"
+        f"nobody left alone, but {company} or more together{alike}"
     )
+
+
+def _alike(names: Sequence[str]) -> str:
+    """Return why no rule has a slope of some inputs."""
+    if not names:
+        return ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    shown = ", ".join(names[:NAMED])
+    return f"; rules have no slopes of {shown}{more}, as rows are alike there or in the target, or too few"
 
 
 def left_out(agents: Mapping[str, Mapping[str, str]]) -> list[str]:

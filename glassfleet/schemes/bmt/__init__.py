@@ -7,7 +7,6 @@ from pydantic import BaseModel
 from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.columns import most_counted
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.bmt.checks import shapes_of
@@ -46,8 +45,7 @@ class FederatedBlendedTree(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        question = read_task(task)
-        return most_counted(question.least_rows, question.parameters.support)
+        return read_task(task).most_told
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
@@ -59,9 +57,11 @@ class FederatedBlendedTree(SumScheme):
             own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)
             terms = 5 * terms * 2 * question.latest + terms * len(question.pairs) + own
         elif question.kind == SUPPORT:
-            terms = 10 * len(question.leaves) * len(question.features) + len(question.tree.overlaps)
+            counted = len(question.leaves) * len(question.features) + len(question.tree.overlaps)
+            terms = 10 * counted * len(question.least_of)
         elif question.kind == "bands":
-            terms = 5 * terms * len(question.leaves) + 3 * question.columns * question.n_bands
+            of_bands = 3 * question.columns * question.parameters.bins * len(question.features)
+            terms = (5 * terms + of_bands) * len(question.leaves)
         elif question.kind == "joint":
             terms = 5 * terms * len(question.tree.overlaps)
         else:

@@ -1,8 +1,9 @@
 """The coordinator's course of a run with `support`: growth by bands alone, and one question about the joint fit.
 
-A step asks on how many rows the bins of the latest leaves rest, and then for sums by band: neighbouring bins, joined
-until they hold enough. Splits are chosen by these, and coefficients follow them. When the tree has grown, pairs of
-leaves that share too few rows are closed, and all that the joint fit needs is asked for once.
+A step asks how many rows of the latest leaves are in each band, and then for sums by band: neighbouring ones, joined
+until they hold enough. (Of the first leaf each bin is counted, of later ones each band of the leaf above.) Splits are
+chosen by these sums, and coefficients follow them. When the tree has grown, pairs of leaves that share too few rows are
+closed, and all that the joint fit needs is asked for once.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
 from glassfleet.numerics.statistics import unpack_symmetric
+from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Next
 from glassfleet.schemes.bmt.gains import SCORE_SCALE, Best, BinSums, best_of_bands
 from glassfleet.schemes.bmt.joint import SCALE, root_of
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
-from glassfleet.schemes.bmt.support import DRAWN, decide_bands, decide_pairs, edges_of, slices_of
+from glassfleet.schemes.bmt.support import decide_bands, decide_pairs, edges_of, slices_of
 from glassfleet.schemes.bmt.tree import Split, Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
 Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 def begin(question: Question, memory: Memory) -> Next:
-    """Ask on how many rows the root's bins rest.
+    """Ask how many rows are in each of the root's bins.
 
     Parameters
     ----------
@@ -40,20 +43,22 @@ def begin(question: Question, memory: Memory) -> Next:
     memory : dict
         What the scan told: ``root``, ``coefficients``, ``features``, ``edges``, ``training``; and what is ``withheld``.
     """
+    # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights, edges of bands.
+    # Of proposed splits the last three.
     memory |= {"open": {}, "proposed": [], "sizes": [0], "steps": 0}
-    return _ask_bins(question, memory, Tree(), (0,))
+    shape = (1, len(memory["features"]), question.parameters.bins - 1)
+    return _ask_counts(question, memory, Tree(), (0,), np.ones(shape, dtype=np.bool_))
 
 
-def _ask_bins(question: Question, memory: Memory, tree: Tree, leaves: Sequence[int]) -> Next:
+def _ask_counts(question: Question, memory: Memory, tree: Tree, leaves: Sequence[int], counted: Bools) -> Next:
     asked = replace(
         question,
         kind=SUPPORT,
         tree=tree,
-        coefficients=None,
         leaves=tuple(leaves),
         features=tuple(memory["features"]),
         edges=memory["edges"],
-        kept=None,
+        counted=counted,
     )
     return ask(asked, memory)
 
@@ -66,6 +71,7 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
     memory |= {"withheld": [*memory["withheld"], noted(np.concatenate([enough, kept.ravel()]))]}
     tree, line_of = _accepted(question, memory, enough.tolist())
     asked = [leaf for leaf, line in line_of.items() if kept[line].any()]
+    lines = [line_of[leaf] for leaf in asked]
     is_last = len(tree.splits) + 1 == question.parameters.most_rules or memory["steps"] == MAX_BANDED_STEPS
     if is_last or not asked:
         return _split(question, memory, tree)
@@ -75,7 +81,8 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
         tree=tree,
         coefficients=memory["coefficients"],
         leaves=tuple(asked),
-        kept=kept[[line_of[leaf] for leaf in asked]],
+        counted=question.counted[lines],
+        kept=kept[lines],
     )
     return ask(bands, memory)
 
@@ -95,7 +102,7 @@ def _accepted(question: Question, memory: Memory, enough: list[bool]) -> tuple[T
     lines = dict(zip(before.leaves, memory["coefficients"], strict=True))
     line_of = {}
     for at, number in enumerate(made):
-        changes, weights = proposed[number]
+        changes, weights, _ = proposed[number]
         for child, (change, weight) in enumerate(zip(changes, weights, strict=True)):
             leaf = before.size + 2 * at + child
             lines[leaf] = lines[splits[number].node] + change
@@ -112,7 +119,7 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
     own = unpack_symmetric(sums["own"].astype(np.float64) * (SCALE / DRAWN), question.columns)
     scores, means = (sums[name] / (SCORE_SCALE * DRAWN) for name in ("scores", "means"))
     root = root_of(memory, question.columns)
-    spans, least, splits = slices_of(question), _least(question, memory), dict(memory["open"])
+    spans, least, splits = slices_of(question.kept), _least(question, memory), dict(memory["open"])
     for line, leaf in enumerate(question.leaves):
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
         found: dict[int, Best] = {}
@@ -126,9 +133,10 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
         ranking = sorted(found, key=lambda feature: (-found[feature].gain, feature))
         if leaf == 0:
             memory["features"] = sorted(ranking[: question.parameters.split_features])
+        inner = question.kept[line, [question.features.index(feature) for feature in memory["features"]]]
         if ranking and found[ranking[0]].gain > LEAST_GAIN * float(memory["training"]):
             most = found[ranking[0]]
-            splits[str(leaf)] = [most.gain, *most.ramp, most.changes, list(most.sides)]
+            splits[str(leaf)] = [most.gain, *most.ramp, most.changes, list(most.sides), inner]
     return _split(question, {**memory, "open": splits}, question.tree)
 
 
@@ -180,7 +188,8 @@ def _split(question: Question, memory: Memory, tree: Tree) -> Next:
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     proposed: list[Value] = [splits.pop(str(leaf))[4:] for leaf in chosen]
     memory |= {"open": splits, "proposed": proposed, "steps": memory["steps"] + 1}
-    return _ask_bins(question, memory, grown, range(tree.size, grown.size))
+    inner = np.repeat(np.stack([each[2] for each in proposed]), 2, axis=0)  # of both sides those of the leaf
+    return _ask_counts(question, memory, grown, range(tree.size, grown.size), inner)
 
 
 # --- the joint fit --------------------------------------------------------------------------------------------------
@@ -189,8 +198,7 @@ def _split(question: Question, memory: Memory, tree: Tree) -> Next:
 def _ask_pairs(question: Question, memory: Memory, tree: Tree) -> Next:
     """Ask on how many rows the sums over pairs of leaves rest."""
     kept = {name: memory[name] for name in ("sums_digest", "reference", "training", "root", "sizes", "withheld")}
-    asked = replace(question, kind=SUPPORT, tree=tree, coefficients=None, leaves=(), features=(), edges=None, kept=None)
-    return ask(asked, kept)
+    return ask(replace(question, kind=SUPPORT, tree=tree, leaves=()), kept)
 
 
 def _closed(question: Question, memory: Memory, contributions: Sequence[Contribution]) -> Next:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
-from glassfleet.private.columns import most_counted
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.bmt.support import bands_of
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
@@ -42,7 +42,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         if question.leaves:
             _check_bins(sums["scores"], sums["means"], rows)
     elif question.kind == SUPPORT:
-        check_told(contribution, most_counted(question.least_rows, question.parameters.support))
+        check_told(contribution, question.most_told)
     elif question.kind == "bands":
         check_products(sums["own"], question.columns, rows, GRID_BITS)
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
@@ -66,9 +66,9 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == SUPPORT:
         if question.is_of_pairs:
             return {"rows": (len(question.tree.overlaps), len(question.least_of))}
-        return {"rows": (len(question.leaves) * (len(question.features) + question.n_lines), question.parameters.bins)}
+        return {"rows": (bands_of(question.counted), len(question.least_of))}
     if question.kind == "bands":
-        bands = question.n_bands
+        bands = bands_of(question.kept)
         return {"own": (len(question.leaves), question.width), "scores": (bands, k + 1), "means": (bands, k)}
     if question.kind == "joint":
         return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), k + 1)}

@@ -10,17 +10,19 @@ from numpy.typing import NDArray
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
+from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.bmt.bins import CELLS, GROUP
 from glassfleet.schemes.bmt.messages import Question, read_task
 from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.bmt.support import (
     about_bands,
-    about_leaf,
+    about_counts,
     about_pairs,
+    band_of,
+    bands_of,
     between_edges,
     count_rows,
-    draws,
     reached_by,
     shares,
     slices_of,
@@ -221,25 +223,23 @@ def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     k, reached = question.columns, reached_by(question, rows)
     residual = _residual(question, rows, reached)
     own = np.zeros((len(question.leaves), question.width), dtype=np.int64)
-    total = np.zeros((question.n_bands, 2 * k + 1), dtype=np.int64)
-    between, spans = between_edges(question, rows), slices_of(question)
+    total, spans = np.zeros((bands_of(question.kept), 2 * k + 1), dtype=np.int64), slices_of(question.kept)
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)
-        drawn = draws(rows, about_leaf(question, leaf))[there]
+        drawn = draws(rows.hashes, about_counts(question, line, 0))[there]  # with the first input's the leaf is counted
         own[line] = _sum((degree * degree * drawn)[None], columns, pairs=True)[0]
         terms = _terms(columns, degree, residual[there])
-        for place, feature in enumerate(question.features):
-            inner = question.bands(line, place)[1:-1]
-            band = np.searchsorted(inner, between[feature][there], side="right").astype(np.int32)
-            drawn = draws(rows, about_bands(question, line, place))[there]
-            total[spans[line, place]] = _by_cell(terms * drawn[:, None], band[:, None], len(inner) + 1)
+        for place in range(len(question.features)):
+            band, span = band_of(question, rows, question.kept, line, place)[there], spans[line, place]
+            drawn = draws(rows.hashes, about_bands(question, line, place))[there]
+            total[span] = _by_cell(terms * drawn[:, None], band[:, None].astype(np.int32), span.stop - span.start)
     return {"own": own, "scores": np.ascontiguousarray(total[:, : k + 1]), "means": total[:, k + 1 :].copy()}
 
 
 def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w_l w_m z z' of all pairs of leaves, and w z y and w y^2 of leaves, with one draw for each row."""
-    drawn, leaves = draws(rows, about_pairs(question)), question.tree.leaves
+    drawn, leaves = draws(rows.hashes, about_pairs(question)), question.tree.leaves
     share = dict(zip(leaves, shares(question, rows), strict=True))
     gram = np.zeros((len(question.tree.overlaps), question.width), dtype=np.int64)
     target = np.zeros((len(leaves), question.columns + 1), dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.fuzzy.ramps import ramp_condition
-from glassfleet.private.columns import Common, least_by_layer, read_common
+from glassfleet.private.columns import Common, LayeredQuestion, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
@@ -35,7 +35,7 @@ MAX_CANDIDATES = 4096
 
 
 @dataclass(frozen=True)
-class Question(TrainingQuestion):
+class Question(LayeredQuestion, TrainingQuestion):
     """A task of this scheme, read and checked; see :class:`~glassfleet.training.TrainingQuestion`.
 
     Attributes
@@ -59,8 +59,10 @@ class Question(TrainingQuestion):
         Inputs whose bins or bands are asked about, increasing.
     edges : ndarray of float64, shape (F, bins + 1)
         Edges of all inputs' bins.
+    counted : ndarray of bool, shape (leaves, features, bins - 1)
+        ``"support"`` about leaves, and ``"bands"``: which inner edges lie between bands whose rows are counted.
     kept : ndarray of bool, shape (leaves, features, bins - 1)
-        ``"bands"``: which inner edges lie between bands.
+        ``"bands"``: which of these lie between the bands that are asked about, of one such band or more.
     common : tuple of (int, int)
         ``"support"``, and what it is about: inputs of the polynomials, or the target (F), and cells of their histograms
         that many rows are in.
@@ -80,7 +82,8 @@ class Question(TrainingQuestion):
     leaves: tuple[int, ...] = ()
     features: tuple[int, ...] = ()
     edges: Array | None = None
-    kept: Bools | None = None
+    counted: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
+    kept: Bools = field(default_factory=lambda: np.zeros((0, 0, 0), np.bool_))
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
@@ -105,13 +108,14 @@ class Question(TrainingQuestion):
 
     @property
     def least_rows(self) -> int:
-        """Fewest rows of a sum of products in a run with `support`: those of fewer rows than columns span the rows."""
-        return max(self.parameters.support, self.columns + 1)
+        """Fewest rows of a sum in a run with `support`.
 
-    @property
-    def least_of(self) -> NDArray[np.int64]:
-        """What is enough of all rows of a sum, and of those that have another value than a common one, by layer."""
-        return least_by_layer(self.least_rows, self.common, self.parameters.support)
+        Products of fewer rows than columns span the rows. Of the same rows there may be a sum for each input of a leaf,
+        and for each leaf above a band, all with other draws: at most half as many as there are rows.
+        """
+        above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
+        sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
+        return max(self.parameters.support, self.columns + 1, 2 * sums)
 
     @property
     def columns(self) -> int:
@@ -138,17 +142,6 @@ class Question(TrainingQuestion):
         lower = {leaf for leaf in self.new if leaf % 2}
         return [(i, j) for i, j in self.tree.overlaps if i in lower or j in lower]
 
-    def bands(self, line: int, place: int) -> list[int]:
-        """Return the edges of the bands of a leaf and an input, given as lines of :attr:`kept`: numbers of bins."""
-        assert self.kept is not None
-        return [0, *(1 + np.flatnonzero(self.kept[line, place])).tolist(), self.parameters.bins]
-
-    @cached_property
-    def n_bands(self) -> int:
-        """Bands of all leaves and inputs asked about."""
-        assert self.kept is not None
-        return int(self.kept.sum() + self.kept.shape[0] * self.kept.shape[1])
-
     def side(self, node: int) -> Condition:
         """Return between which ramps, or in which categories, of the input that was split on last the rows are."""
         feature = self.tree.splits[(node - 1) // 2].feature
@@ -160,11 +153,6 @@ class Question(TrainingQuestion):
         """Nodes of the tree that the vehicles are asked about: up to the scan it is the root."""
         about_all = self.kind in ("levels", COLUMNS, "scan")
         return {0} if about_all else {*self.leaves, *(leaf for leaf, _ in self.candidates)}
-
-    @property
-    def n_lines(self) -> int:
-        """``"support"`` about leaves: lines, as long as there are bins, for a leaf's rows of other values of inputs."""
-        return -(-self.of_inputs // self.parameters.bins)
 
     @property
     def of_inputs(self) -> int:
@@ -185,10 +173,10 @@ class Question(TrainingQuestion):
             return body | {"closed": np.array(self.closed, dtype=np.int32).reshape(-1, 3)}
         asked = {"leaves": list(self.leaves), "features": list(self.features), "edges": self.edges}
         if self.kind == SUPPORT:
-            return body | asked
+            return body | asked | {"counted": self.counted}
         body["coefficients"] = self.coefficients
         if self.kind == "bands":
-            return body | asked | {"kept": self.kept}
+            return body | asked | {"counted": self.counted, "kept": self.kept}
         if self.kind == "ramps":
             places = [(leaf, feature) for leaf, (feature, _, _) in self.candidates]
             body["places"] = np.array(places, dtype=np.int32).reshape(-1, 2)
@@ -230,10 +218,16 @@ class Question(TrainingQuestion):
             raise TaskError("nothing is asked about")
         edges = _edges(body["edges"], (self.n_inputs, bins + 1))
         known = replace(self, latest=latest, leaves=leaves, features=features, edges=edges)
-        if self.kind != "bands":
+        if self.kind == "bins":
             return known
         shape = (len(leaves), len(features), bins - 1)
-        return replace(known, kept=check_array("kept", body["kept"], np.bool_, shape))
+        counted = check_array("counted", body["counted"], np.bool_, shape)
+        if self.kind == SUPPORT:
+            return replace(known, counted=counted)
+        kept = check_array("kept", body["kept"], np.bool_, shape)
+        if (kept & ~counted).any():
+            raise TaskError("a band ends within one that was counted whole")
+        return replace(known, counted=counted, kept=kept)
 
 
 read_task = Remembered(Question.from_task)

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.forecasts import rule_forecasts
+from glassfleet.private.draws import DRAWN
 from glassfleet.scheme import Done
 from glassfleet.schemes.bmt.gains import KAPPA
 from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.rules import rules_of
-from glassfleet.schemes.bmt.support import DRAWN
+from glassfleet.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
 
@@ -111,7 +112,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     assert best is not None  # a tree without splits is among the sizes
     _, fit, b = best
     summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": KAPPA}
-    return _done(question, memory, fit, b, summary | {"withheld": memory["withheld"]})
+    return _done(question, memory, fit, b, summary | of_support(question, memory))
 
 
 def _cost(coefficients: Array) -> int:

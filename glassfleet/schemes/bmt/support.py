@@ -1,18 +1,20 @@
 """Runs with `support`: on how many rows bands and pairs of leaves rest, and the weights of rows in what is asked.
 
-Two sums over nearly the same rows tell, by subtraction, the few in which they differ. Here they do not: in the sums of
-each leaf, and by band of each leaf and input, a row has a *draw* of its own as a factor, from a hash of the row and of
-what is asked. So the rows that two sums share do not cancel out, as a rule. Only the same question to another edition
-has the same draws: the rows of differences of editions are counted. Of products there is one sum a leaf: several, with
-other draws each, would determine its rows.
+In the sums of each leaf, and by band of each leaf and input, rows have draws of their own
+(:mod:`glassfleet.private.draws`). Several sums of the same few rows, with other draws each, would determine these. So
+of products there is one sum a leaf, and leaves and bands hold twice as many rows as are told sums of them: one for each
+input of a leaf, and one for each leaf above a band.
 
 Degrees are multiples of an eighth: nobody hides behind rows of next to no weight. In the sums of the joint fit a row
 may be in several leaves. Where two leaves share rows, but too few, the pair is *closed*: these rows move to the leaf
 that has more of them. That is decided before anything of the joint fit is summed.
 
+A new leaf's rows are counted by the bands of the leaf above it, of the first one by bins: fewer bands hold one row.
+
 Of rows that have another value of an input, or another target, than many rows have (`glassfleet.private.columns`) there
-are none in a leaf, or enough: where all but one have one value, products less this value are that one row's. A leaf
-with few of them is not split off; in the joint fit they move as those of a pair do.
+are none in a leaf or a band, or enough. Where all but one have one value, sums less this value are that one row's. A
+leaf with few of them is not split off, a band is joined to the next one; in the joint fit they move as those of a pair
+do.
 """
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import remembered
-from glassfleet.data.mixing import mixed_in
-from glassfleet.private.columns import layers_of, least_others
+from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.bmt.bins import CELLS, bins_of
@@ -41,11 +42,25 @@ Bools = NDArray[np.bool_]
 STEP = 1 / 8
 """Degrees of rows in nodes are rounded to multiples of this."""
 
-DRAWS = tuple(draw / 16.0 for draw in range(8, 16))
-"""Factors of rows, one for each of three bits of a hash."""
 
-DRAWN = 23 / 32
-"""Mean of the draws: sums are so many times what they would be without."""
+# --- bands ----------------------------------------------------------------------------------------------------------
+
+
+def limits_of(inner: Bools) -> list[int]:
+    """Return the edges of the bands of a leaf and an input, by the inner ones, shape (bins - 1,): numbers of bins."""
+    return [0, *(1 + np.flatnonzero(inner)).tolist(), len(inner) + 1]
+
+
+def bands_of(inner: Bools) -> int:
+    """Return how many bands there are of all leaves and inputs, by their inner edges."""
+    return int(inner.sum() + inner.shape[0] * inner.shape[1])
+
+
+def slices_of(inner: Bools) -> dict[tuple[int, int], slice]:
+    """Return where the bands of each leaf and input stand in an answer."""
+    ends = np.concatenate([[0], np.cumsum(inner.sum(axis=2) + 1)]).tolist()
+    keys = product(range(inner.shape[0]), range(inner.shape[1]))
+    return {key: slice(*span) for key, span in zip(keys, pairwise(ends), strict=True)}
 
 
 # --- what is asked about, in a form that means the same in every task -----------------------------------------------
@@ -55,15 +70,12 @@ def _path(tree: Tree, leaf: int) -> list[Value]:
     return [[*split.ramp, upper] for split, upper in tree.path(leaf)]
 
 
-def about_bins(question: Question, leaf: int, feature: int) -> list[Value]:
-    """Return what the counts of a leaf's rows by bins of an input are about."""
+def about_counts(question: Question, line: int, place: int) -> list[Value]:
+    """Return what the counts of a leaf's rows by bands of an input, given as lines of ``counted``, are about."""
     assert question.edges is not None
-    return [_path(question.tree, leaf), feature, question.edges[feature].tolist()]
-
-
-def about_leaf(question: Question, leaf: int) -> list[Value]:
-    """Return what the product sums of a leaf are about: with the counts of the first input they are counted."""
-    return [*about_bins(question, leaf, question.features[0]), _common(question)]
+    feature, path = question.features[place], _path(question.tree, question.leaves[line])
+    limits: list[Value] = list(limits_of(question.counted[line, place]))
+    return [path, feature, question.edges[feature].tolist(), _common(question), limits]
 
 
 def _common(question: Question) -> list[Value]:
@@ -75,8 +87,7 @@ def about_bands(question: Question, line: int, place: int) -> list[Value]:
 
     Where it is the same, so is what the counts were about.
     """
-    counted = about_bins(question, question.leaves[line], question.features[place])
-    return [*counted, *question.bands(line, place)]
+    return [*about_counts(question, line, place), *limits_of(question.kept[line, place])]
 
 
 def about_pairs(question: Question) -> Value:
@@ -90,18 +101,11 @@ def places(task: Task) -> list[Any]:
     question = read_task(task)
     if question.is_of_pairs:
         return [(digest_of(about_pairs(question)), pair) for pair in question.tree.overlaps]
-    bins = [digest_of(about_bins(question, leaf, each)) for leaf in question.leaves for each in question.features]
-    others = [(digest_of(about_leaf(question, leaf)), n) for leaf in question.leaves for n in range(question.n_lines)]
-    return [*bins, *others]
+    about = [(digest_of(about_counts(question, *key)), span) for key, span in slices_of(question.counted).items()]
+    return [(digest, number) for digest, span in about for number in range(span.stop - span.start)]
 
 
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
-
-
-def draws(rows: TrainingRows, about: Value) -> Array:
-    """Return the factors of the rows in sums about something, one of :data:`DRAWS` each, shape (n,)."""
-    seed = np.array([int(digest_of(about)[:16], 16)], dtype=np.uint64)
-    return np.array(DRAWS)[(mixed_in(rows.hashes, seed) >> np.uint64(61)).astype(np.intp)]
 
 
 def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
@@ -109,6 +113,14 @@ def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
     edges, inputs = question.edges, rows.inputs[:, : rows.training]
     assert edges is not None
     return remembered(rows.memo, "bins", edges.tobytes(), lambda: bins_of(inputs, edges))
+
+
+def band_of(question: Question, rows: TrainingRows, inner: Bools, line: int, place: int) -> NDArray[np.intp]:
+    """Return in which band between `inner` edges each training row is, of a leaf and an input, shape (n,)."""
+    limits = limits_of(inner[line, place])
+    own = between_edges(question, rows)[question.features[place]]
+    band: NDArray[np.intp] = np.searchsorted(limits[1:-1], own, side="right")
+    return band
 
 
 def reached_by(question: Question, rows: TrainingRows) -> list[Array]:
@@ -142,12 +154,11 @@ def _layers(question: Question, rows: TrainingRows) -> Bools:
 
 
 def count_rows(question: Question, rows: TrainingRows) -> Ints:
-    """Return on how many different rows of a vehicle each sum would rest, shape (lines, bins) or (pairs, layers).
+    """Return on how many different rows each sum would rest, shape (bands or pairs, layers).
 
     The layers are all rows, then those of another value alone. The target is in the sums of leaves, not of two leaves.
     """
-    least, first = question.least_rows, rows.different[: rows.training]
-    layers = _layers(question, rows) & first
+    layers = _layers(question, rows) & rows.different[: rows.training]
     if question.is_of_pairs:
         is_in = shares(question, rows) > 0.0
         at = {leaf: place for place, leaf in enumerate(question.tree.leaves)}
@@ -156,15 +167,16 @@ def count_rows(question: Question, rows: TrainingRows) -> Ints:
         both[[i != j for i, j in question.tree.overlaps], 1 + question.of_inputs :] = 0
         of_pairs: Ints = np.minimum(both, question.least_of)
         return of_pairs
-    bins, between = question.parameters.bins, between_edges(question, rows)[list(question.features)]
-    every = reached_by(question, rows)
-    there = [(every[leaf] > 0.0) & first for leaf in question.leaves]
-    counts = [np.bincount(own[inside], minlength=bins) for inside in there for own in between]
-    others = np.zeros((len(there), question.n_lines * bins), dtype=np.int64)
-    for own, inside in zip(others, there, strict=True):
-        own[: question.of_inputs] = np.count_nonzero(layers[1 : 1 + question.of_inputs] & inside, axis=1)
-    of_bins = np.minimum(np.array(counts, dtype=np.int64).reshape(-1, bins), least)
-    return np.concatenate([of_bins, np.minimum(others, least_others(question.parameters.support)).reshape(-1, bins)])
+    every, spans = reached_by(question, rows), slices_of(question.counted)
+    counts = np.zeros((bands_of(question.counted), len(layers)), dtype=np.int64)
+    for line, leaf in enumerate(question.leaves):
+        there = layers & (every[leaf] > 0.0)
+        for place in range(len(question.features)):
+            band, own = band_of(question, rows, question.counted, line, place), counts[spans[line, place]]
+            for number, layer in enumerate(there):
+                own[:, number] = np.bincount(band[layer], minlength=len(own))
+    of_bands: Ints = np.minimum(counts, question.least_of)
+    return of_bands
 
 
 # --- the coordinator's part -----------------------------------------------------------------------------------------
@@ -175,31 +187,26 @@ def decide_bands(question: Question, contributions: Sequence[Contribution]) -> t
 
     The edges, shape (leaves, features, bins - 1), are as ``kept`` of a question about the same leaves has them.
     """
-    bins, least = question.parameters.bins, question.least_rows
-    n_leaves, n_features = len(question.leaves), len(question.features)
+    counted, least = question.counted, question.least_of
+    spans = slices_of(counted)
 
     def from_rows(parts: list[Ints]) -> Bools:
-        n_lines = n_leaves * n_features
-        rows = np.stack([part[:n_lines].reshape(n_leaves, n_features, bins) for part in parts])
-        others = [part[n_lines:].reshape(n_leaves, -1) for part in parts]
-        before = np.pad(np.cumsum(rows, axis=3), ((0, 0), (0, 0), (0, 0), (1, 0)))
-        whole = before[:, :, :, -1]
-        enough = np.logical_and.reduce(holds(list(whole), least), axis=1)
-        enough &= np.logical_or.reduce(whole > 0, axis=(0, 2))
-        enough &= np.logical_and.reduce(holds(others, least_others(question.parameters.support)), axis=1)
-        kept = np.zeros((n_leaves, n_features, bins - 1), dtype=bool)
-        cuts = [(edge, edge) for edge in range(1, bins)]
-        for line, place in product(np.flatnonzero(enough), range(n_features)):
-            mine = before[:, line, place]
+        each, enough, kept = np.stack(parts), np.ones(len(counted), dtype=bool), np.zeros_like(counted)
+        for (line, place), span in spans.items():
+            before = np.pad(np.cumsum(each[:, span], axis=1), ((0, 0), (1, 0), (0, 0)))
 
-            def is_enough(first: int, end: int, mine: Ints = mine) -> bool:
-                return bool(holds([mine[:, end] - mine[:, first]], least).all())
+            def is_enough(first: int, end: int, before: Ints = before) -> bool:
+                return bool(holds([before[:, end] - before[:, first]], least).all())
 
-            kept[line, place, joined(cuts, bins, np.ones(bins - 1, dtype=bool), is_enough)] = True
+            bands = span.stop - span.start
+            enough[line] &= bool(before[:, bands, 0].any()) and is_enough(0, bands)
+            cuts, inner = [(edge, edge) for edge in range(1, bands)], np.flatnonzero(counted[line, place])
+            kept[line, place, inner[joined(cuts, bands, np.ones(bands - 1, dtype=bool), is_enough)]] = True
+        kept[~enough] = False
         return np.concatenate([enough, kept.ravel()])
 
     flat = decided(contributions, places, question.to_task(), from_rows)
-    return flat[:n_leaves], flat[n_leaves:].reshape(n_leaves, n_features, bins - 1)
+    return flat[: len(counted)], flat[len(counted) :].reshape(counted.shape)
 
 
 def decide_pairs(question: Question, contributions: Sequence[Contribution]) -> Bools:
@@ -213,14 +220,5 @@ def decide_pairs(question: Question, contributions: Sequence[Contribution]) -> B
 def edges_of(question: Question, line: int, place: int) -> Array:
     """Return the edges of the bands of a leaf and an input, shape (bands + 1,)."""
     assert question.edges is not None
-    edges: Array = question.edges[question.features[place]][question.bands(line, place)]
+    edges: Array = question.edges[question.features[place]][limits_of(question.kept[line, place])]
     return edges
-
-
-def slices_of(question: Question) -> dict[tuple[int, int], slice]:
-    """Return where the bands of each leaf and input stand in an answer."""
-    assert question.kept is not None
-    counts = (question.kept.sum(axis=2) + 1).ravel()
-    ends = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    keys = [(line, place) for line in range(question.kept.shape[0]) for place in range(question.kept.shape[1])]
-    return {key: slice(*span) for key, span in zip(keys, pairwise(ends), strict=True)}

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.columns import most_counted
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
@@ -48,8 +47,7 @@ class FederatedModelTree(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        question = read_task(task)
-        return most_counted(question.least_rows, question.parameters.support)
+        return read_task(task).most_told
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every node asked about."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.private.columns import most_counted
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.fmt.grow import UNIT
 from glassfleet.schemes.fmt.growth import GrowthQuestion
@@ -33,7 +32,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         check_products(sums["whole"], k, rows, GRID_BITS)
         check_cuts(question, sums["whole"], sums["lower"])
     elif question.kind == SUPPORT:
-        check_told(contribution, most_counted(question.least_rows, question.parameters.support))
+        check_told(contribution, question.most_told)
     elif question.kind == "leaves":
         check_products(sums["gram"], k, rows, GRID_BITS)
         # Degrees of leaves add up to one, but each is rounded: half a unit of the grid a leaf, generously.

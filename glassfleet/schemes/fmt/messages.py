@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
-from glassfleet.private.columns import Common, least_by_layer, read_common
+from glassfleet.private.columns import Common, LayeredQuestion, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.fmt.growth import GrowthQuestion, possible
@@ -30,7 +30,7 @@ MAX_VARIANTS = 32
 
 
 @dataclass(frozen=True)
-class Question(GrowthQuestion):
+class Question(LayeredQuestion, GrowthQuestion):
     """A task of this scheme, read and checked; see :class:`~glassfleet.schemes.fmt.growth.GrowthQuestion`.
 
     Attributes
@@ -92,11 +92,6 @@ class Question(GrowthQuestion):
         would open more sums than it has rows.
         """
         return max(self.parameters.support, len(self.regressors) + 2, 2 * len(self.split_features))
-
-    @property
-    def least_of(self) -> NDArray[np.int64]:
-        """``"support"``: what is enough of all rows, and of those that differ in a common value; see `count_rows`."""
-        return least_by_layer(self.least_rows, self.common, self.parameters.support)
 
     @property
     def asked_leaves(self) -> list[int]:

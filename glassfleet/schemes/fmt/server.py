@@ -26,7 +26,7 @@ from glassfleet.schemes.fmt.params import ERROR_BITS, Parameters
 from glassfleet.schemes.fmt.partition import find_knots
 from glassfleet.schemes.fmt.support import decide
 from glassfleet.schemes.fmt.tree import Inputs, Tree
-from glassfleet.training import Memory, TrainingServer, check_trained
+from glassfleet.training import Memory, TrainingServer, check_trained, of_support
 from schemas.codec import Value
 
 Ints = NDArray[np.int64]
@@ -227,7 +227,7 @@ def _finish(question: Question, memory: Memory, rows: int, gram: Ints) -> Done:
         summary["ridge"] = variant.ridge
         summary["slopes"] = variant.slopes
     if "withheld" in memory:
-        summary["withheld"] = memory["withheld"]
+        summary |= of_support(question, memory)
     return Done(model, {**summary, **model.complexity()})
 
 

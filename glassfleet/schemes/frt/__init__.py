@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
-from glassfleet.private.columns import most_counted
 from glassfleet.scheme import Cost, Participation, Purpose, Task
 from glassfleet.schemes.frt.checks import shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
@@ -37,8 +36,7 @@ class FederatedRegressionTree(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        question = read_task(task)
-        return most_counted(question.least_rows, question.parameters.support)
+        return read_task(task).most_told
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, a row reaches twice as many nodes at each level."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassfleet.errors import ContributionError
-from glassfleet.private.columns import CELLS, check_values, most_counted
+from glassfleet.private.columns import CELLS, check_values
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution
 from glassfleet.schemes.frt.messages import CELL_SUMS, NODE_SUMS, Question
 from glassfleet.untrusted import at_most, check_qualities, check_regressions, check_shapes, check_told
@@ -77,7 +77,7 @@ def _check_leaves(question: Question, contribution: Contribution) -> None:
 
 
 def _check_support(question: Question, contribution: Contribution) -> None:
-    check_told(contribution, most_counted(question.least_rows, question.parameters.support))
+    check_told(contribution, question.most_told)
     if question.common is None and contribution.sums["rows"][~question.free].any():
         raise ContributionError("rows of a feature that the path uses already")
 

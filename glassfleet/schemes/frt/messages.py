@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import TaskError
-from glassfleet.private.columns import CELLS, Common, least_by_layer, read_common
+from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
 from glassfleet.scheme import COUNTS, SUPPORT, Task
 from glassfleet.schemes.frt.params import MAX_LINEAR_FEATURES, Parameters
 from glassfleet.schemes.frt.tree import Tree
@@ -36,7 +36,7 @@ NODE_SUMS = ("count", "ws", "wls", "wss")
 
 
 @dataclass(frozen=True)
-class Question(SchemeQuestion):
+class Question(LayeredQuestion, SchemeQuestion):
     """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
@@ -91,12 +91,6 @@ class Question(SchemeQuestion):
     def least_rows(self) -> int:
         """Fewest rows of a node and of a leaf in a run with `support`: its regression's sums span fewer rows."""
         return max(self.parameters.support, self.gram_columns)
-
-    @property
-    def least_of(self) -> NDArray[np.int64]:
-        """``"support"`` about leaves: what is enough of all rows, and of those that have another value."""
-        assert self.common is not None
-        return least_by_layer(self.least_rows, self.common, self.parameters.support)
 
     @property
     def has_columns(self) -> bool:

@@ -19,7 +19,7 @@ from glassfleet.numerics.statistics import carry, weigh
 from glassfleet.outline import OutlineNode, outlined
 from glassfleet.private.columns import common_of, decide_columns
 from glassfleet.private.support import noted
-from glassfleet.reference import typical_row
+from glassfleet.reference import filled, typical_row
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.frt.checks import check_sums
 from glassfleet.schemes.frt.messages import NAME, Question, read_task
@@ -32,7 +32,7 @@ from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import UsageError
 
-_KEPT = ("leaves", "sums_digest", "pruned", "withheld", "common")
+_KEPT = ("leaves", "sums_digest", "pruned", "withheld", "values")
 
 
 class FrtServer:
@@ -67,8 +67,7 @@ class FrtServer:
         memory = {name: state[name] for name in _KEPT if name in state}
         if question.kind == COLUMNS:
             decision = decide_columns(contributions, question.to_task(), question.parameters.support)
-            common = common_of(decision, range(question.n_features))
-            memory |= {"withheld": [noted(decision)], "common": [list(one) for one in common]}
+            memory |= {"withheld": [noted(decision)], "values": decision}
             return _ask_root(replace(question, kind="level"), memory)
         if question.kind == SUPPORT and question.common is not None:
             leaves, decision = answer_leaves(question, contributions)
@@ -132,8 +131,7 @@ def _ask_leaves(question: Question, tree: Tree, nodes: NDArray[np.intp], memory:
     asked = Question("leaves", question.parameters, question.domain, tree, nodes)
     if not question.has_columns:
         return ask(asked, memory)
-    common = tuple((feature, cell) for feature, cell in memory["common"])
-    return ask(replace(asked, kind=SUPPORT, common=common), memory)
+    return ask(replace(asked, kind=SUPPORT, common=common_of(memory["values"], range(question.n_features))), memory)
 
 
 def _ask_level(question: Question, tree: Tree, frontier: NDArray[np.intp], memory: dict[str, Any]) -> Next:
@@ -201,7 +199,7 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
     count = np.where(sums["count"] > 0, sums["count"], 1).astype(np.float64)
     mean = sums["ws"].astype(np.float64) / count / float(1 << question.parameters.fraction_bits)
     asked = Question("weights", question.parameters, question.domain, question.tree, question.nodes, coefficients)
-    typical = typical_row(question.domain, _inputs(matrix[0, : k - 1], question.columns))
+    typical = typical_row(question.domain, filled(matrix[0, : k - 1], question.columns))
     # Columns are [1, x] here, but a polynomial's intercept comes last.
     forecasts = rule_forecasts(
         question.domain,
@@ -211,17 +209,6 @@ def _fit(question: Question, memory: dict[str, Any], rows: int, sums: Sums) -> N
         range(f + 2 - k, f),
     )
     return ask(asked, {**memory, "mean_strength": mean, "reference": typical, "forecasts": forecasts})
-
-
-def _inputs(sums: NDArray[np.float64], columns: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """Return the leaves' weights and sums of inputs, shape (1 + F, m); what a leaf does not tell is as in others."""
-    if columns is None:
-        return sums
-    filled = sums.copy()
-    for total, has in zip(filled[1:], columns[:, :-1].T, strict=True):
-        weight = math.fsum(sums[0, has])
-        total[~has] = sums[0, ~has] * (math.fsum(total[has]) / weight if weight > 0 else 0.5)
-    return filled
 
 
 def _finish(question: Question, state: State, memory: dict[str, Any], rows: int, sums: Sums) -> Done:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.private.columns import decide_slopes, slopes_of
 from glassfleet.private.support import ALL, Place, decided, holds
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.frt.messages import Question, read_task
@@ -102,22 +103,12 @@ def answer_leaves(question: Question, contributions: Sequence[Contribution]) -> 
     assert question.common is not None
 
     def decide(parts: list[NDArray[np.int64]]) -> Bools:
-        enough = np.ones((len(question.nodes), 1 + len(question.least_of)), dtype=bool)
-        least = np.append(question.parameters.support, question.least_of)
-        for part in parts:
-            counts = part.reshape(len(question.nodes), -1, 2)
-            heavy, light = np.moveaxis(np.concatenate([counts[:, :1], counts], axis=1), 2, 0)
-            enough &= (heavy >= least) | ((heavy == 0) & (light == 0))
+        enough = decide_slopes(parts, question.least_of, question.parameters.support)
         enough[_split_elsewhere(question, contributions), 2:] = False
         return enough
 
     decision = decided(contributions, _layers, question.to_task(), decide)
-    is_asked, enough, *others = decision.T
-    columns: Bools = np.repeat(enough[:, None], question.n_features + 1, axis=1)
-    for (column, _), is_enough in zip(question.common, others, strict=True):
-        of = [column] if column < question.n_features else range(question.n_features)
-        columns[:, of] &= is_enough[:, None]
-    columns[:, -1] = is_asked
+    columns = slopes_of(decision, question.common, question.n_features)
     return replace(question, kind="leaves", common=None, columns=columns), decision
 
 

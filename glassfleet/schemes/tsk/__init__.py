@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
 from glassfleet.schemes.tsk.checks import shapes_of
 from glassfleet.schemes.tsk.client import TskClient
 from glassfleet.schemes.tsk.clusters import ROW_BLOCK
@@ -49,7 +49,7 @@ class FederatedTskSystem(SumScheme):
 
     def most_told(self, task: Task) -> int:
         """Return at which number the counts of an answer to a question of support end."""
-        return read_task(task).least_rows
+        return read_task(task).most_told
 
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take; a vehicle's own clustering mostly ends long before its last iteration."""
@@ -61,9 +61,11 @@ class FederatedTskSystem(SumScheme):
         each = iterations * rules * (3 + inputs / 8) + rules * (10 + 3 * inputs) + fires * question.gram_columns**2
         # Clusters are added one by one, in each block of rows; a rule's regression is a product of its own.
         calls = iterations * rules * (1 + rows / ROW_BLOCK) + 20 * min(rules * (1 + rows / 64), rows * fires)
-        return Cost(
-            4e-6 * calls + 2e-9 * rows * each, 16e-6 * (rows * (rules + inputs) + rules * question.gram_columns**2)
-        )
+        numbers = rows * (rules + inputs) + rules * question.gram_columns**2
+        if question.kind == SUPPORT:
+            layers = len(question.least_of)
+            each, numbers = each + rules * layers, numbers + layers * (rows + rules)
+        return Cost(4e-6 * calls + 2e-9 * rows * each, 16e-6 * numbers)
 
     def from_document(self, document: Mapping[str, Any]) -> TskSystem:
         """Rebuild a model; raises ``DocumentError`` when the document is malformed."""

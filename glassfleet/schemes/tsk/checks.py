@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.fuzzy.consequent import WEIGHTS
-from glassfleet.scheme import SUPPORT, Contribution
+from glassfleet.private.columns import CELLS, check_values
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, HALF_BITS, SQUARE_BITS, grid_bits
 from glassfleet.schemes.tsk.messages import (
     CLUSTER_SUMS,
     GRAM_SUMS,
+    POWERS,
     WEIGHT_SUMS,
     Question,
     check_antecedents,
@@ -51,8 +53,12 @@ def check_answer(question: Question, contribution: Contribution) -> None:
     bits = parameters.fraction_bits
     if question.kind == "clusters":
         _check_clusters(question, contribution.sums, contribution.rows)
+    elif question.kind == COLUMNS:
+        check_values(contribution.sums["rows"], contribution.rows)
+    elif question.kind == "strengths":
+        check_told(contribution, 1, "present")
     elif question.kind == SUPPORT:
-        check_told(contribution, question.least_rows)
+        check_told(contribution, question.most_told)
     elif question.kind == "sums":
         check_regressions("rule", contribution, question.gram_columns, bits, parameters.gram_bits)
     else:
@@ -64,11 +70,15 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "clusters":
         shape = (question.parameters.n_clusters, question.n_features + 2)
         return dict(zip(CLUSTER_SUMS, (shape, shape, (1,)), strict=True))
+    if question.kind == COLUMNS:
+        return {"rows": (question.n_features + 1, CELLS)}
     if question.antecedents is None:
         raise TaskError("a vehicle's own rules are no sums")
     r, k = len(question.antecedents), question.gram_columns
     if question.kind == SUPPORT:
-        return {"rows": (r,)}
+        return {"rows": (r * len(question.least_of), 2)}
+    if question.kind == "strengths":
+        return {"present": (r, POWERS)}
     if question.kind == "sums":
         triangle = (r, k * (k + 1) // 2)
         return dict(zip(GRAM_SUMS, (triangle, triangle, (r,), (r,)), strict=True))

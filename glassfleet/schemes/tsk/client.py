@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.fuzzy.partition import Memberships, fuzzify
 from glassfleet.numerics.statistics import blocks, carry, gram_sums, pack_symmetric, to_grid, weigh
-from glassfleet.scheme import SUPPORT, Contribution, Task
+from glassfleet.private.columns import CELLS, count_values, layers_of
+from glassfleet.private.draws import draws
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 from glassfleet.schemes.tsk.clusters import Table, change, fuzzy_c_means, moments
-from glassfleet.schemes.tsk.messages import NAME, Question, read_task
+from glassfleet.schemes.tsk.messages import NAME, POWERS, Question, powers_of, read_task
 from glassfleet.schemes.tsk.params import Parameters
-from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, outputs, strengths
+from glassfleet.schemes.tsk.rules import DUST, RuleBase, antecedents_of, has_otherwise, outputs, strengths
 from glassfleet.untrusted import select_numbers
 from schemas.codec import Value
 
@@ -44,7 +47,15 @@ class TskClient:
         rows = _prepare(question, data)
         if rows.count > question.parameters.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.parameters.max_rows}")
-        answers = {"rules": _rules, "clusters": _clusters, "sums": _sums, "weights": _weights, SUPPORT: _support}
+        answers = {
+            "rules": _rules,
+            COLUMNS: _columns,
+            "clusters": _clusters,
+            "strengths": _strengths,
+            SUPPORT: _support,
+            "sums": _sums,
+            "weights": _weights,
+        }
         return answers[question.kind](question, rows)
 
 
@@ -71,8 +82,18 @@ class _Rows:
         target: Floats = self.columns[-1]
         return target
 
+    @cached_property
+    def different(self) -> NDArray[np.bool_]:
+        """Which rows are no repetition of another one, shape (n,)."""
+        return is_first(self.hashes)
+
+    @cached_property
+    def hashes(self) -> NDArray[np.uint64]:
+        """A hash of each row, shape (n,)."""
+        return row_hashes(self.inputs, self.target)
+
     def strengths(self, antecedents: NDArray[np.int8]) -> Iterator[tuple[slice, Floats]]:
-        """Yield blocks of rows and the strengths of the rules for them, shape (r, n); dust is swept."""
+        """Yield blocks of rows and the strengths of rules for them, shape (r, n); dust is swept."""
         size = min(ROW_BLOCK, max(64, _ENTRIES // max(1, len(antecedents))))
         for block in blocks(self.count, size):
             part = Memberships(self.members.n_sets, self.members.lower[:, block], self.members.upper[:, block])
@@ -206,12 +227,29 @@ def _clusters(question: Question, rows: _Rows) -> Contribution:
     return Contribution("clusters", rows.count, answer)
 
 
-def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8]) -> dict[str, Ints]:
-    """Return the sums GRAM_SUMS of `antecedents`."""
-    r, k, bits = len(antecedents), question.gram_columns, question.parameters.gram_bits
+def _drawn(question: Question, rows: _Rows) -> Iterator[tuple[slice, Floats]]:
+    """Yield blocks of rows and the strengths of the question's rules for them, shape (r, n).
+
+    OTHERWISE has what all others leave. Of two sets of rules, asked of two editions, nobody counts in which rows their
+    OTHERWISE differ, less the rules in which the sets differ. So with support rows have draws in it.
+    """
+    antecedents, parameters = question.antecedents, question.parameters
+    assert antecedents is not None
+    is_drawn = parameters.support > 0 and has_otherwise(antecedents, parameters.n_sets)
+    drawn = draws(rows.hashes, antecedents.tolist()) if is_drawn else None
+    for block, strength in rows.strengths(antecedents):
+        if drawn is not None:
+            strength[-1] *= drawn[block]
+        yield block, strength
+
+
+def _regressions(question: Question, rows: _Rows) -> dict[str, Ints]:
+    """Return the sums GRAM_SUMS of the question's rules."""
+    assert question.antecedents is not None
+    r, k, bits = len(question.antecedents), question.gram_columns, question.parameters.gram_bits
     high, low = (np.zeros((r, k, k), dtype=np.int64) for _ in range(2))
     ws, count = (np.zeros(r, dtype=np.int64) for _ in range(2))
-    for block, strength in rows.strengths(antecedents):
+    for block, strength in _drawn(question, rows):
         columns = rows.columns[:, block]
         ws += to_grid(strength, question.parameters.fraction_bits).sum(axis=1).astype(np.int64)
         here = np.count_nonzero(strength, axis=1)
@@ -219,6 +257,8 @@ def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8])
         for rule in np.flatnonzero(here):
             at = np.flatnonzero(strength[rule])
             scaled = to_grid(columns[:, at] * np.sqrt(strength[rule, at]), bits)
+            if question.columns is not None:
+                scaled[:-2][~question.columns[rule, :-1]] = 0.0
             limbs = gram_sums(scaled, bits=bits)
             high[rule] += limbs[0]
             low[rule] += limbs[1]
@@ -227,19 +267,40 @@ def _regressions(question: Question, rows: _Rows, antecedents: NDArray[np.int8])
     return {"gram_high": pack_symmetric(high), "gram_low": pack_symmetric(low), "ws": ws, "count": count}
 
 
-def _support(question: Question, rows: _Rows) -> Contribution:
-    """Count the rows for which each rule fires, equal ones once; what is enough is not told exactly."""
+def _columns(_: Question, rows: _Rows) -> Contribution:
+    """Count the values of different rows."""
+    own = rows.columns[:, rows.different]
+    return Contribution(COLUMNS, rows.count, {"rows": count_values(own[:-2], own[-1], CELLS)})
+
+
+def _strengths(question: Question, rows: _Rows) -> Contribution:
+    """Say in which powers of 8 there are strengths of each rule."""
     assert question.antecedents is not None
-    count = np.zeros(len(question.antecedents), dtype=np.int64)
-    first = is_first(row_hashes(rows.inputs, rows.target))
-    for block, strength in rows.strengths(question.antecedents):
-        count += np.count_nonzero(strength[:, first[block]], axis=1)
-    return Contribution(SUPPORT, rows.count, {"rows": np.minimum(count, question.least_rows)})
+    present = np.zeros((len(question.antecedents), POWERS), dtype=np.int64)
+    for _, strength in _drawn(question, rows):
+        rule, row = np.nonzero(strength)
+        present[rule, powers_of(strength[rule, row])] = 1
+    return Contribution("strengths", rows.count, {"present": present})
+
+
+def _support(question: Question, rows: _Rows) -> Contribution:
+    """Count the different rows of each rule by layer, heavy and light ones; what is enough is not told exactly."""
+    assert question.antecedents is not None
+    assert question.cuts is not None
+    layers = rows.different & layers_of(rows.inputs, rows.target, question.common, CELLS)
+    counts = np.zeros((len(question.antecedents), len(layers), 2), dtype=np.int64)
+    for block, strength in _drawn(question, rows):
+        fires, is_heavy = strength > 0.0, powers_of(strength) <= question.cuts[:, None]
+        there = layers[:, block].T.astype(np.float64)  # exact, and several times as fast as integers
+        for part, which in enumerate((fires & is_heavy, fires & ~is_heavy)):
+            counts[:, :, part] += (which.astype(np.float64) @ there).astype(np.int64)
+    enough = np.minimum(counts, question.least_of[:, None])
+    return Contribution(SUPPORT, rows.count, {"rows": enough.reshape(-1, 2)})
 
 
 def _sums(question: Question, rows: _Rows) -> Contribution:
     assert question.antecedents is not None
-    return Contribution("sums", rows.count, _regressions(question, rows, question.antecedents))
+    return Contribution("sums", rows.count, _regressions(question, rows))
 
 
 def _weights(question: Question, rows: _Rows) -> Contribution:
@@ -248,7 +309,7 @@ def _weights(question: Question, rows: _Rows) -> Contribution:
     assert question.coefficients is not None
     r, bits = len(question.antecedents), question.parameters.fraction_bits
     ws, wq = np.zeros(r, dtype=np.int64), np.zeros(r, dtype=np.int64)
-    for block, strength in rows.strengths(question.antecedents):
+    for block, strength in _drawn(question, rows):
         error = np.abs(outputs(question.coefficients, rows.inputs[:, block]) - rows.target[block])
         quality = 1.0 - np.minimum(error, 1.0)
         ws += to_grid(strength, bits).sum(axis=1).astype(np.int64)

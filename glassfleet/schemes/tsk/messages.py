@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.scheme import Task
+from glassfleet.errors import TaskError
+from glassfleet.private.columns import CELLS, Common, LayeredQuestion, read_common
+from glassfleet.scheme import COUNTS, SUPPORT, Task
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import MAX_COEFFICIENT, has_otherwise, in_order
 from glassfleet.untrusted import (
@@ -23,8 +25,8 @@ from glassfleet.untrusted import (
 )
 
 NAME = "tsk"
-Kind = Literal["rules", "clusters", "sums", "weights", "support"]
-KINDS: tuple[Kind, ...] = ("rules", "clusters", "sums", "weights", "support")
+Kind = Literal["rules", "columns", "clusters", "strengths", "support", "sums", "weights"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CLUSTER_SUMS = ("moment_high", "moment_low", "change")
 """Limbs of the sums of u^2 [z, 1] per cluster, shape (K, F + 2), and the squared change of memberships, shape (1,)."""
@@ -35,33 +37,44 @@ GRAM_SUMS = ("gram_high", "gram_low", "ws", "count")
 WEIGHT_SUMS = ("ws", "wq")
 """Per rule: sums of w and of w q."""
 
+POWERS = 14
+"""Powers of 8 from 1 down to the least strength that counts, :data:`~glassfleet.schemes.tsk.rules.DUST`."""
+
 MAX_RULES = 1 << 16
 """Most rules of a model or a question."""
 
 
 _ARRAYS: Mapping[str, tuple[Kind, ...]] = {
     "centres": ("clusters",),
-    "antecedents": ("sums", "weights", "support"),
+    "antecedents": ("strengths", "support", "sums", "weights"),
     "coefficients": ("weights",),
+    "cuts": ("support",),
+    "columns": ("sums",),
 }
-"""Which questions hold which arrays."""
+"""Which questions hold which arrays; columns with support alone."""
 
 
 @dataclass(frozen=True)
-class Question(SchemeQuestion):
+class Question(LayeredQuestion, SchemeQuestion):
     """A task of this scheme, read and checked; see :class:`~glassfleet.untrusted.SchemeQuestion`.
 
     Attributes
     ----------
-    kind : {"rules", "clusters", "sums", "weights", "support"}
-        Which rules do you find; what do your rows say about these centres; the regressions of these rules; how good
-        they are; on how many rows they rest.
+    kind : {"rules", "columns", "clusters", "strengths", "support", "sums", "weights"}
+        Which rules do you find; how many rows have which value; what do your rows say about these centres; which
+        strengths have these rules; on how many rows do they rest; their regressions; how good they are.
     centres : ndarray of float64, shape (s, K, F + 1)
         Only for ``"clusters"``: the centres of the last s iterations, one or two, the newest last.
     antecedents : ndarray of int8, shape (r, F)
-        Not for ``"rules"`` and ``"clusters"``: the rules, in lexicographic order, and OTHERWISE.
+        From ``"strengths"``, without support from ``"sums"`` on: the rules, in lexicographic order, and OTHERWISE.
     coefficients : ndarray of float64, shape (r, F + 1)
         Only for ``"weights"``: their polynomials over the scaled inputs, intercept last.
+    cuts : ndarray of int8, shape (r,)
+        Only for ``"support"``: of each rule the last :func:`power <powers_of>` whose rows are heavy.
+    columns : ndarray of bool, shape (r, F + 1)
+        Only for ``"sums"`` with support: which inputs are columns of each rule's regression; the target is one of all.
+    common : tuple of (int, int)
+        Only for ``"support"``: columns (F: the target), and cells of their histograms that many rows are in.
     """
 
     kind: Kind
@@ -69,6 +82,9 @@ class Question(SchemeQuestion):
     centres: NDArray[np.float64] | None = None
     antecedents: NDArray[np.int8] | None = None
     coefficients: NDArray[np.float64] | None = None
+    cuts: NDArray[np.int8] | None = None
+    columns: NDArray[np.bool_] | None = None
+    common: Common = ()
 
     @property
     def gram_columns(self) -> int:
@@ -86,6 +102,8 @@ class Question(SchemeQuestion):
         for name in _ARRAYS:
             if (array := getattr(self, name)) is not None:
                 body[name] = array
+        if self.kind == SUPPORT:
+            body["common"] = [list(one) for one in self.common]
         return Task(NAME, self.kind, body)
 
     @classmethod
@@ -93,17 +111,22 @@ class Question(SchemeQuestion):
         """Read `task`; raises :class:`TaskError` with the reason, and nothing else, whatever it holds."""
         kind, parameters, domain = read_task_head(task, NAME, KINDS, Parameters)
         body = task.body
-        centres, antecedents, coefficients = (body.get(name) for name in _ARRAYS)
-        question = cls(kind, parameters, domain, centres, antecedents, coefficients)
+        arrays = {name: body.get(name) for name in _ARRAYS}
         with task_errors():
             check_numeric(domain, NAME)
+            if kind in COUNTS | {"strengths"} and not parameters.support:
+                raise TaskError("a question of runs with support")
+            every = range(len(domain.features) + 1)
+            common = read_common(body["common"], every, CELLS) if kind == SUPPORT else ()
+            question = cls(kind, parameters, domain, **arrays, common=common)
             question._validate()
         return question
 
     def _validate(self) -> None:
         """Raise ValueError unless the arrays are those of this kind of question, and well-formed."""
         for name, kinds in _ARRAYS.items():
-            if (getattr(self, name) is not None) != (self.kind in kinds):
+            is_asked = self.kind in kinds and (name != "columns" or self.parameters.support > 0)
+            if (getattr(self, name) is not None) != is_asked:
                 raise ValueError(f"{name} belong to a question for {' or '.join(kinds)}, and only there")
         width = self.n_features
         if self.centres is not None:
@@ -116,6 +139,21 @@ class Question(SchemeQuestion):
                 raise ValueError("there are no rules to ask about")
             if self.coefficients is not None:
                 check_coefficients(self.coefficients, (rules, width + 1))
+            self._validate_support(rules)
+
+    def _validate_support(self, rules: int) -> None:
+        if self.columns is not None:
+            check_array("columns", self.columns, np.bool_, (rules, self.n_features + 1))
+        if self.cuts is not None:
+            cuts = check_array("cuts", self.cuts, np.int8, (rules,))
+            if not ((cuts >= 0) & (cuts <= POWERS)).all():
+                raise ValueError(f"a cut is not from 0 to {POWERS}")
+
+
+def powers_of(strength: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return in which power of 8 strengths are: 0 from 1 to 1/4, 1 from there to 1/32, and so on."""
+    power: NDArray[np.intp] = (1 - np.frexp(strength)[1]) // 3
+    return power
 
 
 read_task = Remembered(Question.from_task)

@@ -66,8 +66,9 @@ class Parameters(RunParameters):
         Not in the paper; pooled consequents only. Most inputs in a rule's polynomial, chosen from the rule's sums.
         None: all.
     support : int
-        Of private runs, which set it; clustering together only. Rules are left out that rest on fewer rows, or on fewer
-        than their regression has columns. Costs a round, and one more where rules are left out. 0: all is asked.
+        Of private runs, which set it; clustering together only. Rules are left out that rest on fewer rows, and have no
+        slopes where rows are fewer than columns. Costs three rounds, and two more where rules are left out. A run ends
+        if few rows of a group differ from all others in a column. 0: all is asked. Not with `prune`.
     """
 
     later = ("prune", "max_slopes", "support")
@@ -104,6 +105,8 @@ class Parameters(RunParameters):
             raise ValueError('antecedents="federated" goes with consequents="pooled"; averaging is of local rules')
         if self.consequents == "averaged" and (self.prune or self.max_slopes is not None):
             raise ValueError('prune and max_slopes go with consequents="pooled"')
+        if self.support and self.prune:
+            raise ValueError("prune asks for OTHERWISE again, whose difference support does not bound")
         if self.antecedents == "local" and self.support:
             raise ValueError('support goes with antecedents="federated"')
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from glassfleet.fuzzy import linguistic_terms
 from glassfleet.fuzzy.consequent import WEIGHTS
 from glassfleet.numerics.simplify import consequents, moments, rules_worth_keeping
 from glassfleet.numerics.statistics import carry, weigh
-from glassfleet.private.support import decided, holds, noted
-from glassfleet.reference import typical_row
-from glassfleet.scheme import SUPPORT, Contribution, Done, Next, State, Task
+from glassfleet.private.columns import common_of, decide_columns, exposed_columns, least_others, slopes_of
+from glassfleet.private.draws import DRAWN
+from glassfleet.private.support import noted
+from glassfleet.reference import filled, typical_row
+from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Done, Next, State, Task
 from glassfleet.schemes.tsk.checks import check_answer, read_rules
 from glassfleet.schemes.tsk.clusters import CHANGE_BITS, Moments, first_centres, grid_bits, settled
 from glassfleet.schemes.tsk.messages import MAX_RULES, NAME, Kind, Question, read_task
 from glassfleet.schemes.tsk.model import TskSystem
 from glassfleet.schemes.tsk.params import Parameters
 from glassfleet.schemes.tsk.rules import RuleBase, antecedents_of, average, has_otherwise, union, with_otherwise
+from glassfleet.schemes.tsk.support import cuts_of, decide_rules
 from glassfleet.untrusted import check_head, check_numeric, usage_errors
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -48,8 +52,9 @@ class TskServer:
         memory = {"sums_digest": "", "iterations": 0, "still": 0, "change": 0.0}
         if parameters.antecedents == "local":
             return ask(Question("rules", parameters, domain), memory)
-        first = first_centres(parameters.n_clusters, len(domain.features) + 1, parameters.cluster_seed)
-        return ask(Question("clusters", parameters, domain, centres=first[None]), memory)
+        if parameters.support:
+            return ask(Question("columns", parameters, domain), memory)
+        return _ask_clusters(parameters, domain, memory)
 
     def check(self, task: Task, contribution: Contribution) -> None:
         """Raise :class:`ContributionError` unless `contribution` can be a true answer to `task`."""
@@ -63,9 +68,13 @@ class TskServer:
         rows = count_rows(contributions, question.parameters.max_rows)
         if question.kind == "rules":
             return _merge(question, state, rows, contributions)
+        if question.kind == COLUMNS:
+            return _begun(question, _memory(state), contributions)
         if question.kind == SUPPORT:
             return _supported(question, _memory(state), contributions)
         sums = add_up(contributions)
+        if question.kind == "strengths":
+            return _cut(question, _memory(state), sums)
         if question.kind == "sums":  # the limbs of a fleet's sums must be those of the pooled rows
             limbs = carry(sums["gram_high"], sums["gram_low"], bits=question.parameters.gram_bits)
             sums["gram_high"], sums["gram_low"] = limbs
@@ -80,7 +89,8 @@ class TskServer:
         """Say how far the clustering is, and which rules there are."""
         question = read_task(Task(NAME, state["kind"], state["body"]))
         if question.antecedents is None:
-            stage = "clustering together" if question.kind == "clusters" else "asking the agents for their rules"
+            stages = {"rules": "asking the agents for their rules", COLUMNS: "counting values"}
+            stage = stages.get(question.kind, "clustering together")
             return {"rules": 0, "iterations": state["iterations"], "change": state["change"], "lines": [stage]}
         terms = [linguistic_terms(question.parameters.n_sets, variable) for variable in question.domain.features]
         otherwise = has_otherwise(question.antecedents, question.parameters.n_sets)
@@ -100,7 +110,7 @@ class TskServer:
 
 
 def _memory(state: State) -> dict[str, Any]:
-    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "reference", "forecasts")
+    names = ("sums_digest", "iterations", "still", "change", "pruned", "withheld", "values", "reference", "forecasts")
     return {name: state[name] for name in names if name in state}
 
 
@@ -116,6 +126,27 @@ def _merge(question: Question, state: State, rows: int, contributions: Sequence[
     return _done(
         question, base, rows, {**_memory(state), "sums_digest": chained_digest("", {"rows": rows, "sums": merged})}
     )
+
+
+def _begun(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
+    """Begin with the clustering, unless its sums would tell rows of another value than all others have."""
+    task, parameters = question.to_task(), question.parameters
+    exposed = exposed_columns(contributions, task, parameters.support)
+    # A run that has a record did not end here. Pooled, equal rows of several vehicles are one.
+    if exposed and contributions[0].decided is None:
+        names = ", ".join([*question.domain.names, "the target"][column] for column in exposed)
+        least = least_others(parameters.support)
+        raise RunFailedError(
+            f"fewer than {least} rows of some group, or of those who left it, differ from all others in {names}: sums "
+            "over all rows would tell these. Leave such inputs out, or learn with fmt, which sums no products of them"
+        )
+    decision = decide_columns(contributions, task, parameters.support)
+    return _ask_clusters(parameters, question.domain, {**memory, "withheld": [noted(decision)], "values": decision})
+
+
+def _ask_clusters(parameters: Parameters, domain: Domain, memory: Mapping[str, Any]) -> Next:
+    first = first_centres(parameters.n_clusters, len(domain.features) + 1, parameters.cluster_seed)
+    return ask(Question("clusters", parameters, domain, centres=first[None]), memory)
 
 
 def _move(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
@@ -154,31 +185,34 @@ def _ask_sums(question: Question, antecedents: NDArray[np.int8], memory: Mapping
             f"the agents found {len(antecedents)} rules; sums of at most {most} fit a message. Use fewer clusters "
             "(n_clusters), fewer sets or fewer inputs"
         )
-    kind: Kind = "support" if question.parameters.support else "sums"
+    kind: Kind = "strengths" if question.parameters.support else "sums"
     return ask(Question(kind, question.parameters, question.domain, antecedents=antecedents), memory)
+
+
+def _cut(question: Question, memory: dict[str, Any], sums: Sums) -> Next:
+    """Ask on how many rows the rules rest; who has which strengths is no part of what the model is computed from."""
+    common = common_of(memory["values"], range(question.n_features))
+    return ask(replace(question, kind="support", cuts=cuts_of(sums["present"]), common=common), memory)
 
 
 def _supported(question: Question, memory: dict[str, Any], contributions: Sequence[Contribution]) -> Next:
     """Ask for sums over the rules that rest on enough rows; without the others OTHERWISE has more, so it asks again."""
     assert question.antecedents is not None
-    enough = decided(contributions, _rules, question.to_task(), lambda parts: holds(parts, question.least_rows))
-    memory["withheld"] = [*memory.get("withheld", []), noted(enough)]
+    decision = decide_rules(question, contributions)
+    memory["withheld"] = [*memory["withheld"], noted(decision)]
+    columns = slopes_of(decision, question.common, question.n_features)
+    enough = columns[:, -1]
     antecedents = question.antecedents
     named = slice(None, -1 if has_otherwise(antecedents, question.parameters.n_sets) else None)
     if not enough[named].any():
-        raise RunFailedError(_NOTHING_LEFT)
+        raise RunFailedError(
+            f"no rule is left: of each some group has fewer than {question.parameters.support} rows, and nothing "
+            "is told of these. Bring more vehicles or rows, or ask for less support"
+        )
     if named.stop and not enough[named].all():
         return _ask_sums(question, antecedents[named][enough[named]], memory)
-    return ask(Question("sums", question.parameters, question.domain, antecedents=antecedents[enough]), memory)
-
-
-def _rules(task: Task) -> list[Any]:
-    """Return what each line of an answer about support is about: a rule's sets; of OTHERWISE, all other rules."""
-    antecedents = read_task(task).antecedents
-    assert antecedents is not None
-    rules = [tuple(line) for line in antecedents.tolist()]
-    is_last = has_otherwise(antecedents, read_task(task).parameters.n_sets)
-    return [*rules[:-1], tuple(rules[:-1])] if is_last else rules
+    asked = Question("sums", question.parameters, question.domain, antecedents=antecedents[enough])
+    return ask(replace(asked, columns=columns[enough]), memory)
 
 
 # --- consequents and weights ----------------------------------------------------------------------------------------
@@ -193,6 +227,7 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
     known = sums["count"] > 0
     if not known.any():
         raise RunFailedError(_NOTHING_LEFT)
+    columns = None if question.columns is None else question.columns[known]
     sums, antecedents = {name: array[known] for name, array in sums.items()}, question.antecedents[known]
     k, bits = question.gram_columns, question.parameters.gram_bits
     matrix = moments(sums, k, bits)
@@ -204,21 +239,23 @@ def _fit(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -
             kept[-1] &= not otherwise
             return _ask_sums(question, antecedents[kept], {**memory, "pruned": True})
     coefficients = consequents(sums, k, bits, question.parameters.max_slopes)
-    asked = Question(
-        "weights", question.parameters, question.domain, antecedents=antecedents, coefficients=coefficients
-    )
+    asked = replace(question, kind="weights", antecedents=antecedents, coefficients=coefficients, columns=None)
+    sums_of_inputs = filled(matrix[0, :-1], columns)
     # The matrix begins with 1, a polynomial's intercept comes last.
     forecasts = rule_forecasts(
         question.domain, rows, matrix[:-1, :-1], np.roll(coefficients, 1, axis=1).T.copy(), range(question.n_features)
     )
-    return ask(asked, {**memory, "reference": typical_row(question.domain, matrix[0, :-1]), "forecasts": forecasts})
+    return ask(asked, {**memory, "reference": typical_row(question.domain, sums_of_inputs), "forecasts": forecasts})
 
 
 def _finish(question: Question, memory: Mapping[str, Any], rows: int, sums: Sums) -> Done:
     """Weigh the rules (harmonic mean of confidence and support) and build the model."""
     assert question.antecedents is not None
     assert question.coefficients is not None
-    shares = weigh(sums["ws"], sums["wq"], rows, question.parameters.fraction_bits)
+    ws, wq, bits = sums["ws"].copy(), sums["wq"].copy(), question.parameters.fraction_bits
+    if question.parameters.support and has_otherwise(question.antecedents, question.parameters.n_sets):
+        ws[-1], wq[-1] = (min(int(each[-1] / DRAWN), rows << bits) for each in (ws, wq))  # about what it would be
+    shares = weigh(ws, wq, rows, bits)
     return _done(question, RuleBase(question.antecedents, question.coefficients, *shares), rows, memory)
 
 

@@ -20,7 +20,7 @@ from glassfleet.errors import ContributionError
 from glassfleet.explain import explain_row
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.private.layout import layout_of
-from glassfleet.reference import Reference, explained, recorded, reference_of, typical_row
+from glassfleet.reference import Reference, explained, filled, recorded, reference_of, typical_row
 from glassfleet.reword import in_words_of
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES, Asked, scored
@@ -283,3 +283,11 @@ def test_one_vehicle_weighs_no_more_than_five_usual_ones() -> None:
     # 1,400 honest rows and about 500 of the other, which is right about none.
     assert 1_400 < sum(summary["errors"]["counts"]) < 2_000
     assert summary["errors"]["lines"][0]["high"] == pytest.approx(1.0, rel=0.13)
+
+
+def test_what_a_rule_does_not_tell_is_as_in_others() -> None:
+    sums = np.array([[2.0, 6.0, 4.0], [1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    columns = np.array([[1, 0, 1], [0, 0, 1], [1, 0, 1]], dtype=bool)
+    expected = [[2.0, 6.0, 4.0], [1.0, 6.0 * 2.0 / 6.0, 1.0], [1.0, 3.0, 2.0]]  # of the second nobody tells: a half
+    assert filled(sums, columns).tolist() == expected
+    assert filled(sums, None) is sums

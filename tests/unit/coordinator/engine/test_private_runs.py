@@ -18,6 +18,7 @@ from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError
 from tests.support.private_bench import OFFER, PrivateStage
+from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(15)]
 QUICK: dict[str, Any] = {"parameters": {"max_depth": 1, "n_sets": 2}}
@@ -40,6 +41,15 @@ def test_support_is_of_the_run_and_what_it_withholds_is_in_the_summary(private: 
     stage.check_end()
 
 
+def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
+    wide = unit_domain("ab", high=2.0).to_document()
+    wide["features"][1]["high"] = 1e6
+    stage = paired(scheme="fmt", parameters={"max_rules": 4}, domain=wide, guarded=False)
+    stage.finish(*AGENTS)
+    assert stage.state.private["without_slopes"] == ["b"]
+    stage.check_end()
+
+
 @pytest.mark.parametrize("private", [None, {}])
 def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int] | None) -> None:
     document = {"scheme": "frt", "parameters": {"support": 3}, "private": private}
@@ -47,9 +57,10 @@ def test_support_is_no_parameter_that_a_run_can_be_given(private: dict[str, int]
         RunSpec.from_document(document)
 
 
-def test_what_support_cannot_go_with_is_said_before_the_run() -> None:
+@pytest.mark.parametrize("scheme", ["frt", "tsk"])
+def test_what_support_cannot_go_with_is_said_before_the_run(scheme: str) -> None:
     engine = Engine()
-    spec = {"scheme": "frt", "parameters": {"prune": 2.0}}
+    spec = {"scheme": scheme, "parameters": {"prune": 2.0}}
     with pytest.raises(UsageError, match=r"(?s)prune.*support 0"):
         engine.parameters(RunSpec.from_document({**spec, "private": {}}))
     assert engine.parameters(RunSpec.from_document({**spec, "private": {"support": 0}})).prune == 2.0

@@ -65,6 +65,11 @@ def test_vehicles_that_leave_count_by_themselves() -> None:
     assert columns(group(counted(stay), before)) == [True, False, False]
 
 
+def test_an_edition_in_which_nobody_left_changes_nothing() -> None:
+    same = counted(varied())
+    assert columns(group(same, same)) == columns(group(same)) == [True, True, False]
+
+
 def test_a_group_has_as_many_rows_as_columns_with_1_and_the_target() -> None:
     few = np.tile([0.1, 0.3, 0.6, 0.9], (3, 1))
     many = np.stack([np.linspace(0.0, 1.0, 400), np.linspace(0.0, 1.0, 400) ** 1.5, np.linspace(0.0, 1.0, 400)])
@@ -90,6 +95,12 @@ def test_values_are_common_that_many_rows_of_a_group_or_of_those_who_left_have()
     assert {(1, 0), (1, 14), *((3, one) for one in first)} <= set(of_both)
     before = counted(np.concatenate([many, few], axis=1))
     assert (1, 0) in common_of(decided(group(counted(many), before)), (1,))
+
+
+@pytest.mark.parametrize(("n", "alike", "is_common"), [(100, 5, False), (100, 6, True), (40, 3, False), (40, 4, True)])
+def test_a_value_of_few_rows_is_not_common(n: int, alike: int, is_common: bool) -> None:
+    # More than 5 %, and more than there are inputs.
+    assert ((1, 14) in common_of(decided(group(counted(rows(n, elsewhere=alike)))), (1,))) == is_common
 
 
 def test_values_are_those_of_each_row_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,19 @@ from glassfleet.errors import ContributionError, TaskError
 from glassfleet.local import central, federated
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
+from glassfleet.private.draws import DRAWN, DRAWS, draws
 from glassfleet.scheme import SUPPORT, Contribution, Task
 from glassfleet.schemes.bmt import SCHEME, Parameters
 from glassfleet.schemes.bmt.joint import SCALE
 from glassfleet.schemes.bmt.messages import Question
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.bmt.support import (
-    DRAWN,
-    DRAWS,
     about_bands,
-    about_bins,
-    about_leaf,
+    about_counts,
     about_pairs,
     decide_bands,
     decide_pairs,
-    draws,
+    limits_of,
     reached_by,
     shares,
     slices_of,
@@ -58,8 +57,10 @@ def prepared(data: Dataset) -> TrainingRows:
     return training_rows(data, DOMAIN, 1, 0.0)
 
 
-def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4)) -> Question:
-    return Question(SUPPORT, SUPPORTED, DOMAIN, (0, 1, 2), tree, leaves=leaves, features=(0, 2), edges=EDGES)
+def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4), features: tuple[int, ...] = (0, 2)) -> Question:
+    """Return a question about the rows in each bin."""
+    asked = Question(SUPPORT, SUPPORTED, DOMAIN, (0, 1, 2), tree, leaves=leaves, features=features, edges=EDGES)
+    return replace(asked, counted=np.ones((len(leaves), len(features), 63), dtype=bool))
 
 
 def of_bands() -> Question:
@@ -92,8 +93,8 @@ def test_degrees_are_eighths_and_sides_add_up() -> None:
 def test_draws_are_the_rows_own_and_of_what_is_asked() -> None:
     data, half = rows(4000), rows(4000)
     half = Dataset(NAMES, "y", half.X[2000:], half.y[2000:])
-    mine, theirs = draws(prepared(data), ["a"]), draws(prepared(data), ["b"])
-    assert (draws(prepared(half), ["a"]) == mine[2000:]).all()
+    mine, theirs = draws(prepared(data).hashes, ["a"]), draws(prepared(data).hashes, ["b"])
+    assert (draws(prepared(half).hashes, ["a"]) == mine[2000:]).all()
     assert set(mine.tolist()) == set(DRAWS)
     assert mine.mean() == pytest.approx(DRAWN, abs=0.01)
     assert np.corrcoef(mine, theirs)[0, 1] == pytest.approx(0.0, abs=0.05)
@@ -101,9 +102,8 @@ def test_draws_are_the_rows_own_and_of_what_is_asked() -> None:
 
 def test_what_is_asked_of_other_leaves_inputs_bands_and_pairs_has_other_draws() -> None:
     asked = of_bands()
-    assert asked.kept is not None
     about = [
-        *(about_leaf(asked, leaf) for leaf in asked.leaves),
+        *(about_counts(asked, line, 0) for line in (0, 1)),
         *(about_bands(asked, line, place) for line in (0, 1) for place in (0, 1)),
         *(about_bands(replace(asked, kept=~asked.kept), line, place) for line in (0, 1) for place in (0, 1)),
         about_pairs(of_pairs()), about_pairs(of_pairs(closed=((3, 5, 0),))),
@@ -148,15 +148,18 @@ def test_rows_of_another_value_in_a_closed_layer_of_a_leaf_are_in_no_sum() -> No
 def test_vehicle_sums_leaves_and_bands_with_the_draws_of_each() -> None:
     data = rows()
     asked, known = of_bands(), prepared(data)
-    sums, spans, reached = answer(asked, data), slices_of(asked), reached_by(asked, known)
+    sums, spans, reached = answer(asked, data), slices_of(asked.kept), reached_by(asked, known)
     z = np.column_stack([np.ones(data.rows), data.X])
     residual = data.y - z @ np.full(K, 0.1)
     for line, leaf in enumerate(asked.leaves):
-        w, drawn = reached[leaf], draws(known, about_leaf(asked, leaf))
+        w, drawn = reached[leaf], draws(known.hashes, about_counts(asked, line, 0))
         expected = (z * (w * w * drawn)[:, None]).T @ z
         assert unpack_symmetric(sums["own"][line][None] * SCALE, K)[0] == pytest.approx(expected, abs=2e-3)
         for place, feature in enumerate(asked.features):
-            edges, drawn = EDGES[0][asked.bands(line, place)], draws(known, about_bands(asked, line, place))
+            edges, drawn = (
+                EDGES[0][limits_of(asked.kept[line, place])],
+                draws(known.hashes, about_bands(asked, line, place)),
+            )
             band = np.searchsorted(edges[1:-1], data.X[:, feature], side="right")
             for number in range(len(edges) - 1):
                 here = w * drawn * (band == number)
@@ -169,7 +172,7 @@ def test_vehicle_sums_leaves_and_bands_with_the_draws_of_each() -> None:
 def test_vehicle_sums_the_joint_fit_with_one_draw_for_each_row() -> None:
     data = rows()
     asked, known = of_pairs(closed=((4, 6, 0),)), prepared(data)
-    sums, share, drawn = answer(asked, data), shares(asked, known), draws(known, about_pairs(asked))
+    sums, share, drawn = answer(asked, data), shares(asked, known), draws(known.hashes, about_pairs(asked))
     place, z = {leaf: at for at, leaf in enumerate(TREE.leaves)}, np.column_stack([np.ones(data.rows), data.X])
     for (i, j), line in zip(TREE.overlaps, sums["gram"], strict=True):
         expected = (z * (share[place[i]] * share[place[j]] * drawn)[:, None]).T @ z
@@ -189,30 +192,31 @@ def counted(asked: Question, counts: Any, *former: tuple[Question, Any]) -> Cont
     return replace(given(counts), former=tuple((other.to_task(), given(numbers)) for other, numbers in former))
 
 
-def bins(*filled: tuple[int, int]) -> np.ndarray[Any, Any]:
-    line = np.zeros((1, 64), dtype=np.int64)
-    for place, count in filled:
-        line[0, place] = count
-    return line
+def bins(*filled: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return counts of some bins: the bin's number, all rows, and those of another value."""
+    counts = np.zeros((64, len(filled[0]) - 1 if filled else 1), dtype=np.int64)
+    for place, *of_layers in filled:
+        counts[place] = of_layers
+    return counts
 
 
-ONE = replace(of_bins(leaves=(3,)), features=(0,))
+ONE = of_bins(leaves=(3,), features=(0,))
 
 
-def filled_bands(counts: np.ndarray[Any, Any], *given: Contribution) -> list[int]:
+def filled_bands(counts: np.ndarray[Any, Any], *given: Contribution, asked: Question = ONE) -> list[int]:
     """Decide, and return how many of the counted rows are in each band that has some."""
-    enough, kept = decide_bands(ONE, given)
+    enough, kept = decide_bands(asked, given)
     assert enough.all()
-    bands = np.split(counts[0], 1 + np.flatnonzero(kept[0, 0]))
+    bands = np.split(counts[:, 0], 1 + np.flatnonzero(kept[0, 0]))
     return [int(band.sum()) for band in bands if band.any()]
 
 
 @pytest.mark.parametrize(
     ("filled", "bands"),
     [
-        (((3, 5), (20, 4), (40, 5)), [5, 9]),  # the four are joined to the next ones
-        (((3, 5), (20, 5), (40, 4)), [5, 9]),  # to the former, where none come next
-        (((3, 2), (20, 2), (40, 1)), [5]),
+        (((3, 6), (20, 5), (40, 6)), [6, 11]),  # the five are joined to the next ones
+        (((3, 6), (20, 6), (40, 5)), [6, 11]),  # to the former, where none come next
+        (((3, 2), (20, 2), (40, 2)), [6]),
     ],
 )
 def test_bins_are_joined_until_a_band_holds_no_rows_or_enough(
@@ -246,17 +250,20 @@ def test_each_group_and_each_difference_of_editions_must_hold_enough() -> None:
     assert not decide_pairs(asked, [counted(asked, [[8, 8, 8]] * n, (asked, [[9, 9, 9]] * n))]).any()
 
 
-def test_rows_of_other_values_are_counted_by_leaf_and_by_pair() -> None:
+def test_rows_of_other_values_are_counted_by_band_and_by_pair() -> None:
     data, common = rows(2000), ((0, 200), (1, 3), *TARGET)
     inputs, known = np.column_stack([data.X, data.y]), prepared(data)
     is_other = np.array([np.minimum((inputs[:, one] * 512).astype(int), 511) != cell for one, cell in common])
     support = SUPPORTED.model_copy(update={"support": 10**6})
     leaves = replace(of_bins(), parameters=support, common=common)
-    counts = answer(leaves, data)["rows"][len(leaves.leaves) * len(leaves.features) :]
-    for line, leaf in zip(counts, leaves.leaves, strict=True):
+    leaves.counted[1, 0] = np.arange(63) % 5 == 0
+    counts = iter(answer(leaves, data)["rows"].tolist())
+    for (line, leaf), (place, feature) in product(enumerate(leaves.leaves), enumerate(leaves.features)):
         inside = reached_by(leaves, known)[leaf] > 0
-        assert line[:2].tolist() == [np.count_nonzero(inside & one) for one in is_other[:2]]
-        assert not line[2:].any()
+        for low, high in pairwise(EDGES[feature][limits_of(leaves.counted[line, place])]):
+            here = inside & (data.X[:, feature] >= low) & (data.X[:, feature] < high)
+            assert next(counts) == [np.count_nonzero(here), *(np.count_nonzero(here & one) for one in is_other)]
+    assert not list(counts)
     pairs = replace(of_pairs(SUPPORT), parameters=support, common=common)
     share = dict(zip(TREE.leaves, shares(pairs, known) > 0, strict=True))
     for (i, j), line in zip(TREE.overlaps, answer(pairs, data)["rows"], strict=True):
@@ -265,26 +272,43 @@ def test_rows_of_other_values_are_counted_by_leaf_and_by_pair() -> None:
         assert line.tolist() == (expected if i == j else [*expected[:3], 0, 0])
 
 
+@pytest.mark.parametrize("asked", [of_bins(), of_pairs(SUPPORT)])
+def test_equal_rows_of_a_vehicle_count_once(asked: Question) -> None:
+    data, asked = rows(200), replace(asked, parameters=SUPPORTED.model_copy(update={"support": 10**6}))
+    twice = Dataset(NAMES, "y", np.concatenate([data.X, data.X[:50]]), np.concatenate([data.y, data.y[:50]]))
+    assert (answer(asked, twice)["rows"] == answer(asked, data)["rows"]).all()
+
+
 def test_sums_of_other_common_values_have_other_draws() -> None:
-    one, two = (replace(of_bins(), common=common) for common in (((0, 1), *TARGET), TARGET))
-    assert about_leaf(one, 3) != about_leaf(two, 3)
+    one, two = (replace(of_bands(), common=common) for common in (((0, 1), *TARGET), TARGET))
+    assert about_counts(one, 0, 0) != about_counts(two, 0, 0)
+    assert about_bands(one, 0, 0) != about_bands(two, 0, 0)
     assert about_pairs(of_pairs(common=((0, 1),))) != about_pairs(of_pairs())
 
 
 @pytest.mark.parametrize(("others", "is_enough"), [(0, True), (2, False), (3, True)])
 def test_leaf_with_few_rows_of_another_value_is_not_split_off(others: int, is_enough: bool) -> None:
     asked = replace(ONE, common=((1, 0),))
-    line = np.zeros((len(asked.features) + 1, 64), dtype=np.int64)
-    line[:-1], line[-1, 0] = bins((3, 50), (40, 50)), others
+    line = bins((3, 50, others), (40, 50, 0))
     assert decide_bands(asked, [counted(asked, line)])[0].tolist() == [is_enough]
+
+
+@pytest.mark.parametrize(
+    ("others", "bands"), [((3, 0, 4), [50, 50, 50]), ((3, 2, 4), [50, 100]), ((3, 3, 2), [50, 100]), ((1, 3, 2), [150])]
+)
+def test_bins_are_joined_until_a_band_holds_none_of_another_value_or_enough(
+    others: tuple[int, int, int], bands: list[int]
+) -> None:
+    line = bins(*((place, 50, other) for place, other in zip((3, 20, 40), others, strict=True)))
+    asked = replace(ONE, common=((1, 0),))
+    assert filled_bands(line, counted(asked, line), asked=asked) == bands
 
 
 def test_bands_have_the_draws_that_their_counts_were_about() -> None:
     asked = of_bands()
-    for line, leaf in enumerate(asked.leaves):
-        for place, feature in enumerate(asked.features):
-            counted = about_bins(of_bins(), leaf, feature)
-            assert about_bands(asked, line, place)[: len(counted)] == counted
+    for line, place in product((0, 1), (0, 1)):
+        about = about_counts(of_bins(), line, place)
+        assert about_bands(asked, line, place)[: len(about)] == about
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------------
@@ -297,6 +321,52 @@ def test_run_with_support_learns_and_replays_from_its_record() -> None:
     assert outcome.summary["held_out"] == 0
     again = central(SCHEME, SUPPORTED, DOMAIN, data, withheld=outcome.summary["withheld"])
     assert again.model.to_document() == outcome.model.to_document()
+
+
+def test_new_leaves_are_counted_by_the_bands_of_the_leaf_above() -> None:
+    heard: list[Question] = []
+    fleet = {"v1": rows(3000)}
+    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(Question.from_task(task)))
+    above: dict[str, np.ndarray[Any, Any]] = {}  # by path, as other leaves have other numbers once a split is not made
+    compared = 0
+
+    def path(asked: Question, leaf: int) -> str:
+        return str([(split.ramp, upper) for split, upper in asked.tree.path(leaf)])
+
+    for asked in heard:
+        if asked.kind == "bands":
+            above |= {path(asked, leaf): asked.kept[line] for line, leaf in enumerate(asked.leaves)}
+        elif asked.kind == SUPPORT and asked.leaves == (0,):
+            assert asked.counted.all()
+        elif asked.kind == SUPPORT:
+            for line, leaf in enumerate(asked.leaves):
+                assert (asked.counted[line] == above[path(asked, asked.tree.parent(leaf))]).all()
+                compared += 1
+    assert compared > 5
+
+
+def test_leaves_and_bands_hold_twice_as_many_rows_as_they_have_sums_with_other_draws() -> None:
+    assert ONE.least_rows == 6  # a sum for the band of each of three leaves on the path
+    assert replace(of_bins(leaves=(3,), features=(0, 1, 2)), parameters=SUPPORTED).least_rows == 6
+    assert of_bins(Tree(), (0,), (0, 1, 2)).least_rows == 6  # a sum for each input
+    assert of_bins(Tree(), (0,), (0,)).least_rows == LEAST  # as many as columns and target
+    assert of_pairs(SUPPORT).least_rows == LEAST
+
+
+def test_leaf_must_hold_enough_by_each_input() -> None:
+    asked = of_bins(leaves=(3,), features=(0, 2))
+    for few in (0, 1):
+        counts = [bins((3, 50), (40, 50)), bins((3, 50), (40, 50))]
+        counts[few] = bins((3, 2))
+        assert not decide_bands(asked, [counted(asked, np.concatenate(counts))])[0].any()
+
+
+def test_editions_whose_counts_were_of_other_bands_are_not_compared() -> None:
+    coarse = replace(ONE, counted=np.arange(63)[None, None] % 2 == 0)
+    assert about_counts(coarse, 0, 0) != about_counts(ONE, 0, 0)
+    after = bins((3, 46), (40, 46))
+    before = np.full((coarse.counted.sum() + 1, 1), 47)
+    assert filled_bands(after, counted(ONE, after, (coarse, before))) == [46, 46]
 
 
 def test_record_of_another_run_is_refused() -> None:
@@ -313,8 +383,17 @@ def test_input_with_one_value_in_most_rows_is_no_column_of_products() -> None:
     X[:1100, 2] = 0.0
     heard: list[Task] = []
     fleet = {"v1": Dataset(NAMES, "y", X, data.y)}
-    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
+    outcome = federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
     assert {tuple(task.body["regressors"]) for task in heard if "regressors" in task.body} == {(0, 1)}
+    assert outcome.summary["without_slopes"] == ["c"]
+
+
+@pytest.mark.parametrize(("count", "regressors"), [(19, 1), (20, 2), (29, 2), (30, 3)])
+def test_rows_are_twice_as_many_as_products_of_columns(count: int, regressors: int) -> None:
+    heard: list[Task] = []
+    fleet = {"v1": rows(count)}
+    federated(SCHEME, SUPPORTED, DOMAIN, fleet, listen=lambda task, _: heard.append(task))
+    assert {len(task.body["regressors"]) for task in heard if "regressors" in task.body} == {regressors}
 
 
 def test_splits_have_different_ramps() -> None:
@@ -347,6 +426,8 @@ def test_few_rows_and_constant_targets_make_one_rule() -> None:
         (of_pairs(), {"closed": None}),
         (of_bands(), {"kept": np.zeros((2, 2, 64), dtype=bool)}),
         (of_bands(), {"kept": np.zeros((1, 2, 63), dtype=bool)}),
+        (of_bands(), {"counted": np.zeros((2, 2, 63), dtype=bool)}),
+        (of_bins(), {"counted": np.ones((2, 2, 64), dtype=bool)}),
         (of_bins(), {"leaves": [0]}),
         (of_bins(), {"leaves": []}),
         (of_bins(), {"edges": EDGES[:, ::-1].copy()}),
