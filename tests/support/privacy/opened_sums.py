@@ -1,0 +1,89 @@
+"""The sums that a private run opens, as the coordinator computes them from masked answers, and all attacks on them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from typing import Any
+
+from glassfleet import catalogue
+from glassfleet.audit import banded, bmt
+from glassfleet.audit.report import matches, truth
+from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
+from glassfleet.audit.transcript import Opened, differences, views
+from glassfleet.data.dataset import pool
+from glassfleet.private.groups import Terms, parameters_digest
+from glassfleet.private.layout import layout_of
+from glassfleet.private.masks import RunKey
+from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
+from glassfleet.private.sums import Words, add
+from glassfleet.traits import private_parameters
+from tests.support.privacy.transcripts import Count, Fleet, domain_of, qoe, table, total
+
+SETS: dict[str, Any] = {
+    "weather_izmir": lambda folder: table(folder, "weather_izmir", 15),
+    "compactiv": lambda folder: table(folder, "compactiv", 15),
+    "qoe": lambda folder: qoe(folder, 15),
+}
+ATTACKS: dict[str, Any] = {
+    "fmt": (bands, spans, columns, covariances),
+    "frt": (spans, columns, covariances, remainders),
+    "tsk": (spans, columns, covariances),
+    "bmt": (bmt.bins, bmt.spans, banded.columns, banded.margins, banded.remainders),
+}
+"""Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells; any two sums.
+
+And columns of which all rows but one have one value.
+"""
+
+CROSSED = (bmt.spans, banded.margins, banded.remainders)
+"""Attacks that take the sums of several editions."""
+
+
+def opened(
+    name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, *, domain: Any = None, **chosen: Any
+) -> tuple[list[Opened], Any]:
+    """Return the sums that a private run opens, as the coordinator computes them from masked answers.
+
+    Keys follow from `draw`, and from these who goes with the vehicle that is lost.
+    """
+    scheme: Any = catalogue.load(name)
+    domain, heard = domain or domain_of(fleet, name), list[Heard]()
+    parameters = private_parameters(scheme, scheme.Parameters(**chosen), support)
+    terms = Terms("fleet", "run", "nonce", name, parameters_digest(parameters))
+    keys = {agent: RunKey(hashlib.sha256(f"{draw} {agent}".encode()).digest()) for agent in fleet}
+    vehicles = [Vehicle(agent, data, keys[agent], left.get(agent)) for agent, data in fleet.items()]
+    PrivateFleet(terms, vehicles, watch=heard.append).learn(scheme, parameters, domain)
+    words: dict[Any, list[Words]] = defaultdict(list)
+    for each in heard:
+        words[each.edition.members, each.task.digest].append(each.words)
+    tasks = {each.task.digest: each.task for each in heard}
+    result = []
+    for (members, digest), answers in words.items():
+        if len(answers) == len(members):
+            sums = layout_of(scheme, tasks[digest]).read(add(answers), len(members)).sums
+            result.append(Opened(tasks[digest], frozenset(members), sums))
+    return result, domain
+
+
+def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any) -> Count:
+    """Return what all attacks together read, of each edition and of those who left.
+
+    Of `fmt` and `bmt` a row counts that was read in all columns of the products: not all inputs are.
+    """
+    some, domain = opened(name, fleet, support, left, draw, **chosen)
+    counts, every = [], []
+    for part in (some, differences(some)):
+        for members, view in views(part).items():
+            rows = truth(domain, pool([fleet[agent] for agent in members]))
+            counts += [counted(name, attack(view), rows) for attack in ATTACKS[name]]
+            every.append(view)
+    if name == "bmt":  # sums of all editions, subtracted from one another
+        rows = truth(domain, pool(list(fleet.values())))
+        counts += [counted(name, attack(*every), rows) for attack in CROSSED]
+    return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
+
+
+def counted(name: str, candidates: Any, rows: Any) -> Count:
+    whole, parts, false = matches(candidates, rows)
+    return Count(len(whole) + (len(parts) if name in {"fmt", "bmt"} else 0), len(rows), false)
