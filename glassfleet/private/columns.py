@@ -193,7 +193,7 @@ def decide_slopes(parts: Sequence[Ints], least: Ints, support: int) -> Bools:
     parts : sequence of ndarray of int64, each of shape (m layers, 2)
         Of each atom, how many rows of each leaf and layer are heavy, and how many are light.
     least : ndarray of int64, shape (layers,)
-        What is enough, from :func:`least_by_layer`.
+        What is enough, :attr:`LayeredQuestion.least_of`.
     support : int
         Fewest rows of sums without columns.
     """

@@ -75,7 +75,8 @@ def about_counts(question: Question, line: int, place: int) -> list[Value]:
     assert question.edges is not None
     feature, path = question.features[place], _path(question.tree, question.leaves[line])
     limits: list[Value] = list(limits_of(question.counted[line, place]))
-    return [path, feature, question.edges[feature].tolist(), _common(question), limits]
+    # At another number counts end elsewhere: differences of such would be of no rows.
+    return [path, feature, question.edges[feature].tolist(), _common(question), limits, question.least_rows]
 
 
 def _common(question: Question) -> list[Value]:

@@ -369,6 +369,17 @@ def test_editions_whose_counts_were_of_other_bands_are_not_compared() -> None:
     assert filled_bands(after, counted(ONE, after, (coarse, before))) == [46, 46]
 
 
+def test_editions_whose_counts_end_at_other_numbers_are_not_compared() -> None:
+    beside = of_bins(leaves=(3, 5), features=(0,))  # the same leaf, beside one that is less deep
+    deep = replace(ONE, parameters=SUPPORTED.model_copy(update={"support": 30}))
+    assert about_counts(beside, 0, 0)[:-1] == about_counts(ONE, 0, 0)[:-1] == about_counts(deep, 0, 0)[:-1]
+    assert about_counts(deep, 0, 0) != about_counts(ONE, 0, 0)
+    after, before = bins((3, 6), (40, 6)), bins((3, 30), (40, 30))
+    assert filled_bands(after, counted(ONE, after, (deep, before))) == [6, 6]
+    assert filled_bands(after, counted(ONE, after, (ONE, before))) == [6, 6]
+    assert filled_bands(after, counted(ONE, after, (ONE, bins((3, 9), (40, 9))))) == [12]
+
+
 def test_record_of_another_run_is_refused() -> None:
     withheld = central(SCHEME, SUPPORTED, DOMAIN, rows(3000)).summary["withheld"]
     with pytest.raises(UsageError, match="has 2 decisions: it is of another run"):
