@@ -164,6 +164,6 @@ def test_bands_and_pairs_of_too_few_rows_give_rows_away(glassfleet_data: Path, m
 def test_without_draws_inputs_that_say_nearly_the_same_give_rows_away(
     glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassfleet.schemes.bmt.client.draws", lambda rows, about: np.ones(rows.count))
+    monkeypatch.setattr("glassfleet.schemes.bmt.client.draws", lambda hashes, about: np.ones(len(hashes)))
     result = attacked("bmt", SETS["qoe"](glassfleet_data), 3, {})
     assert result.read > 5, result
