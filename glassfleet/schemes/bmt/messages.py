@@ -106,7 +106,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Share of the rows that are held out: with `support` none, as few of them may be in a leaf."""
         return 0.0 if self.parameters.support else self.parameters.holdout
 
-    @property
+    @cached_property
     def least_rows(self) -> int:
         """Fewest rows of a sum in a run with `support`.
 

@@ -1,4 +1,4 @@
-"""Runs with `support`: which rows take part in a rule, and on how many of them its sums rest.
+"""Runs with `support`: on how many rows the sums of each rule rest, and of what weight.
 
 A rule's sums are of products of all columns. Where all its rows but one have one value of a column, the products less
 this value are that one row's. So the rows of a rule are counted, and again without those of each common value
