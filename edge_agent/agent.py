@@ -18,6 +18,7 @@ from broker.port import Handlers, Message, Transport
 from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
+from edge_agent.forecast.log import newest_head
 from edge_agent.messages.decoder import (
     Blob,
     CandidateWithdrawn,
@@ -127,14 +128,9 @@ class Agent:
 
         self._decoder = Decoder(self._topics, config.id)
         self._presence = Presence(
-            self._topics,
-            config.id,
-            self._identity,
-            schemes=self.schemes,
-            rows=source.train,
-            clock=clock,
-            log=self.log,
-        )
+            self._topics, config.id, self._identity, schemes=self.schemes, rows=source.train, clock=clock, log=self.log,
+            head=lambda: newest_head(config.directory / "forecasts"),
+        )  # fmt: skip
         self._reannouncer = Reannouncer(self._identity.own)
         self._must_repeat_scores = False
         self._presence.check_size(config.connection.max_message_bytes)
@@ -263,6 +259,7 @@ class Agent:
         self._step(Tick(now))
         self._effects.work(now)
         self._fetcher.tick(now)
+        self._presence.look(now)
         if self._presence.due is not None and self._presence.due <= now:
             self._birth()
         parts = (self.session.next_due(), self._fetcher.next_due(), self._presence.due, self._models.next_due(now))

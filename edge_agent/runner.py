@@ -114,7 +114,7 @@ class Loop:
                 connect_once(link_of(first.config, first.will))
                 deadline = time.monotonic() + first.config.broker_wait  # it answers now: the connection is coming
 
-    def _turn(self, longest: float = 3600.0) -> None:
+    def _turn(self, longest: float = 60.0) -> None:
         """Handle what waits, do what is due; then either score a model for a moment, or sleep until something comes."""
         handled = self._handle_next(block=False, wait=0.0)
         while handled < self._batch and self._handle_next(block=False, wait=0.0):

@@ -44,6 +44,22 @@ class CoordinatorState(Body):
     software: Text
 
 
+class LogHead(Body):
+    """Where a vehicle's log of forecasts ended at a moment: whoever has seen this is a witness of all records up to it.
+
+    Attributes
+    ----------
+    n : int
+        Number of its newest record.
+    hash : str
+        That record's hash, which covers all records before it.
+    """
+
+    kind: ClassVar[str] = "log-head"
+    n: Annotated[int, Field(ge=1, lt=2**53)]
+    hash: Digest
+
+
 class AgentState(Body):
     """Birth certificate and last will of an agent.
 
@@ -60,6 +76,8 @@ class AgentState(Body):
         Columns it can offer as inputs.
     target : str
         Column it offers as target.
+    forecasts : LogHead or None
+        The newest head of the log of forecasts beside it; None: there is none, or it goes.
     """
 
     kind: ClassVar[str] = "agent-state"
@@ -69,6 +87,7 @@ class AgentState(Body):
     schemes: list[Name] = Field(default_factory=list, max_length=256)
     features: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES)
     target: Annotated[str, Field(max_length=200)] = ""
+    forecasts: LogHead | None = Field(default=None, exclude_if=lambda head: head is None)
 
 
 class PrivateGroup(Body):

@@ -4,11 +4,13 @@ A record is one line of canonical JSON (RFC 8785) with, among others:
 
 - ``n``: its number, from 1, without gaps,
 - ``previous``: the hash of record ``n - 1``, 64 zeros for the first,
-- ``hash``: SHA-256 of the canonical JSON of the record without ``hash``.
+- ``hash``: SHA-256 of the canonical JSON of the record without ``hash`` and ``mac``,
+- ``mac``: HMAC-SHA256 of ``hash`` under the vehicle's secret.
 
-A changed record has another hash; a removed, added or reordered one breaks ``n`` or ``previous``. What a chain alone
-cannot show is that its end or its beginning was cut off, or that all of it was written anew. That is what the *head*
-is for: which records are kept, and the hash of the last, with an HMAC under the vehicle's secret.
+A changed record has another hash; a removed, added or reordered one breaks ``n`` or ``previous``; what was written
+without the secret has another ``mac``. That the end or the beginning was cut off is shown by the *head*: which records
+are kept, and the hash of the last, with an HMAC, too. An old copy of it all is whole. Only a witness shows that there
+was more: somebody who has seen a later head.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 from schemas.documents import canonical_json
 from schemas.errors import DocumentError, VerificationError
+from schemas.messages import LogHead
 
 ORIGIN = "0" * 64
 """What the first record says of the one before it."""
@@ -56,6 +59,10 @@ class Head:
         content = b"glassfleet forecast log 1\0" + canonical_json(asdict(self))
         return hmac.new(secret, content, hashlib.sha256).hexdigest()
 
+    def told(self) -> LogHead | None:
+        """Return what a witness is told; None: there is no record yet."""
+        return LogHead(n=self.n, hash=self.hash) if self.n else None
+
     @classmethod
     def from_bytes(cls, data: bytes, secret: bytes | None) -> Head:
         """Decode; with `secret` None the HMAC is not looked at.
@@ -79,7 +86,11 @@ class Head:
         return head
 
 
-def seal(record: Mapping[str, Any], n: int, previous: str) -> tuple[bytes, str]:
+def _record_mac(digest: str, secret: bytes) -> str:
+    return hmac.new(secret, b"glassfleet forecast record 1\0" + digest.encode(), hashlib.sha256).hexdigest()
+
+
+def seal(record: Mapping[str, Any], n: int, previous: str, secret: bytes) -> tuple[bytes, str]:
     """Return a record's line and its hash.
 
     Raises
@@ -89,23 +100,24 @@ def seal(record: Mapping[str, Any], n: int, previous: str) -> tuple[bytes, str]:
     """
     body = {**record, "n": n, "previous": previous}
     digest = hashlib.sha256(canonical_json(body)).hexdigest()
-    return canonical_json({**body, "hash": digest}) + b"\n", digest
+    return canonical_json({**body, "hash": digest, "mac": _record_mac(digest, secret)}) + b"\n", digest
 
 
-def unseal(line: bytes, where: str) -> dict[str, Any]:
-    """Return a line's record, its own hash verified.
+def unseal(line: bytes, where: str, secret: bytes | None) -> dict[str, Any]:
+    """Return a line's record, its own hash verified, and its HMAC; with `secret` None that is not looked at.
 
     Raises
     ------
     VerificationError
-        The line was changed; `where` is told.
+        The line was changed, or was not written by the holder of `secret`; `where` is told.
     """
     try:
         record = json.loads(line)
-        body = {name: value for name, value in record.items() if name != "hash"}
+        body = {name: value for name, value in record.items() if name not in ("hash", "mac")}
         whole = (
             isinstance(body["n"], int)
             and isinstance(body["previous"], str)
+            and isinstance(record["mac"], str)
             and hashlib.sha256(canonical_json(body)).hexdigest() == record["hash"]
             and canonical_json(record) + b"\n" == line
         )
@@ -113,4 +125,8 @@ def unseal(line: bytes, where: str) -> dict[str, Any]:
         raise VerificationError(f"{where} is no record of a forecast log") from fault
     if not whole:
         raise VerificationError(f"{where} was changed after it was written")
+    if secret is not None and not hmac.compare_digest(
+        record["mac"].encode(), _record_mac(record["hash"], secret).encode()
+    ):
+        raise VerificationError(f"{where} was not written by this vehicle: its HMAC is not of the vehicle's secret")
     return dict(record)

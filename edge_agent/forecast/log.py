@@ -5,7 +5,7 @@
     forecasts/
       00000001.jsonl ...   segments, one record a line; the oldest give way when the log is full
       head.json            which records are kept and the newest one's hash, under the vehicle's secret
-      secret               made once, readable by its owner alone
+      secret               made once, readable by its owner alone; each record and the head carry an HMAC under it
       models/{digest}.json the records of the models that forecasts were made with
 
 A record is on disk before its forecast leaves the vehicle. The head is replaced after it, so after a crash the log may
@@ -25,6 +25,7 @@ from typing import Any
 from edge_agent.forecast.chain import Head, seal, unseal
 from edge_agent.storage import Lock, explained, load_secret, make_directory, replacing
 from schemas.errors import VerificationError
+from schemas.messages import LogHead
 from schemas.private_files import open_private, sync_folder
 
 DEFAULT_MAX_BYTES = 256 << 20
@@ -80,8 +81,8 @@ class ForecastLog:
         StorageError
             It could not be written; the log is as it was.
         """
-        line, digest = seal(record, self.head.n + 1, self.head.hash)
-        file = self._open()
+        line, digest = seal(record, self.head.n + 1, self.head.hash, self._secret)
+        file = self._open(len(line))
         with explained("write", self._path):
             start = file.tell()
             try:
@@ -114,14 +115,15 @@ class ForecastLog:
 
     # Segments
 
-    def _open(self) -> Any:
-        if self._file is not None and self._file.tell() >= self._segment_bytes:
+    def _open(self, size: int) -> Any:
+        """Return the segment that takes a record of `size` bytes."""
+        if self._file is not None and self._is_full(self._file.tell(), size):
             self._close()
             self._make_room()
         if self._file is None:
             paths = segments(self._directory)
             path = paths[-1] if paths else None
-            if path is None or path.stat().st_size >= self._segment_bytes:
+            if path is None or self._is_full(path.stat().st_size, size):
                 number = 1 if path is None else int(path.stem) + 1
                 path = self._directory / f"{number:08d}.jsonl"
             with explained("open", path):
@@ -129,6 +131,9 @@ class ForecastLog:
                 self._file, self._path = os.fdopen(handle, "ab"), path
                 sync_folder(self._directory)
         return self._file
+
+    def _is_full(self, so_far: int, size: int) -> bool:
+        return so_far > 0 and so_far + size > self._segment_bytes
 
     def _close(self) -> None:
         if self._file is not None:
@@ -145,7 +150,7 @@ class ForecastLog:
             gone += 1
         if not gone:
             return
-        first = next(records(paths[gone]))
+        first = next(records(paths[gone], self._secret))
         self._set_head(Head(first["n"], first["previous"], self.head.n, self.head.hash))
         for path in paths[:gone]:
             with explained("delete", path):
@@ -175,15 +180,15 @@ class ForecastLog:
         head = self._read_head(notes, has_records=bool(paths))
         if paths and _drop_torn_end(paths[-1]):
             notes.append("a record that was being written when the process ended was dropped")
-        last = _last_record(paths)
+        last = _last_record(paths, self._secret)
         if isinstance(last, str):
             notes.append(last)
         elif last is not None and last["n"] >= head.n:
-            if head.n >= head.first and not _has(paths, head):
+            if head.n >= head.first and not _has(paths, head, self._secret):
                 # Going on from the head, not from what is there: the break shall stay visible.
                 return head, (*notes, f"record {head.n} is not the one that the log's head names")
             if head.n == 0:
-                first = next(records(paths[0]))
+                first = next(records(paths[0], self._secret))
                 head = Head(first["n"], first["previous"])
             head = Head(head.first, head.before, last["n"], last["hash"])
         elif head.n >= head.first:
@@ -202,15 +207,22 @@ class ForecastLog:
             notes.append(str(fault))
         return Head()
 
-    @staticmethod
-    def _leftovers(paths: list[Path], head: Head) -> None:
+    def _leftovers(self, paths: list[Path], head: Head) -> None:
         """Delete segments that had given way already when the process ended."""
         for path, following in pairwise(paths):
             with contextlib.suppress(VerificationError, StopIteration):
-                if next(records(following))["n"] <= head.first:
+                if next(records(following, self._secret))["n"] <= head.first:
                     path.unlink(missing_ok=True)
                     continue
             return
+
+
+def newest_head(directory: Path) -> LogHead | None:
+    """Return what a witness is told of a log; None: there is none, or its head cannot be read now."""
+    try:
+        return Head.from_bytes((directory / "head.json").read_bytes(), None).told()
+    except (OSError, ValueError, VerificationError):
+        return None
 
 
 def segments(directory: Path) -> list[Path]:
@@ -219,18 +231,18 @@ def segments(directory: Path) -> list[Path]:
         return sorted(path for path in directory.iterdir() if _SEGMENT.fullmatch(path.name))
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield a segment's records, each verified by itself; a torn last line is left out.
+def records(path: Path, secret: bytes | None) -> Iterator[dict[str, Any]]:
+    """Yield a segment's records, each verified by itself, see `unseal`; a torn last line is left out.
 
     Raises
     ------
     VerificationError
-        A line was changed.
+        A line was changed, or added without the secret.
     """
     with explained("read", path), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
-                yield unseal(line, f"{path.name}, line {number}")
+                yield unseal(line, f"{path.name}, line {number}", secret)
 
 
 def _drop_torn_end(path: Path) -> bool:
@@ -244,24 +256,24 @@ def _drop_torn_end(path: Path) -> bool:
         return True
 
 
-def _last_record(paths: list[Path]) -> dict[str, Any] | str | None:
+def _last_record(paths: list[Path], secret: bytes) -> dict[str, Any] | str | None:
     """Return the newest record, what is wrong with it, or None when there is none."""
     for path in reversed(paths):
         with explained("read", path):
             lines = path.read_bytes().splitlines(keepends=True)
         if lines:
             try:
-                return unseal(lines[-1], f"{path.name}, line {len(lines)}")
+                return unseal(lines[-1], f"{path.name}, line {len(lines)}", secret)
             except VerificationError as fault:
                 return str(fault)
     return None
 
 
-def _has(paths: list[Path], head: Head) -> bool:
+def _has(paths: list[Path], head: Head, secret: bytes) -> bool:
     """Whether the record that the head names is there; it is among the last, as the head lags a little at most."""
     for path in reversed(paths):
         with contextlib.suppress(VerificationError):
-            for record in records(path):
+            for record in records(path, secret):
                 if record["n"] == head.n:
                     return bool(record["hash"] == head.hash)
     return False

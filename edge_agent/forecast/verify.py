@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,25 @@ from edge_agent.forecast.log import records, segments
 from edge_agent.forecast.model import Served, load_model
 from edge_agent.storage import explained
 from schemas.errors import NotFoundError, StorageError, VerificationError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A head of the log that somebody else has seen.
+
+    Attributes
+    ----------
+    n : int
+        Number of its newest record.
+    hash : str
+        That record's hash.
+    at : float
+        When, by the witness's clock, seconds since the epoch.
+    """
+
+    n: int
+    hash: str
+    at: float
 
 
 @dataclass(frozen=True)
@@ -29,7 +49,9 @@ class Checked:
     notes : tuple of str
         What the forecaster itself noted down: restarts after which something was missing.
     keyed : bool
-        Whether the head's HMAC could be checked: the vehicle's secret was there.
+        Whether the HMAC of each record and of the head could be checked: the vehicle's secret was there.
+    witnessed : Seen or None
+        The newest record that a witness has seen, if it is one of these: it vouches for all up to it.
     """
 
     first: int
@@ -39,36 +61,46 @@ class Checked:
     models: tuple[str, ...]
     notes: tuple[str, ...]
     keyed: bool
+    witnessed: Seen | None
 
 
-def verify(directory: Path) -> Checked:
+def verify(directory: Path, seen: Sequence[Seen] = ()) -> Checked:
     """Walk the whole chain.
+
+    Parameters
+    ----------
+    directory : Path
+    seen : sequence of Seen
+        Heads that a witness has seen.
 
     Raises
     ------
     VerificationError
-        A record was changed, removed, added or reordered, the beginning or the end was cut off, or a model that is
-        needed for explanations is missing or another; the text says where.
+        A record was changed, removed, added or reordered, the beginning or the end was cut off, a witness has seen
+        other or later records, or a model that is needed for explanations is missing or another; the text says where.
+        Without the vehicle's secret and without a witness, whoever changed it may have made all of it fit.
     NotFoundError
         There is no log.
     """
     while True:
-        head, keyed = _head(directory)
+        key = _key(directory)
+        head = _head(directory, key)
         try:
-            return _walk(directory, head, keyed=keyed)
+            return _walk(directory, head, key, seen)
         except (VerificationError, StorageError):
             # A forecaster that is at work may have let the oldest records go meanwhile; then it says so in the head.
-            if _head(directory)[0].first == head.first:
+            if _head(directory, key).first == head.first:
                 raise
 
 
-def _walk(directory: Path, head: Head, *, keyed: bool) -> Checked:
+def _walk(directory: Path, head: Head, key: bytes | None, seen: Sequence[Seen]) -> Checked:
     n, previous = head.first - 1, head.before
+    witnessed: Seen | None = _agree(seen, n, previous)
     times: list[float] = []
     models: dict[str, None] = {}
     notes: list[str] = []
     began = False
-    for where, record in _all_records(directory):
+    for where, record in _all_records(directory, key):
         if not began and record["n"] < head.first:
             continue  # gave way already; the process ended before it was deleted
         began = True
@@ -79,6 +111,7 @@ def _walk(directory: Path, head: Head, *, keyed: bool) -> Checked:
         n, previous = record["n"], record["hash"]
         if n == head.n and previous != head.hash:
             raise VerificationError(f"{where}: record {n} is not the one that the log's head names: it was replaced")
+        witnessed = _agree(seen, n, previous) or witnessed
         times = [times[0] if times else record["time"], record["time"]]
         if record["kind"] == "forecast":
             models[record["model"]["digest"]] = None
@@ -86,10 +119,32 @@ def _walk(directory: Path, head: Head, *, keyed: bool) -> Checked:
             notes.append(f"record {n}: {record['text']}")
     if n < head.n:
         raise VerificationError(f"records {n + 1} to {head.n} are missing: the log's end was cut off")
+    if later := [each for each in seen if each.n > n]:
+        newest = max(later, key=lambda each: each.n)
+        raise VerificationError(
+            f"a witness has seen record {newest.n} at {clock(newest.at)}, and the log ends with record {n}: an old "
+            "copy was put back, or the log was begun anew"
+        )
     for digest in models:
         model_of(directory, digest)
     since, until = (times[0], times[1]) if times else (None, None)
-    return Checked(head.first, n, since, until, tuple(models), tuple(notes), keyed)
+    return Checked(head.first, n, since, until, tuple(models), tuple(notes), key is not None, witnessed)
+
+
+def _agree(seen: Sequence[Seen], n: int, digest: str) -> Seen | None:
+    """Return who has seen record `n`; raises VerificationError when it was another one."""
+    of_n = [each for each in seen if each.n == n]
+    for each in of_n:
+        if each.hash != digest:
+            raise VerificationError(
+                f"record {n} is not the one that a witness has seen at {clock(each.at)}: the log was written anew"
+            )
+    return of_n[0] if of_n else None
+
+
+def clock(time: float) -> str:
+    """Return a time in words."""
+    return dt.datetime.fromtimestamp(time, dt.UTC).isoformat(timespec="milliseconds")
 
 
 def at_time(directory: Path, time: float, *, within: float) -> dict[str, Any]:
@@ -101,7 +156,7 @@ def at_time(directory: Path, time: float, *, within: float) -> dict[str, Any]:
         There is none.
     """
     best: dict[str, Any] | None = None
-    for _, record in _all_records(directory):
+    for _, record in _all_records(directory, _key(directory)):
         if record["kind"] == "forecast" and (best is None or _apart(record, time) <= _apart(best, time)):
             best = record
     if best is None or _apart(best, time) > within:
@@ -135,25 +190,26 @@ def model_of(directory: Path, digest: str) -> Served:
     return served
 
 
-def _head(directory: Path) -> tuple[Head, bool]:
+def _key(directory: Path) -> bytes | None:
+    """Return the log's secret; None: this is a copy without it."""
+    path = directory / "secret"
+    with explained("read", path):
+        return path.read_bytes() if path.exists() else None
+
+
+def _head(directory: Path, key: bytes | None) -> Head:
     path = directory / "head.json"
     if not directory.is_dir() or not (path.exists() or segments(directory)):
         raise NotFoundError(f"there is no forecast log in {directory}")
     if not path.exists():
         raise VerificationError("the log's head is missing: its beginning and end cannot be checked")
-    secret = directory / "secret"
     with explained("read", path):
-        content = path.read_bytes()
-    key = None
-    if secret.exists():
-        with explained("read", secret):
-            key = secret.read_bytes()
-    return Head.from_bytes(content, key), key is not None
+        return Head.from_bytes(path.read_bytes(), key)
 
 
-def _all_records(directory: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _all_records(directory: Path, key: bytes | None) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in segments(directory):
-        for record in records(path):
+        for record in records(path, key):
             yield path.name, record
 
 

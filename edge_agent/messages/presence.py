@@ -11,8 +11,12 @@ from edge_agent.messages.duplicate_id import Identity
 from glassfleet.data.dataset import Dataset
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError
-from schemas.messages import AgentState
+from schemas.messages import AgentState, LogHead
 from schemas.topics import Topics
+
+HEAD_EVERY = 600.0
+"""Seconds until a head of the log of forecasts that moved is told: so old is at most what a witness has seen, and each
+costs the coordinator a line in its journal."""
 
 BIRTH_PAUSE = 0.25
 """Seconds between two birth certificates at least, so that two processes with one id do not flood the broker."""
@@ -30,6 +34,8 @@ class Presence:
         Those that it offers.
     rows : Dataset
         Its columns are told, nothing else.
+    head : callable
+        Returns the newest head of the vehicle's log of forecasts, or None.
     clock : callable
         Seconds that only go forward.
     log : structlog logger
@@ -48,6 +54,7 @@ class Presence:
         *,
         schemes: Sequence[str],
         rows: Dataset,
+        head: Callable[[], LogHead | None],
         clock: Callable[[], float],
         log: Any,
     ) -> None:
@@ -56,6 +63,8 @@ class Presence:
         self._identity = identity
         self._schemes = schemes
         self._rows = rows
+        self._head = head
+        self._told: LogHead | None = None
         self._clock = clock
         self._log = log
         self.due: float | None = None
@@ -70,6 +79,11 @@ class Presence:
                 f"max_message_bytes (now {limit}), or give the agent fewer columns"
             )
 
+    def look(self, now: float) -> None:
+        """Let a birth certificate be due when the log of forecasts went on since the last one, `HEAD_EVERY` ago."""
+        if self.due is None and now - self._last >= HEAD_EVERY and self._head() != self._told:
+            self.due = now
+
     def state(self, status: Any) -> tuple[str, bytes]:
         """Return topic and payload that say ``"up"`` or ``"down"``."""
         state = AgentState(
@@ -79,7 +93,10 @@ class Presence:
             schemes=list(self._schemes) if status == "up" else [],
             features=list(self._rows.features) if status == "up" else [],
             target=self._rows.target if status == "up" else "",
+            # Not in the last will: that is written down now, and published when the log has gone on.
+            forecasts=self._head() if status == "up" else None,
         )
+        self._told = state.forecasts or self._told
         # All our states carry the time of our start: it tells which of two processes with one id came later.
         envelope = Envelope(fleet=self._topics.fleet, body=state, agent=self._agent, time=self._identity.started)
         return self._topics.agent_state(self._agent), envelope.to_bytes()

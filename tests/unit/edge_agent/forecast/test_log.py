@@ -106,6 +106,12 @@ def test_log_goes_on_when_the_process_ended_while_old_segments_were_deleted(fold
     assert verify(folder).last == written + 1
 
 
+def forged(record: dict[str, Any], n: int, previous: str) -> tuple[bytes, str]:
+    """Seal a record as anybody can who does not have the vehicle's secret."""
+    body = {name: value for name, value in record.items() if name not in ("n", "previous", "hash", "mac")}
+    return seal({**body, "text": "all was well"}, n, previous, b"a guess")
+
+
 def change(folder: Path) -> None:
     path = segments(folder)[1]
     path.write_bytes(path.read_bytes().replace(b"x", b"y", 1))
@@ -115,9 +121,14 @@ def change_and_seal_again(folder: Path) -> None:
     path = segments(folder)[1]
     rows = path.read_bytes().splitlines(keepends=True)
     record = json.loads(rows[1])
-    body = {name: value for name, value in record.items() if name not in ("n", "previous", "hash")}
-    rows[1] = seal({**body, "text": "all was well"}, record["n"], record["previous"])[0]
+    rows[1] = forged(record, record["n"], record["previous"])[0]
     path.write_bytes(b"".join(rows))
+
+
+def add_at_the_end(folder: Path) -> None:
+    last = json.loads(lines(folder)[-1])
+    with segments(folder)[-1].open("ab") as file:
+        file.write(forged(last, last["n"] + 1, last["hash"])[0])
 
 
 def remove_one(folder: Path) -> None:
@@ -173,15 +184,15 @@ def write_all_anew(folder: Path) -> None:
         rows = []
         for line in path.read_bytes().splitlines():
             record = json.loads(line)
-            body = {name: value for name, value in record.items() if name not in ("n", "previous", "hash")}
-            row, previous = seal({**body, "text": "all was well"}, record["n"], previous)
+            row, previous = forged(record, record["n"], previous)
             rows.append(row)
         path.write_bytes(b"".join(rows))
 
 
 TAMPERING = [
     (change, "was changed"),
-    (change_and_seal_again, "does not continue"),
+    (change_and_seal_again, "line 2 was not written by this vehicle"),
+    (add_at_the_end, "line 3 was not written by this vehicle"),
     (remove_one, "were removed"),
     (remove_a_segment, "were removed"),
     (reorder, "were removed"),
@@ -191,7 +202,7 @@ TAMPERING = [
     (cut_the_end_as_if_torn, "end was cut off"),
     (remove_the_head, "head is missing"),
     (write_another_head, "not written by this vehicle"),
-    (write_all_anew, "not the one that the log's head names"),
+    (write_all_anew, "line 1 was not written by this vehicle"),
 ]
 
 
