@@ -27,6 +27,7 @@ from coordinator.fleet.arrivals import Arrivals
 from coordinator.fleet.directory import Fleet
 from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Entry, Journal
 from coordinator.messages.decoder import (
     Birth,
@@ -104,7 +105,7 @@ class Coordinator:
         Counts what happens, by name; other threads may copy it.
     observers : sequence of Observer
         Told of every performed effect and journal transaction: metrics, traces.
-    decoder, arrivals, fleet, rebroadcast, presence
+    decoder, arrivals, fleet, witness, rebroadcast, presence
         What comes from vehicles and other coordinators.
     registry, aliases, models, rollouts, runs, outages
         What is known; the HTTP API reads them.
@@ -123,6 +124,7 @@ class Coordinator:
     fleet: Fleet
     rebroadcast: Rebroadcast
     arrivals: Arrivals
+    witness: Witness
     presence: Presence
     registry: Registry
     aliases: Aliases
@@ -207,6 +209,7 @@ class Coordinator:
             self.metrics["messages"] += 1
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
+        self.witness.write()
         self._apply(events)
 
     def tick(self, now: float | None = None) -> None:
@@ -347,6 +350,8 @@ class Coordinator:
     def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
         if isinstance(decoded, Death):
             self.decoder.forget(decoded.agent)
+        elif decoded.body.forecasts is not None:
+            self.witness.saw(decoded.agent, decoded.body.forecasts)
         event = self.arrivals.event_of(decoded, at)
         return [] if event is None else [(run, event) for run in self.runs.live]
 

@@ -25,6 +25,7 @@ from coordinator.fleet.directory import Fleet
 from coordinator.fleet.leadership import Election
 from coordinator.fleet.presence import Presence
 from coordinator.fleet.rebroadcast import Rebroadcast
+from coordinator.fleet.witness import Witness
 from coordinator.journal.port import Journal
 from coordinator.journal.sql import SqlJournal
 from coordinator.messages.decoder import Decoder
@@ -135,6 +136,7 @@ def assemble(
         fleet=directory,
         rebroadcast=rebroadcast,
         arrivals=Arrivals(directory, rebroadcast, clock, metrics),
+        witness=Witness(journal, wall, limits.max_agents),
         presence=Presence(
             topics,
             publisher,

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from console.settings import Given, settings_options
 from edge_agent.forecast.config import ForecastConfig
 from schemas.errors import NotFoundError, UsageError, VerificationError
 from schemas.text import show_hidden
+
+if TYPE_CHECKING:
+    from edge_agent.forecast.verify import Checked, Seen
 
 OWN = "qoe"
 """What ``--window`` calls the case study's own windows."""
@@ -115,20 +118,34 @@ def _say_json(record: dict[str, Any]) -> None:
 
 @forecast.command()
 @log_options
+@click.option(
+    "--witness",
+    metavar="URL|FILE",
+    help="The coordinator's HTTP address, or a file with what it answers at /api/agents/ID/forecasts: heads of the log "
+    "that it has seen.",
+)
 @json_option
-def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, as_json: bool) -> None:
-    """Check a log's chain: any changed, removed, added or reordered record is found.
+def verify(
+    log: Path | None, agent: str | None, fleet: str, state_dir: Path, witness: str | None, *, as_json: bool
+) -> None:
+    """Check a log, and say what is vouched for: by the vehicle's secret, and by what the coordinator has seen.
 
-    Exit code 8: something was changed, and where. 9: there is no log.
+    With the secret, a record that was changed, removed, added or reordered is found. An old copy of the whole log, put
+    back in its place, is found only with --witness; so is what was written by somebody who has the secret.
+
+    Exit code 0: nothing wrong was found; what is printed says how far that is proved. 8: something was changed, and
+    where, or the witness has seen other or later records. 9: there is no log, or the witness has seen none.
 
     \b
     Examples:
       glassfleet forecast verify --id vehicle-07
+      glassfleet forecast verify --id vehicle-07 --log copy --witness http://127.0.0.1:8080
     """
     from edge_agent.forecast.verify import verify as check
 
     directory = _directory(log, agent, fleet, state_dir)
-    result = check(directory)
+    seen = [] if witness is None else _seen(witness, agent or (directory.parent.name if log is None else ""), state_dir)
+    result = check(directory, seen)
     if as_json:
         print_json({"log": str(directory), **asdict(result)})
         return
@@ -136,16 +153,53 @@ def verify(log: Path | None, agent: str | None, fleet: str, state_dir: Path, *, 
         click.echo(f"{directory}: no records yet")
         return
     click.echo(
-        f"{directory}: whole, records {result.first} to {result.last}, "
+        f"{directory}: whole{'' if result.keyed else ' in itself'}, records {result.first} to {result.last}, "
         f"{_clock(result.since)} to {_clock(result.until)}, "
         f"{len(result.models)} model{'' if len(result.models) == 1 else 's'}"
     )
-    for note in result.notes:
-        click.echo(f"  {note}")
-    if not result.keyed:
-        click.echo(
-            "  the vehicle's secret is not here: that nothing was cut off or written anew is not proved", err=True
-        )
+    for line in (*_vouched(result, asked=witness is not None), *result.notes):
+        click.echo(f"  {line}")
+
+
+def _seen(witness: str, agent: str, state_dir: Path) -> list[Seen]:
+    """Return the heads that a witness has seen of a vehicle's log."""
+    from edge_agent.forecast.verify import Seen
+
+    if "://" not in witness:
+        heads = json_file(Path(witness), "witness")
+    else:
+        from console.client import Coordinator  # extra operator
+
+        if not agent:
+            raise UsageError("--witness: whose log is it? Name the vehicle with --id")
+        heads = Coordinator(witness, None, state_dir).get(f"/api/agents/{agent}/forecasts")
+    try:
+        seen = [Seen(int(head["n"]), str(head["hash"]), float(head["at"])) for head in heads]
+    except (TypeError, KeyError, ValueError) as fault:
+        raise UsageError(f"--witness {witness}: these are no heads of a log") from fault
+    if not seen:
+        raise NotFoundError(f"the witness {witness} has seen no head of this log: is --id the agent's?")
+    return seen
+
+
+def _vouched(result: Checked, *, asked: bool) -> list[str]:
+    """Say who vouches for which records."""
+    seen, first = result.witnessed, result.first
+    lines = []
+    if seen is not None and seen.n >= first:
+        lines.append(f"records {first} to {seen.n}: vouched for by the head that the witness saw at {_clock(seen.at)}")
+        first = seen.n + 1
+    if first > result.last:
+        return lines
+    by = (
+        "written with the vehicle's secret"
+        if result.keyed
+        else "the vehicle's secret is not here, so nothing is proved"
+    )
+    lines.append(f"records {first} to {result.last}: {by}{', but seen by no witness' if result.keyed else ''}")
+    if not asked:
+        lines.append("an old copy put back in place of the log looks like this, too: --witness asks the coordinator")
+    return lines
 
 
 @click.command()
@@ -199,7 +253,8 @@ def explain(  # noqa: PLR0917 - its options
         print_json({"record": record, "explanation": explain_row(served.model, row, served.reference).to_dict()})
         return
     model = record["model"]
-    click.echo(f"record {record['n']} of {result.first} to {result.last}, chain whole; {_clock(record['time'])}")
+    whole = "chain whole" if result.keyed else "nothing is proved without the vehicle's secret"
+    click.echo(f"record {record['n']} of {result.first} to {result.last}, {whole}; {_clock(record['time'])}")
     click.echo(
         f"model {model['name']} v{model['version']} {model['digest'][:12]}{'; ALERT' if record['alert'] else ''}"
     )
@@ -238,4 +293,6 @@ def _time(text: str) -> float:
 
 
 def _clock(time: float) -> str:
-    return dt.datetime.fromtimestamp(time, dt.UTC).isoformat(timespec="milliseconds")
+    from edge_agent.forecast.verify import clock
+
+    return clock(time)

@@ -32,6 +32,7 @@ class _Content:
     decisions: list[tuple[Decision, str]] = field(default_factory=list)
     latest: float | None = None
     leader: Leader | None = None
+    witnessed: dict[str, str] = field(default_factory=dict)
     is_open: bool = False
 
 
@@ -220,6 +221,20 @@ class MemoryJournal:
     def leader(self) -> Leader | None:
         """Return who leads, or led last."""
         return self.content.leader
+
+    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down by vehicle which heads of its log were seen."""
+        self.check()
+        kept = self.content.witnessed
+        for agent in heads:
+            kept.pop(agent, None)
+        some = list(heads.items())[: max(0, most - len(kept))]
+        kept.update((agent, json.dumps(each)) for agent, each in some)
+        return len(heads) - len(some)
+
+    def witnessed(self, agent: str) -> list[dict[str, Any]]:
+        """Return what `witness` wrote of a vehicle."""
+        return list(json.loads(self.content.witnessed.get(agent, "[]")))
 
     def check(self) -> None:
         """Raise StorageError when it is closed."""

@@ -276,6 +276,16 @@ class Journal(Protocol):
     def leader(self) -> Leader | None:
         """Return who leads, or led last; None: nobody is known."""
 
+    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down by vehicle which heads of its log were seen, in place of what was, in one transaction.
+
+        Those of more than `most` vehicles are left out; returns how many. They are JSON values, see
+        `coordinator.fleet.witness`.
+        """
+
+    def witnessed(self, agent: str) -> list[dict[str, Any]]:
+        """Return what `witness` wrote of a vehicle; none where that is damaged. From any thread."""
+
     def check(self) -> None:
         """Raise StorageError when nothing can be written any more because the lock was lost."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coordinator.journal import postgres, records, sqlite
+from coordinator.journal import postgres, records, sqlite, witnessed
 from coordinator.journal.lock import Again
 from coordinator.journal.opening import open_database, translated
 from coordinator.journal.port import (
@@ -32,7 +32,7 @@ from coordinator.journal.rows import head_of, is_whole, key_text, leader_of, loo
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration. Alembic is loaded only when the database is at another one: opening stays fast."""
 
 _AT_ONCE = 500
@@ -289,6 +289,15 @@ class SqlJournal:
     def leader(self) -> Leader | None:
         """Return who leads, or led last."""
         return leader_of(self._select(sa.select(LEADER)))
+
+    def witness(self, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
+        """Write down by vehicle which heads of its log were seen."""
+        with self._write() as connection:
+            return witnessed.put(connection, heads, most)
+
+    def witnessed(self, agent: str) -> list[dict[str, Any]]:
+        """Return what `witness` wrote of a vehicle."""
+        return witnessed.heads_of(self._select(witnessed.of(agent)))
 
     def check(self) -> None:
         """Raise StorageError when the lock is not held any more."""

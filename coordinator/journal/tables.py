@@ -87,3 +87,12 @@ LEADER = sa.Table(
     _checksum(),
 )
 """Who leads with this journal, or led last: one row, for those who stand by."""
+
+WITNESSED = sa.Table(
+    "witnessed",
+    METADATA,
+    sa.Column("agent", sa.String(64), primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    _checksum(),
+)
+"""Heads of vehicles' logs of forecasts that were seen: one row for each vehicle."""

@@ -18,6 +18,9 @@ HEAD_EVERY = 600.0
 """Seconds until a head of the log of forecasts that moved is told: so old is at most what a witness has seen, and each
 costs the coordinator a line in its journal."""
 
+_HEAD_BYTES = 128
+"""More than what a head of a log of forecasts takes, which may come later."""
+
 BIRTH_PAUSE = 0.25
 """Seconds between two birth certificates at least, so that two processes with one id do not flood the broker."""
 
@@ -72,7 +75,7 @@ class Presence:
 
     def check_size(self, limit: int) -> None:
         """Raise UsageError when the birth certificate does not fit one message of `limit` bytes."""
-        size = len(self.state("up")[1])
+        size = len(self.state("up")[1]) + _HEAD_BYTES
         if size > limit:
             raise UsageError(
                 f"{len(self._rows.features)} column names make a birth certificate of {size} bytes: raise "
@@ -81,8 +84,8 @@ class Presence:
 
     def look(self, now: float) -> None:
         """Let a birth certificate be due when the log of forecasts went on since the last one, `HEAD_EVERY` ago."""
-        if self.due is None and now - self._last >= HEAD_EVERY and self._head() != self._told:
-            self.due = now
+        if self.due is None and now - self._last >= HEAD_EVERY and (head := self._head()) != self._told:
+            self._told, self.due = head, now
 
     def state(self, status: Any) -> tuple[str, bytes]:
         """Return topic and payload that say ``"up"`` or ``"down"``."""
@@ -96,7 +99,6 @@ class Presence:
             # Not in the last will: that is written down now, and published when the log has gone on.
             forecasts=self._head() if status == "up" else None,
         )
-        self._told = state.forecasts or self._told
         # All our states carry the time of our start: it tells which of two processes with one id came later.
         envelope = Envelope(fleet=self._topics.fleet, body=state, agent=self._agent, time=self._identity.started)
         return self._topics.agent_state(self._agent), envelope.to_bytes()

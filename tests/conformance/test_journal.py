@@ -112,6 +112,17 @@ def test_journal_says_who_led_last_also_when_it_is_opened_again(opener: Opener) 
     journal.close()
 
 
+def test_journal_keeps_what_was_witnessed_of_so_many_vehicles(opener: Opener) -> None:
+    journal = opener()
+    heads = [{"n": 3, "hash": "a" * 64, "at": 1.5}]
+    assert journal.witness({"v1": heads, "v2": []}, most=2) == 0
+    assert journal.witness({"v1": heads * 2, "v3": heads}, most=2) == 1
+    journal.close()
+    journal = opener()
+    assert [journal.witnessed(agent) for agent in ("v1", "v2", "v3")] == [heads * 2, [], []]
+    journal.close()
+
+
 def test_journal_closes_a_run_once_and_keeps_its_document(opener: Opener) -> None:
     journal = opener()
     journal.append([entry("r", 1), entry("s", 2)])

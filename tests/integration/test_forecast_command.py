@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.coordinator_http import record_of, small_document
@@ -30,6 +32,45 @@ def test_forecast_run_prints_a_line_for_each_forecast(processes: Processes, vehi
         assert time_.endswith("+00:00")
         assert rule.startswith("rule ")
         assert line.endswith("  ALERT")
+
+
+def test_forecast_verify_says_who_vouches_for_which_records(processes: Processes, vehicle: tuple[str, ...]) -> None:
+    models = processes.folder / "agents" / "fleet" / "v" / "models"
+    models.mkdir(parents=True)
+    (models / "m.json").write_bytes(record_of(small_document()).to_bytes())
+    assert processes.call(*vehicle).returncode == 0
+    whole = json.loads(processes.call("forecast", "verify", "--json").stdout)
+    assert (whole["last"], whole["keyed"], whole["witnessed"]) == (2, True, None)
+    log = models.parent / "forecasts"
+    first = json.loads((log / "00000001.jsonl").read_bytes().splitlines()[0])
+    saw = processes.folder / "saw.json"
+
+    def verify(*heads: tuple[int, str]) -> tuple[int, list[str]]:
+        saw.write_text(json.dumps([{"n": n, "hash": digest, "at": 0.0} for n, digest in heads]))
+        asked = ("--witness", str(saw)) if heads else ()
+        done = processes.call("forecast", "verify", *asked)
+        return done.returncode, [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+
+    code, lines = verify()
+    assert code == 0
+    assert lines[1] == "records 1 to 2: written with the vehicle's secret, but seen by no witness"
+    assert lines[2].startswith("an old copy put back in place of the log looks like this, too")
+    code, lines = verify((1, first["hash"]))
+    vouched = "records 1 to 1: vouched for by the head that the witness saw at 1970-01-01T00:00:00.000+00:00"
+    assert (code, lines[1:]) == (
+        0,
+        [vouched, "records 2 to 2: written with the vehicle's secret, but seen by no witness"],
+    )
+    code, lines = verify((3, "0" * 64))
+    assert (code, "the log ends with record 2: an old copy was put back" in lines[-1]) == (8, True)
+    (log / "secret").unlink()
+    code, lines = verify((1, first["hash"]))
+    assert code == 0
+    assert "whole in itself" in lines[0]
+    assert lines[1:] == [vouched, "records 2 to 2: the vehicle's secret is not here, so nothing is proved"]
+    assert processes.call("forecast", "verify", "--witness", "http://127.0.0.1:9", "--log", str(log)).returncode == 2
+    saw.write_text("[]")
+    assert processes.call("forecast", "verify", "--witness", str(saw)).returncode == 9
 
 
 def test_forecast_run_names_the_agents_that_are_there_when_its_own_never_was(

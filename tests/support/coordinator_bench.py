@@ -120,9 +120,10 @@ class Fleet:
         self.watcher.publish(topic, payload, retain=retain)
         self.hub.pump()
 
-    def birth(self, *agents: str, incarnation: str = "1", status: Any = "up") -> None:
+    def birth(self, *agents: str, incarnation: str = "1", status: Any = "up", **more: Any) -> None:
+        offer = {"schemes": ["toy"], "features": ["x"], "target": "y"}
         for agent in agents:
-            body = AgentState(status=status, incarnation=incarnation, schemes=["toy"], features=["x"], target="y")
+            body = AgentState(status=status, incarnation=incarnation, **offer, **more)
             payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()
             self.publish(TOPICS.agent_state(agent), payload, retain=True)
 

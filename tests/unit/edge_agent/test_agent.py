@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 from edge_agent.config import SHARED, AgentConfig
+from edge_agent.forecast.log import ForecastLog
+from edge_agent.messages.presence import HEAD_EVERY, Presence
 from edge_agent.runner import make_agent
 from glassfleet import catalogue
 from glassfleet.scheme import Contribution, Task
 from schemas import limits
 from schemas.errors import IdentityError, UsageError
+from schemas.messages import AgentState
 from schemas.settings import settings_of
 from tests.support.agent_bench import Bench, first_task, rows, source
 from tests.support.processes import ROOT, python
@@ -35,6 +38,26 @@ def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench
     bench.agent()
     with pytest.raises(IdentityError, match="--state-dir"):
         bench.agent()
+
+
+def test_agent_tells_the_head_of_the_log_beside_it_and_again_when_the_log_went_on(bench):
+    agent = bench.agent()
+
+    def told():
+        return [body.forecasts and body.forecasts.n for body in bench.coordinator.bodies(AgentState)]
+
+    bench.run(1)
+    log = ForecastLog(agent.config.directory / "forecasts")
+    for n in (1, 2):
+        log.append({"kind": "note", "time": 1.0, "text": "x"})
+        bench.run(10)
+        assert told() == [None, 1][:n], "not at once"
+        bench.run(HEAD_EVERY)
+        assert told() == [None, 1, 2][: n + 1]
+    log.close()
+    bench.run(2 * HEAD_EVERY)
+    assert told() == [None, 1, 2], "once each"
+    assert Presence.last_will(agent._presence).payload == agent.will.payload, "a will has no head, which would be old"
 
 
 def test_agent_resends_the_same_bytes_until_the_receipt_and_then_no_more(bench, task):

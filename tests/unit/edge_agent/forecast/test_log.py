@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edge_agent.forecast.chain import ORIGIN, seal
+from edge_agent.forecast.chain import ORIGIN, Head, seal
 from edge_agent.forecast.log import ForecastLog, segments
-from edge_agent.forecast.verify import verify
+from edge_agent.forecast.verify import Seen, verify
 from schemas.errors import IdentityError, StorageError, VerificationError
 
 SMALL = 1 << 16
@@ -235,6 +236,49 @@ def test_forecaster_finds_a_wrong_head_when_it_starts_and_says_it(folder, tamper
     log = ForecastLog(folder)
     assert any("head" in text for text in log.notes)
     log.close()
+
+
+def seen(folder: Path, n: int, at: float = 0.0) -> Seen:
+    record = json.loads(lines(folder)[n - 1])
+    return Seen(record["n"], record["hash"], at)
+
+
+def test_witness_vouches_for_what_it_has_seen_also_where_the_secret_is_not(folder):
+    write(folder, 20)
+    assert verify(folder).witnessed is None
+    heads = [seen(folder, 12), seen(folder, 15, 7.0)]
+    assert verify(folder, heads).witnessed == heads[1]
+    (folder / "secret").unlink()
+    assert (verify(folder, heads).witnessed, verify(folder).keyed) == (heads[1], False)
+    write_all_anew(folder)
+    (folder / "head.json").write_bytes(Head(n=20, hash=seen(folder, 20).hash).to_bytes(b"a guess"))
+    assert not verify(folder).keyed, "nobody can say"
+    with pytest.raises(VerificationError, match=r"record 12 is not the one that a witness has seen at 1970-.*anew"):
+        verify(folder, heads)
+
+
+def test_old_copy_put_back_is_found_when_a_witness_has_seen_a_later_head_and_only_then(folder, tmp_path):
+    write(folder, 8)
+    shutil.copytree(folder, tmp_path / "old")
+    write(folder, 8, start=8)
+    heads = [seen(folder, 5), seen(folder, 12)]
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "old", folder)
+    assert verify(folder).last == 8
+    with pytest.raises(
+        VerificationError, match=r"has seen record 12 at .*, and the log ends with record 8: an old copy"
+    ):
+        verify(folder, heads)
+    write(folder, 20, start=100)  # the forecaster goes on, beyond what was seen
+    with pytest.raises(VerificationError, match="record 12 is not the one that a witness has seen"):
+        verify(folder, heads)
+
+
+def test_witness_of_records_that_gave_way_vouches_for_none_of_the_others(folder):
+    write(folder, 10)
+    heads = [seen(folder, 10)]
+    write(folder, 290, start=10)
+    assert verify(folder, heads).witnessed is None
 
 
 def test_second_writer_is_refused(folder):
