@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
+from edge_agent.forecast.log import ForecastLog
+from tests.support.agent_bench import rows, write_rows
 from tests.support.coordinator_http import record_of, small_document
 from tests.support.processes import Processes
 
@@ -71,6 +74,37 @@ def test_forecast_verify_says_who_vouches_for_which_records(processes: Processes
     assert processes.call("forecast", "verify", "--witness", "http://127.0.0.1:9", "--log", str(log)).returncode == 2
     saw.write_text("[]")
     assert processes.call("forecast", "verify", "--witness", str(saw)).returncode == 9
+
+
+def test_coordinator_is_witness_of_a_log_that_is_put_back_to_an_old_copy(processes: Processes) -> None:
+    folder = processes.folder
+    write_rows(folder / "rows.csv", rows())
+    forecasts = folder / "agents" / "fleet" / "v" / "forecasts"
+
+    def write(count: int) -> None:
+        log = ForecastLog(forecasts)
+        for _ in range(count):
+            log.append({"kind": "note", "time": 1.0, "text": "x"})
+        log.close()
+
+    write(5)
+    shutil.copytree(forecasts, folder / "old")
+    write(5)
+    broker = processes.start("broker", "--port", "0", "--kind", "embedded")
+    processes.until(lambda: (folder / "broker-url").exists() or broker.has_ended)
+    processes.start("coordinator", "--api-port", "0")
+    processes.start("agent", "--id", "v", "--data", str(folder / "rows.csv"), "--no-evaluate")
+    processes.until((folder / "api-url").exists)
+    verify = ("forecast", "verify", "--id", "v", "--witness", (folder / "api-url").read_text().strip())
+    processes.until(lambda: processes.call(*verify).returncode == 0)
+    write(1)
+    said = processes.call(*verify).stdout
+    assert "records 1 to 10: vouched for by the head that the witness saw at 20" in said
+    assert "records 11 to 11: written with the vehicle's secret, but seen by no witness" in said
+    shutil.rmtree(forecasts)
+    shutil.copytree(folder / "old", forecasts)
+    found = processes.call(*verify)
+    assert (found.returncode, "has seen record 10 at 20" in found.stderr) == (8, True)
 
 
 def test_forecast_run_names_the_agents_that_are_there_when_its_own_never_was(

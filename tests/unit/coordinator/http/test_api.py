@@ -155,7 +155,7 @@ def test_api_description_names_the_addresses_that_need_the_token(app: FastAPI) -
     for path, methods in app.openapi()["paths"].items():
         for method, operation in methods.items():
             described |= {(method, path)} if "security" in operation else set()
-            address = path.format(name="m", version=1, run="r0")
+            address = path.format(name="m", version=1, run="r0", agent="a")
             answer = ask(app, method, address, headers={"Authorization": ""})
             needing |= {(method, path)} if answer.status_code == 401 else set()
     assert described == needing
