@@ -157,7 +157,7 @@ def verify(
         f"{_clock(result.since)} to {_clock(result.until)}, "
         f"{len(result.models)} model{'' if len(result.models) == 1 else 's'}"
     )
-    for line in (*_vouched(result, asked=witness is not None), *result.notes):
+    for line in (*_proof(result, asked=witness is not None), *result.notes):
         click.echo(f"  {line}")
 
 
@@ -182,7 +182,7 @@ def _seen(witness: str, agent: str, state_dir: Path) -> list[Seen]:
     return seen
 
 
-def _vouched(result: Checked, *, asked: bool) -> list[str]:
+def _proof(result: Checked, *, asked: bool) -> list[str]:
     """Say who vouches for which records."""
     seen, first = result.witnessed, result.first
     lines = []

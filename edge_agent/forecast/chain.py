@@ -59,7 +59,7 @@ class Head:
         content = b"glassfleet forecast log 1\0" + canonical_json(asdict(self))
         return hmac.new(secret, content, hashlib.sha256).hexdigest()
 
-    def told(self) -> LogHead | None:
+    def log_head(self) -> LogHead | None:
         """Return what a witness is told; None: there is no record yet."""
         return LogHead(n=self.n, hash=self.hash) if self.n else None
 

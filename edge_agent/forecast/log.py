@@ -220,7 +220,7 @@ class ForecastLog:
 def newest_head(directory: Path) -> LogHead | None:
     """Return what a witness is told of a log; None: there is none, or its head cannot be read now."""
     try:
-        return Head.from_bytes((directory / "head.json").read_bytes(), None).told()
+        return Head.from_bytes((directory / "head.json").read_bytes(), None).log_head()
     except (OSError, ValueError, VerificationError):
         return None
 

@@ -67,7 +67,7 @@ class Presence:
         self._schemes = schemes
         self._rows = rows
         self._head = head
-        self._told: LogHead | None = None
+        self._last_head: LogHead | None = None
         self._clock = clock
         self._log = log
         self.due: float | None = None
@@ -84,8 +84,8 @@ class Presence:
 
     def look(self, now: float) -> None:
         """Let a birth certificate be due when the log of forecasts went on since the last one, `HEAD_EVERY` ago."""
-        if self.due is None and now - self._last >= HEAD_EVERY and (head := self._head()) != self._told:
-            self._told, self.due = head, now
+        if self.due is None and now - self._last >= HEAD_EVERY and (head := self._head()) != self._last_head:
+            self._last_head, self.due = head, now
 
     def state(self, status: Any) -> tuple[str, bytes]:
         """Return topic and payload that say ``"up"`` or ``"down"``."""

@@ -37,7 +37,7 @@ def test_forecast_run_prints_a_line_for_each_forecast(processes: Processes, vehi
         assert line.endswith("  ALERT")
 
 
-def test_forecast_verify_says_who_vouches_for_which_records(processes: Processes, vehicle: tuple[str, ...]) -> None:
+def test_forecast_verify_says_which_records_are_proved_by_whom(processes: Processes, vehicle: tuple[str, ...]) -> None:
     models = processes.folder / "agents" / "fleet" / "v" / "models"
     models.mkdir(parents=True)
     (models / "m.json").write_bytes(record_of(small_document()).to_bytes())
@@ -59,10 +59,10 @@ def test_forecast_verify_says_who_vouches_for_which_records(processes: Processes
     assert lines[1] == "records 1 to 2: written with the vehicle's secret, but seen by no witness"
     assert lines[2].startswith("an old copy put back in place of the log looks like this, too")
     code, lines = verify((1, first["hash"]))
-    vouched = "records 1 to 1: vouched for by the head that the witness saw at 1970-01-01T00:00:00.000+00:00"
+    seen = "records 1 to 1: vouched for by the head that the witness saw at 1970-01-01T00:00:00.000+00:00"
     assert (code, lines[1:]) == (
         0,
-        [vouched, "records 2 to 2: written with the vehicle's secret, but seen by no witness"],
+        [seen, "records 2 to 2: written with the vehicle's secret, but seen by no witness"],
     )
     code, lines = verify((3, "0" * 64))
     assert (code, "the log ends with record 2: an old copy was put back" in lines[-1]) == (8, True)
@@ -70,7 +70,7 @@ def test_forecast_verify_says_who_vouches_for_which_records(processes: Processes
     code, lines = verify((1, first["hash"]))
     assert code == 0
     assert "whole in itself" in lines[0]
-    assert lines[1:] == [vouched, "records 2 to 2: the vehicle's secret is not here, so nothing is proved"]
+    assert lines[1:] == [seen, "records 2 to 2: the vehicle's secret is not here, so nothing is proved"]
     assert processes.call("forecast", "verify", "--witness", "http://127.0.0.1:9", "--log", str(log)).returncode == 2
     saw.write_text("[]")
     assert processes.call("forecast", "verify", "--witness", str(saw)).returncode == 9
@@ -98,9 +98,9 @@ def test_coordinator_is_witness_of_a_log_that_is_put_back_to_an_old_copy(process
     verify = ("forecast", "verify", "--id", "v", "--witness", (folder / "api-url").read_text().strip())
     processes.until(lambda: processes.call(*verify).returncode == 0)
     write(1)
-    said = processes.call(*verify).stdout
-    assert "records 1 to 10: vouched for by the head that the witness saw at 20" in said
-    assert "records 11 to 11: written with the vehicle's secret, but seen by no witness" in said
+    text = processes.call(*verify).stdout
+    assert "records 1 to 10: vouched for by the head that the witness saw at 20" in text
+    assert "records 11 to 11: written with the vehicle's secret, but seen by no witness" in text
     shutil.rmtree(forecasts)
     shutil.copytree(folder / "old", forecasts)
     found = processes.call(*verify)

@@ -43,7 +43,7 @@ def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench
 def test_agent_tells_the_head_of_the_log_beside_it_and_again_when_the_log_went_on(bench):
     agent = bench.agent()
 
-    def told():
+    def heads():
         return [body.forecasts and body.forecasts.n for body in bench.coordinator.bodies(AgentState)]
 
     bench.run(1)
@@ -51,12 +51,12 @@ def test_agent_tells_the_head_of_the_log_beside_it_and_again_when_the_log_went_o
     for n in (1, 2):
         log.append({"kind": "note", "time": 1.0, "text": "x"})
         bench.run(10)
-        assert told() == [None, 1][:n], "not at once"
+        assert heads() == [None, 1][:n], "not at once"
         bench.run(HEAD_EVERY)
-        assert told() == [None, 1, 2][: n + 1]
+        assert heads() == [None, 1, 2][: n + 1]
     log.close()
     bench.run(2 * HEAD_EVERY)
-    assert told() == [None, 1, 2], "once each"
+    assert heads() == [None, 1, 2], "once each"
     assert Presence.last_will(agent._presence).payload == agent.will.payload, "a will has no head, which would be old"
 
 

@@ -243,7 +243,7 @@ def seen(folder: Path, n: int, at: float = 0.0) -> Seen:
     return Seen(record["n"], record["hash"], at)
 
 
-def test_witness_vouches_for_what_it_has_seen_also_where_the_secret_is_not(folder):
+def test_witness_proves_what_it_has_seen_also_where_the_secret_is_not(folder):
     write(folder, 20)
     assert verify(folder).witnessed is None
     heads = [seen(folder, 12), seen(folder, 15, 7.0)]
@@ -274,7 +274,7 @@ def test_old_copy_put_back_is_found_when_a_witness_has_seen_a_later_head_and_onl
         verify(folder, heads)
 
 
-def test_witness_of_records_that_gave_way_vouches_for_none_of_the_others(folder):
+def test_witness_of_records_that_gave_way_proves_none_of_the_others(folder):
     write(folder, 10)
     heads = [seen(folder, 10)]
     write(folder, 290, start=10)
