@@ -26,7 +26,15 @@ from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.traits import input_quantiles_of
-from tests.support.privacy.attacks_discovery import ask_below, row_that_joins, single_values, sorted_values, values_of
+from tests.support.privacy.attacks_discovery import (
+    ask_below,
+    changed,
+    ranges_of,
+    row_that_joins,
+    single_values,
+    sorted_values,
+    values_of,
+)
 from tests.support.privacy.transcripts import (
     Count,
     Fleet,
@@ -209,6 +217,29 @@ def test_the_same_attack_reads_many_values_when_small_counts_are_told(glassfleet
     result = histograms_attacked(fleet, min_count=0)
     assert result.read > 0.03 * result.values, result
     assert result.false == 0
+
+
+@pytest.mark.parametrize("name", ["weather_izmir", "compactiv"])
+def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_have(
+    name: str, glassfleet_data: Path
+) -> None:
+    fleet = table(glassfleet_data, name, 12)
+    (domain, after), data = told_of(fleet, 3), fleet["v00"]
+    columns, ranges = (*data.features, data.target), ranges_of(domain)
+    read = alone = 0
+    for new in range(20):
+        old = replace(data, X=np.delete(data.X, new, axis=0), y=np.delete(data.y, new), memo={})
+        _, before = told_of({**fleet, "v00": old}, 3)
+        of_row = 0
+        for column, (low, high) in changed(before["v00"], after["v00"]).items():
+            value = values_of(data, column)[new]
+            is_read = low <= value <= high and high - low <= 1e-3 * (ranges[column][1] - ranges[column][0])
+            of_row += is_read
+            alone += is_read and np.count_nonzero(values_of(old, column) == value) < 3
+        read += of_row
+        assert of_row < 0.7 * len(columns), "no whole row"
+    assert 0.05 < read / (20 * len(columns)) < 0.25, "what docs/explanation/privacy.md says"
+    assert alone <= 0.01 * 20 * len(columns)
 
 
 @pytest.mark.parametrize("name", ["weather_izmir", "mortgage"])

@@ -106,6 +106,24 @@ def _between(edges: Array, least: Array, most: Array, width: float) -> list[Valu
     return result
 
 
+def changed(before: Transcript, after: Transcript) -> dict[str, tuple[float, float]]:
+    """Return, by column, where the counts of two runs differ: in all rounds that had the same edges in both."""
+    result: dict[str, tuple[float, float]] = {}
+    for (task, early), (again, late) in zip(before, after, strict=False):
+        place, known = 0, {}
+        for name, grid in read_task(task).grids.items():
+            known[name] = grid, early.sums["counts"][place : place + grid.size]
+            place += grid.size
+        place = 0
+        for name, grid in read_task(again).grids.items():
+            counts = late.sums["counts"][place : place + grid.size]
+            place += grid.size
+            if name in known and known[name][0] == grid and (differ := np.flatnonzero(counts != known[name][1])).size:
+                edges, (low, high) = grid.edges(), result.get(name, (-np.inf, np.inf))
+                result[name] = max(low, float(edges[differ[0]])), min(high, float(edges[differ[-1] + 1]))
+    return result
+
+
 # --- a coordinator that asks what it likes --------------------------------------------------------------------------
 
 
