@@ -233,9 +233,9 @@ def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_ha
         of_row = 0
         for column, (low, high) in changed(before["v00"], after["v00"]).items():
             value = values_of(data, column)[new]
-            is_read = low <= value <= high and high - low <= 1e-3 * (ranges[column][1] - ranges[column][0])
+            is_read = bool(low <= value <= high and high - low <= 1e-3 * (ranges[column][1] - ranges[column][0]))
             of_row += is_read
-            alone += is_read and np.count_nonzero(values_of(old, column) == value) < 3
+            alone += is_read and int((values_of(old, column) == value).sum()) < 3
         read += of_row
         assert of_row < 0.7 * len(columns), "no whole row"
     assert 0.05 < read / (20 * len(columns)) < 0.25, "what docs/explanation/privacy.md says"

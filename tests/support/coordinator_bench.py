@@ -121,7 +121,7 @@ class Fleet:
         self.hub.pump()
 
     def birth(self, *agents: str, incarnation: str = "1", status: Any = "up", **more: Any) -> None:
-        offer = {"schemes": ["toy"], "features": ["x"], "target": "y"}
+        offer: dict[str, Any] = {"schemes": ["toy"], "features": ["x"], "target": "y"}
         for agent in agents:
             body = AgentState(status=status, incarnation=incarnation, **offer, **more)
             payload = Envelope(fleet="f", body=body, agent=agent).to_bytes()

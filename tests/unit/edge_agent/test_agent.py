@@ -43,7 +43,7 @@ def test_agent_refuses_to_start_when_another_one_holds_its_state_directory(bench
 def test_agent_tells_the_head_of_the_log_beside_it_and_again_when_the_log_went_on(bench):
     agent = bench.agent()
 
-    def heads():
+    def heads() -> list[int | None]:
         return [body.forecasts and body.forecasts.n for body in bench.coordinator.bodies(AgentState)]
 
     bench.run(1)
