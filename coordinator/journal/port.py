@@ -89,7 +89,7 @@ class Damaged:
     Attributes
     ----------
     table : str
-        ``records``, ``runs``, ``models`` or ``decisions``; ``file``: all of them may suffer.
+        ``records``, ``runs``, ``models``, ``decisions`` or ``witnessed``; ``file``: all of them may suffer.
     row : str
         Its key; empty: more than one.
     run, model : str

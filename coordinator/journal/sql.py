@@ -28,7 +28,7 @@ from coordinator.journal.port import (
     brief,
     overview,
 )
-from coordinator.journal.rows import head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
+from coordinator.journal.rows import damaged_of, head_of, is_whole, key_text, leader_of, look, model_of, shown, sum_of
 from coordinator.journal.tables import DECISIONS, LEADER, METADATA, MODELS, RECORDS, RUNS, VERSION
 from schemas.errors import DamagedError, StorageError
 
@@ -73,8 +73,8 @@ class SqlJournal:
                 with self._write() as connection:
                     self.damage = records.mend(connection)
                 # Not the records: those of a run that goes on are looked at when it is resumed, the others are history.
-                looked = (look(self._select, table) for table in (RUNS, MODELS, DECISIONS))
-                self.damaged = tuple(each for rows in looked for each in rows if isinstance(each, Damaged))
+                looked = (damaged_of(self._select, table) for table in (RUNS, MODELS, DECISIONS))
+                self.damaged = tuple(each for table in looked for each in table)
         except BaseException:
             self.close()
             raise

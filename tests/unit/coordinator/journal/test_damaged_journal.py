@@ -155,6 +155,21 @@ def contents(journal: SqlJournal) -> tuple[dict[Any, Any], dict[Any, Any], list[
     return models, {ended: one for ended, one in documents.items() if one is not None}, journal.decisions()
 
 
+@pytest.mark.parametrize("bit", range(16))
+def test_index_with_a_flipped_bit_hides_no_models_without_a_word(state: Path, bit: int) -> None:
+    path = state / "journal.sqlite"
+    with sqlite3.connect(path) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_models_1'"
+        ((page,),) = connection.execute(query)
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * 4096 + 3 + bit // 8] ^= 1 << bit % 8  # how many keys the page has
+    path.write_bytes(content)
+    journal = SqlJournal(f"sqlite:///{path}")
+    assert any(each.table == "models" for each in journal.damaged)
+    journal.close()
+
+
 def test_journal_with_any_one_bit_flipped_is_refused_by_name_or_hands_out_only_what_was_written(state: Path) -> None:
     path = state / "journal.sqlite"
     url = f"sqlite:///{path}"
