@@ -107,13 +107,13 @@ def damaged_of(select: Select, table: sa.Table) -> Iterator[Damaged]:
     """
     rows = 0
     for row in look(select, table):
-        rows += 1
+        rows += not isinstance(row, Damaged) or row.row != ""
         if isinstance(row, Damaged):
             yield row
     with suppress(DamagedError):  # then a row was named above
         ((there,),) = select(sa.select(sa.func.count(table.c.checksum)))
         if there > rows:
-            fault = f"an index is damaged: {there - rows} rows are not found by it. SQLite's REINDEX may mend it"
+            fault = f"an index is damaged: of {there} rows {rows} are found by it. SQLite's REINDEX may mend it"
             yield Damaged(table.name, "", fault)
 
 
