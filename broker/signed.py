@@ -11,8 +11,8 @@ no seal:
   published here where the coordinator runs.
 
 What is refused goes to a callback, is counted there, and is not answered: an answer to a forged message would let the
-forger end an honest agent's send. Requests alone are handed on to the coordinator all the same: it only clears those
-of ended runs.
+forger end an honest agent's send. Two kinds are handed on to the coordinator all the same, which only clears them:
+requests, of runs that have ended, and what a vehicle has retained where nothing is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from broker.port import Handlers, Link, Message, Transport
 from schemas.errors import WireError
-from schemas.topics import Address, Topics
+from schemas.topics import PASSING, Address, Topics
 from schemas.trust.owner import Owner
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
@@ -194,6 +194,8 @@ class SignedTransport:
             if self._credentials.update_crl(message.payload):
                 self._publish_crl()  # what we said on connecting may have overwritten the newer one
             return False
+        if message.retained and address.kind in PASSING and self._owner.role == "coordinator":
+            return True
         if address.kind == "blob" or (address.kind == "model-version" and message.payload[:1] == b"{"):
             return True
         if address.writer and not self._patience.has(address.writer):

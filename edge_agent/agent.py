@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.port import Handlers, Message, Transport
+from broker.port import TAKEN_OVER, Handlers, Message, Transport
 from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
@@ -226,6 +226,7 @@ class Agent:
     def connected(self) -> None:
         """Announce ourselves: a connection stands, or has another identity now."""
         was_online, self._online = self._online, True
+        self._presence.connected()
         self._private.connected()
         self.log.info("connected")
         self._birth()
@@ -235,10 +236,18 @@ class Agent:
             self.resubscribe()
 
     def disconnected(self, why: str) -> None:
-        """Take note: the connection was lost. The transport reconnects by itself."""
+        """Take note: the connection was lost. The transport reconnects by itself.
+
+        Raises
+        ------
+        IdentityError
+            Another process uses this agent's certificate, and throws it out again and again.
+        """
         self._online = False
         self.log.info("disconnected", reason=why)
         self._step(Disconnected())
+        if TAKEN_OVER in why:
+            self._presence.thrown_out()
 
     def handle(self, message: Message) -> None:
         """Take one message. Whatever is wrong with it is counted and logged, and changes nothing.

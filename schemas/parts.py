@@ -102,7 +102,7 @@ def frames_for_contribution(envelope: Envelope, topics: Topics, limit: int = lim
     """
     if not envelope.agent or not envelope.run:
         raise UsageError("a contribution's envelope must name its agent and run")
-    topic = topics.contribution(envelope.agent, envelope.run)
+    topic = topics.contribution(envelope.agent)
     whole = envelope.to_bytes()
     if len(whole) <= _checked(limit):
         return [Frame(topic, whole)]

@@ -347,7 +347,7 @@ class PrivateRuns:
     def _open(self, verifier: Verifier, run: str, agent: str, message: bytes) -> None:
         from schemas.trust.owner import Owner  # noqa: PLC0415 - it needs the cryptography
 
-        verifier.open(self._topics.contribution(agent, run), message, (Owner("agent", agent),))
+        verifier.open(self._topics.contribution(agent), message, (Owner("agent", agent),))
 
     @staticmethod
     def _scheme(task: Task) -> Any:

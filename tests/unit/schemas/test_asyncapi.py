@@ -102,7 +102,7 @@ def test_every_topic_of_the_code_is_a_channel():
         TOPICS.coordinator_state(),
         TOPICS.agent_state("a1"),
         TOPICS.request("r1"),
-        TOPICS.contribution("a1", "r1"),
+        TOPICS.contribution("a1"),
         TOPICS.receipt("a1"),
         TOPICS.blob("0" * 64, 0),
         TOPICS.model_current("m1"),
