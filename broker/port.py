@@ -80,9 +80,6 @@ OVERSIZE_TRIES = 3
 VERDICT_TRIES = 5
 """Tries to read what the broker said of our certificate before it closed the connection: it may close too soon."""
 
-TAKEN_OVER = "Session taken over"
-"""What an MQTT 5 broker says when it ends a connection because its client has connected again, or another has."""
-
 CLOSE_WAIT = 1.0
 """Seconds that a clean disconnect may take: nobody waits for it when the process ends."""
 

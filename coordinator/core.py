@@ -324,11 +324,8 @@ class Coordinator:
                 return self._presence_events(decoded, at)
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
-            case Scores(agent, scores):
-                self.fleet.heard(agent)
-                if not scores.cannot:
-                    self.fleet.evaluated(agent, scores)
-                self.rollouts.report(agent, scores)
+            case Scores():
+                self._scores(decoded)
             case Leftover(topic):
                 # No answer: whoever had it retained sends it again until it has a receipt.
                 self.metrics["retained.cleared"] += 1
@@ -348,6 +345,12 @@ class Coordinator:
             case ForRun(run, event):
                 self.effects.reply_not_live(run, event)
         return []
+
+    def _scores(self, scores: Scores) -> None:
+        self.fleet.heard(scores.agent)
+        if not scores.body.cannot:
+            self.fleet.evaluated(scores.agent, scores.body)
+        self.rollouts.report(scores.agent, scores.body)
 
     def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
         if isinstance(decoded, Death):

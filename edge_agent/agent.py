@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.port import TAKEN_OVER, Handlers, Message, Transport
+from broker.port import Handlers, Message, Transport
 from edge_agent import logs
 from edge_agent.config import AgentConfig
 from edge_agent.effects import Effects
@@ -73,6 +73,10 @@ if TYPE_CHECKING:  # fleets that do not sign shall not pay for the cryptography
 
 STOP_WAIT = 2.0
 """Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
+
+
+BRIEF, BRIEF_IN_A_ROW = 5.0, 6
+"""So many connections in a row that lasted less than so many seconds: two processes throw each other off the broker."""
 
 
 class Agent:
@@ -210,6 +214,7 @@ class Agent:
             verifier=verifier,
         )
         self._online = False
+        self._since, self._brief = clock(), 0
         self.session = SessionState(
             agent=config.id,
             schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, PAIRS_SCHEME, SCORES_SCHEME}),
@@ -226,7 +231,7 @@ class Agent:
     def connected(self) -> None:
         """Announce ourselves: a connection stands, or has another identity now."""
         was_online, self._online = self._online, True
-        self._presence.connected()
+        self._since = self._clock()
         self._private.connected()
         self.log.info("connected")
         self._birth()
@@ -236,18 +241,16 @@ class Agent:
             self.resubscribe()
 
     def disconnected(self, why: str) -> None:
-        """Take note: the connection was lost. The transport reconnects by itself.
-
-        Raises
-        ------
-        IdentityError
-            Another process uses this agent's certificate, and throws it out again and again.
-        """
+        """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
         self.log.info("disconnected", reason=why)
+        self._brief = self._brief + 1 if self._clock() - self._since < BRIEF else 0
+        if self._brief == BRIEF_IN_A_ROW:
+            self.log.warning(
+                "connections-end-at-once",
+                hint="does another process use this certificate? A broker gives one connection to each",
+            )
         self._step(Disconnected())
-        if TAKEN_OVER in why:
-            self._presence.thrown_out()
 
     def handle(self, message: Message) -> None:
         """Take one message. Whatever is wrong with it is counted and logged, and changes nothing.

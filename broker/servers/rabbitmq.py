@@ -64,7 +64,10 @@ class RabbitmqConfig(BrokerConfig):
 
     def beside(self, password: str) -> dict[str, str]:
         """Give the texts of the user definitions and of ``enabled_plugins``."""
-        return {"definitions.json": render_definitions(password, self.max_queued_bytes), "enabled_plugins": "[rabbitmq_mqtt].\n"}
+        return {
+            "definitions.json": render_definitions(password, self.max_queued_bytes),
+            "enabled_plugins": "[rabbitmq_mqtt].\n",
+        }
 
 
 def render_definitions(password: str, max_queued_bytes: int) -> str:

@@ -188,9 +188,7 @@ def _reading(probe: _Probe, topics: Topics, rules: list[Rule], role: Role, name:
     return fine("may subscribe", "everything that it must")
 
 
-def _round_trip(
-    probe: _Probe, topics: Topics, name: str, tls: Tls | None, *, is_alone: bool
-) -> Iterator[Finding]:
+def _round_trip(probe: _Probe, topics: Topics, name: str, tls: Tls | None, *, is_alone: bool) -> Iterator[Finding]:
     """Follow one message to the coordinator and back, and look whether a vehicle can listen to others' answers."""
     run = f"doctor-{secrets.token_hex(4)}"
     mine = topics.contribution(name)

@@ -1,8 +1,5 @@
 """Two processes with one agent id: which of them stops. Pure.
 
-Where the broker takes the client id from the certificate, two processes throw each other out, and it says so. The one
-that was thrown out soon after its first connection is the intruder. Elsewhere births tell.
-
 Birth certificates and wills carry the incarnation of a process and the time when it started, and an agent reads its own
 topic. What it reads there is mostly its own past: the retained birth of the life before, that life's will, copies of
 both that come late. The id is used twice only if the other is alive: it keeps coming back after we were born,
@@ -55,24 +52,12 @@ class Identity:
         When it started, seconds since the epoch by its own clock; its state messages carry it.
     born : bool
         Whether our own birth certificate has come back to us.
-    first_connected : float or None
-        When the first connection came about, by any steady clock.
     """
 
     own: str
     started: float = 0.0
     born: bool = False
-    first_connected: float | None = None
-    _thrown: tuple[int, float, float] = (0, 0.0, float("-inf"))
     _sightings: dict[str, tuple[int, float, float]] = field(default_factory=dict)
-
-    def thrown_out(self, at: float) -> bool:
-        """Whether to stop, as the broker said at `at` that another connection has taken the place of ours."""
-        count, first, last = self._thrown
-        count, first = (count + 1, first) if at - last <= QUIET else (1, at)
-        self._thrown = (count, first, at)
-        is_intruder = self.first_connected is None or first - self.first_connected <= QUIET
-        return count >= SIGHTINGS * (1 if is_intruder else STUBBORN)
 
     def judge(self, incarnation: str, status: str, started: float, at: float) -> str:
         """Return what to do about a state that was read from our own topic at `at` (any steady clock).

@@ -121,28 +121,14 @@ class Presence:
         """
         match self._identity.judge(state.incarnation, state.status, started, self._clock()):
             case "stop":
-                raise self._not_alone(f"incarnation {state.incarnation[:8]}")
+                raise IdentityError(
+                    f"another process is agent {self._agent!r} in fleet {self._topics.fleet!r} (incarnation "
+                    f"{state.incarnation[:8]}). Stop it, or start this one with another --id"
+                )
             case "repeat" if online:
                 self._log.warning("state-overwritten", incarnation=state.incarnation[:8], status=state.status)
                 return True
         return False
-
-
-    def connected(self) -> None:
-        """Take note of the first connection."""
-        if self._identity.first_connected is None:
-            self._identity.first_connected = self._clock()
-
-    def thrown_out(self) -> None:
-        """Take note: another connection has taken the place of ours; raises IdentityError when that is ours to end."""
-        if self._identity.thrown_out(self._clock()):
-            raise self._not_alone("the broker gives our connection to it")
-
-    def _not_alone(self, how: str) -> IdentityError:
-        return IdentityError(
-            f"another process is agent {self._agent!r} in fleet {self._topics.fleet!r} ({how}). Stop it, or start this "
-            "one with another --id"
-        )
 
 
 @functools.cache

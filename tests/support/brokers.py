@@ -15,6 +15,7 @@ from broker.servers.passwords import new_password, write_private
 from broker.servers.process import free_port, kept_password, prepare_state_dir
 from broker.servers.rabbitmq import RabbitmqConfig
 from broker.url import BrokerAddress
+from schemas.limits import MAX_MESSAGE_BYTES
 
 CONFIG = """
 server_name: "glassfleet-{port}"
@@ -162,13 +163,21 @@ class RabbitmqProcess(ChildBroker):
         Address to listen on.
     cluster : Cluster or None
         What it is part of.
+    max_message_bytes : int
+        Largest payload.
     """
 
-    def __init__(self, state_dir: Path, host: str = "127.0.0.1", cluster: Cluster | None = None) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        host: str = "127.0.0.1",
+        cluster: Cluster | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
         program = find_rabbitmq()
         assert program is not None, "rabbitmq-server is not installed: apt install rabbitmq-server"
         state_dir = prepare_state_dir(state_dir)
-        self.config = RabbitmqConfig(free_port(), state_dir, host)
+        self.config = RabbitmqConfig(free_port(), state_dir, host, max_message_bytes)
         self._cluster = cluster
         if cluster is not None:
             write_private(state_dir / "secret", cluster.password)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from broker.memory import Saved
+from broker.port import Message
 from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
 from schemas import codec
@@ -102,6 +103,20 @@ def test_coordinator_answers_for_runs_that_it_does_not_have() -> None:
     fleet.answer("a", run="nope", task=task)
     fleet.answer("a", run="r1", task=task)
     assert fleet.receipts("a")[-2:] == ["unknown-run", "late the run has ended"]
+
+
+@pytest.mark.parametrize("kind", ["contribution", "evaluation"])
+def test_coordinator_clears_what_a_vehicle_has_retained_where_nothing_is_and_counts_it_for_nothing(kind: str) -> None:
+    fleet = Fleet().begin("a", "b")
+    topic = getattr(TOPICS, kind)("a")
+    good = Envelope(fleet="f", body=contribution("a", fleet.task()), run="r1", agent="a").to_bytes()
+    fleet.core.handle([Message(topic, good if kind == "contribution" else b"nonsense", retained=True)])
+    fleet.hub.pump()
+    assert [message.payload for message in fleet.seen if message.topic == topic] == [b""]
+    assert fleet.state().accepted == ()
+    assert fleet.receipts("a") == [], "it sends again what is true"
+    fleet.answer("a")
+    assert fleet.receipts("a") == ["accepted"]
 
 
 def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
