@@ -324,10 +324,11 @@ class Coordinator:
                 return self._presence_events(decoded, at)
             case Peer():
                 self.presence.check_peer(decoded, retained=message.retained)
-            case Scores():
-                self._scores(decoded)
+            case Scores(agent, scores):
+                self.fleet.heard(agent)
+                self.fleet.evaluated(agent, scores)
+                self.rollouts.report(agent, scores)
             case Leftover(topic):
-                # No answer: whoever had it retained sends it again until it has a receipt.
                 self.metrics["retained.cleared"] += 1
                 self.transport.publish(topic, b"", retain=True)
             case RetainedRequest(run, blobs):
@@ -345,12 +346,6 @@ class Coordinator:
             case ForRun(run, event):
                 self.effects.reply_not_live(run, event)
         return []
-
-    def _scores(self, scores: Scores) -> None:
-        self.fleet.heard(scores.agent)
-        if not scores.body.cannot:
-            self.fleet.evaluated(scores.agent, scores.body)
-        self.rollouts.report(scores.agent, scores.body)
 
     def _presence_events(self, decoded: Birth | Death, at: float) -> list[tuple[str, Event]]:
         if isinstance(decoded, Death):

@@ -30,7 +30,7 @@ def agent_rules(topics: Topics, agent: str) -> list[Rule]:
     return [
         Rule("read", topics.coordinator_state()),
         Rule("read", topics.revoked()),
-        # Nothing that it may write: brokers keep without bound what a client sends to itself with QoS 0 and never reads.
+        # It reads nothing that it writes: what it sends itself with QoS 0 and never reads, a broker keeps without bound.
         Rule("write", topics.agent_state(agent)),
         Rule("read", topics.request("+")),
         Rule("write", topics.contribution(agent)),

@@ -84,7 +84,10 @@ class ClearedRequest:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A message that an agent had the broker retain where nothing is; it may be of any age."""
+    """A message of any age that an agent had the broker retain where nothing is.
+
+    No answer, and no receipt: an agent sends what is true again until it has one.
+    """
 
     topic: str
 
