@@ -24,8 +24,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker.lists import ListTopic
 from broker.port import Handlers, Link, Message, Transport
-from schemas.errors import WireError
+from schemas.errors import BrokerError, WireError
 from schemas.topics import PASSING, Address, Topics
 from schemas.trust.owner import Owner
 
@@ -90,6 +91,7 @@ class SignedTransport:
         self._credentials = credentials
         self._refused = refused
         self._patience = Patience()
+        self._lists = ListTopic(inner, topics)
         self._handlers: Handlers | None = None
         self._has_news = False
         self._telling = threading.Lock()
@@ -167,11 +169,11 @@ class SignedTransport:
     def _publish_crl(self) -> None:
         credentials = self._credentials
         if credentials.crl and self._owner.role == "coordinator":
-            if len(credentials.crl) <= self._inner.max_message_bytes:
-                self._inner.publish(self._topics.revoked(), credentials.crl, retain=True)
-            else:
-                fault = WireError("oversize", "the revocation list does not fit a message: agents must fetch it")
-                self._refused(Message(self._topics.revoked(), credentials.crl), fault)
+            try:
+                self._lists.publish(credentials.crl)
+            except BrokerError as fault:
+                told = WireError("oversize", f"the revocation list cannot be sent, vehicles must fetch it: {fault}")
+                self._refused(Message(self._topics.revoked(), b""), told)
 
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None
@@ -190,8 +192,9 @@ class SignedTransport:
         if not message.payload:
             return True
         address = self._topics.parse(message.topic)
-        if address.kind == "revoked":
-            if self._credentials.update_crl(message.payload):
+        if address.kind == "revoked" or (address.kind == "blob" and self._lists.is_ours(address.digest)):
+            crl = self._lists.hear(message, clears=self._owner.role == "coordinator")
+            if crl is not None and self._credentials.update_crl(crl):
                 self._publish_crl()  # what we said on connecting may have overwritten the newer one
             return False
         if message.retained and address.kind in PASSING and self._owner.role == "coordinator":
