@@ -30,7 +30,7 @@ def agent_rules(topics: Topics, agent: str) -> list[Rule]:
     return [
         Rule("read", topics.coordinator_state()),
         Rule("read", topics.revoked()),
-        # It reads nothing that it writes: what it sends itself with QoS 0 and never reads, a broker keeps without bound.
+        # It reads nothing that it writes: what it sends to itself and never reads, a broker would keep.
         Rule("write", topics.agent_state(agent)),
         Rule("read", topics.request("+")),
         Rule("write", topics.contribution(agent)),
