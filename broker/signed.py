@@ -172,8 +172,8 @@ class SignedTransport:
             try:
                 self._lists.publish(credentials.crl)
             except BrokerError as fault:
-                told = WireError("oversize", f"the revocation list cannot be sent, vehicles must fetch it: {fault}")
-                self._refused(Message(self._topics.revoked(), b""), told)
+                refused = WireError("oversize", f"the revocation list cannot be sent, vehicles must fetch it: {fault}")
+                self._refused(Message(self._topics.revoked(), b""), refused)
 
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None

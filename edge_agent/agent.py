@@ -75,7 +75,7 @@ STOP_WAIT = 2.0
 """Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
 
 
-BRIEF, BRIEF_IN_A_ROW = 5.0, 6
+SHORT, SHORT_IN_A_ROW = 5.0, 6
 """So many connections in a row that lasted less than so many seconds: two processes throw each other off the broker."""
 
 
@@ -214,7 +214,7 @@ class Agent:
             verifier=verifier,
         )
         self._online = False
-        self._since, self._brief = clock(), 0
+        self._since, self._short_links = clock(), 0
         self.session = SessionState(
             agent=config.id,
             schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, PAIRS_SCHEME, SCORES_SCHEME}),
@@ -244,8 +244,8 @@ class Agent:
         """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
         self.log.info("disconnected", reason=why)
-        self._brief = self._brief + 1 if self._clock() - self._since < BRIEF else 0
-        if self._brief == BRIEF_IN_A_ROW:
+        self._short_links = self._short_links + 1 if self._clock() - self._since < SHORT else 0
+        if self._short_links == SHORT_IN_A_ROW:
             self.log.warning(
                 "connections-end-at-once",
                 hint="does another process use this certificate? A broker gives one connection to each",

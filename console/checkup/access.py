@@ -195,8 +195,8 @@ def _round_trip(probe: _Probe, topics: Topics, name: str, tls: Tls | None, *, is
     probe.subscribe(topics.contribution("+"), topics.evaluation(name))
     sent = time.time()
     refusal = Refusal(task_digest="0" * 64, reason="glassfleet doctor")
-    message = Envelope(fleet=topics.fleet, body=refusal, run=run, agent=name, time=sent).to_bytes()
-    complaint = probe.publish(mine, _sealed(tls, mine, message))
+    payload = Envelope(fleet=topics.fleet, body=refusal, run=run, agent=name, time=sent).to_bytes()
+    complaint = probe.publish(mine, _sealed(tls, mine, payload))
     if complaint:
         yield wrong("may publish", f"refused: its own contribution ({complaint})", f"allow it: {_ACL}")
         return

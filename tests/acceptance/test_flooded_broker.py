@@ -12,10 +12,11 @@ from broker.port import Link
 from broker.servers.acl import certificate_acl
 from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
+from lab.processes import Process
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
+from tests.support.brokers import HostileClient
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
-from tests.support.hostile_client import HostileClient
 from tests.support.processes import Processes, eventually
 from tests.support.transports import Client
 
@@ -32,8 +33,8 @@ def test_fleet_finishes_though_a_vehicle_filled_the_coordinators_queue(processes
     identity = ca.identity("broker", "broker")
     broker = MosquittoProcess(ca.folder / "state", identity=identity, acl=acl, max_message_bytes=LARGEST)
     broker.start()
-    cloud = ("--identity", str(ca.identity("coordinator", "cloud")), "--api-port", "0")
-    cloud += ("--max-message-bytes", str(LARGEST))
+    cloud = ["--identity", str(ca.identity("coordinator", "cloud")), "--api-port", "0"]
+    cloud += ["--max-message-bytes", str(LARGEST)]
     coordinator = CoordinatorProcess(broker.url, tmp_path / "cloud", *cloud)
     evil = HostileClient(broker.url, ca.folder / "evil")
     try:
@@ -83,7 +84,7 @@ def heard(watcher: Client) -> set[str]:
     return {message.topic.split("/")[4] for message in watcher.messages if not message.retained}
 
 
-def started(processes: Processes, url: str, identity: Path, name: str):
+def started(processes: Processes, url: str, identity: Path, name: str) -> Process:
     source = SOURCES[name]
     rows = processes.folder / f"{name}.csv"
     header = ",".join([*source.train.features, source.train.target])

@@ -81,7 +81,7 @@ def world() -> CoordinatorWorld:
 def test_coordinator_answers_each_message_of_the_corpus_and_changes_nothing(world, entry):
     outcome, *reason = entry["expect"].split()
     assert world.replay(Topics(FLEET).contribution("vehicle-2"), bytes_of(entry)) == outcome
-    assert [said.partition(":")[0] for said in world.reasons if said] == reason
+    assert [text.partition(":")[0] for text in world.reasons if text] == reason
 
 
 def test_journal_does_not_grow_for_ever_when_one_peer_repeats_itself():

@@ -17,8 +17,7 @@ from broker.tls import tls_of
 from schemas.topics import Topics
 from tests.support.agent_bench import rows
 from tests.support.authorities import FleetCa
-from tests.support.brokers import RabbitmqProcess
-from tests.support.hostile_client import HostileClient
+from tests.support.brokers import HostileClient, RabbitmqProcess
 from tests.support.processes import Processes, eventually
 from tests.support.transports import Client
 
@@ -97,10 +96,10 @@ def test_vehicle_cannot_fill_mosquitto(world: World, kind: str, qos: int) -> Non
         evil.flood(TOPICS.contribution("evil"), FLOOD, qos=qos)
     else:
         for number in range(FLOOD // 4000):
-            for topic in (f"agent/evil/run/{number}/contribution", f"agent/evil/{number}"):
-                evil.publish(f"{TOPICS.prefix}{topic}", bytes(2000), qos=qos, retain=True, number=number + 1)
-        for topic in (TOPICS.agent_state, TOPICS.contribution, TOPICS.evaluation, TOPICS.forecast):
-            evil.flood(topic("evil"), FLOOD // 4, qos=qos, retain=True)
+            for name in (f"agent/evil/run/{number}/contribution", f"agent/evil/{number}"):
+                evil.publish(f"{TOPICS.prefix}{name}", bytes(2000), qos=qos, retain=True, number=number + 1)
+        for kind_of in (TOPICS.agent_state, TOPICS.contribution, TOPICS.evaluation, TOPICS.forecast):
+            evil.flood(kind_of("evil"), FLOOD // 4, qos=qos, retain=True)
     late = world.client("good", "#")
     late.transport.publish(TOPICS.evaluation("good"), b"mark")
     assert late.transport.flush(30), "the broker has done all that came before"
@@ -119,14 +118,14 @@ def test_two_processes_with_one_certificate_are_told_why_connections_end(world: 
     path = processes.folder / "rows.csv"
     header = ",".join([*table.features, table.target])
     np.savetxt(path, np.column_stack([table.X, table.y]), delimiter=",", header=header, comments="")
-    words = ("agent", "--id", "good", "--broker", world.broker.url, "--identity", str(world.ca.folder / "good"))
-    words += ("--data", str(path), "--target", table.target)
+    words = ["agent", "--id", "good", "--broker", world.broker.url, "--identity", str(world.ca.folder / "good")]
+    words += ["--data", str(path), "--target", table.target]
     cloud = world.client("cloud", TOPICS.agent_state("+"))
     first = processes.start(*words)
     processes.until(lambda: cloud.messages, first)
     second = processes.start(*words, "--state-dir", str(processes.folder / "elsewhere"))
-    for process in (first, second):
-        processes.until(lambda process=process: "another process use this certificate" in process.logged(), process)
+    hint = "another process use this certificate"
+    processes.until(lambda: hint in first.logged() and hint in second.logged(), second)
     cloud.transport.stop()
 
 
@@ -140,7 +139,12 @@ def test_client_that_is_away_cannot_fill_rabbitmq(tmp_path: Path) -> None:
         for client in (away, sender):
             client.start()
         away.transport.subscribe("gf/1/fleet/x")
-        eventually(lambda: sender.transport.publish("gf/1/fleet/x", b"0") or away.messages, "subscribed")
+
+        def is_subscribed() -> bool:
+            sender.transport.publish("gf/1/fleet/x", b"0")
+            return bool(away.messages)
+
+        eventually(is_subscribed, "subscribed")
         away.transport.stop()
         for number in range(3 * 1024):
             sender.transport.publish("gf/1/fleet/x", b"%05d" % number + bytes(LARGEST - 5))
