@@ -11,8 +11,8 @@ no seal:
   published here where the coordinator runs.
 
 What is refused goes to a callback, is counted there, and is not answered: an answer to a forged message would let the
-forger end an honest agent's send. Requests alone are handed on to the coordinator all the same: it only clears those
-of ended runs.
+forger end an honest agent's send. Two kinds are handed on to the coordinator all the same, which only clears them:
+requests, of runs that have ended, and what a vehicle has retained where nothing is.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker.lists import ListTopic
 from broker.port import Handlers, Link, Message, Transport
-from schemas.errors import WireError
-from schemas.topics import Address, Topics
+from schemas.errors import BrokerError, WireError
+from schemas.topics import PASSING, Address, Topics
 from schemas.trust.owner import Owner
 
 if TYPE_CHECKING:  # a fleet that does not sign need not load the cryptography
@@ -90,6 +91,7 @@ class SignedTransport:
         self._credentials = credentials
         self._refused = refused
         self._patience = Patience()
+        self._lists = ListTopic(inner, topics)
         self._handlers: Handlers | None = None
         self._has_news = False
         self._telling = threading.Lock()
@@ -167,11 +169,11 @@ class SignedTransport:
     def _publish_crl(self) -> None:
         credentials = self._credentials
         if credentials.crl and self._owner.role == "coordinator":
-            if len(credentials.crl) <= self._inner.max_message_bytes:
-                self._inner.publish(self._topics.revoked(), credentials.crl, retain=True)
-            else:
-                fault = WireError("oversize", "the revocation list does not fit a message: agents must fetch it")
-                self._refused(Message(self._topics.revoked(), credentials.crl), fault)
+            try:
+                self._lists.publish(credentials.crl)
+            except BrokerError as fault:
+                refused = WireError("oversize", f"the revocation list cannot be sent, vehicles must fetch it: {fault}")
+                self._refused(Message(self._topics.revoked(), b""), refused)
 
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None
@@ -190,10 +192,13 @@ class SignedTransport:
         if not message.payload:
             return True
         address = self._topics.parse(message.topic)
-        if address.kind == "revoked":
-            if self._credentials.update_crl(message.payload):
+        if address.kind == "revoked" or (address.kind == "blob" and self._lists.is_ours(address.digest)):
+            crl = self._lists.hear(message, clears=self._owner.role == "coordinator")
+            if crl is not None and self._credentials.update_crl(crl):
                 self._publish_crl()  # what we said on connecting may have overwritten the newer one
             return False
+        if message.retained and address.kind in PASSING and self._owner.role == "coordinator":
+            return True
         if address.kind == "blob" or (address.kind == "model-version" and message.payload[:1] == b"{"):
             return True
         if address.writer and not self._patience.has(address.writer):

@@ -36,6 +36,7 @@ from coordinator.messages.decoder import (
     Decoder,
     ForRun,
     Ignored,
+    Leftover,
     Peer,
     RetainedRequest,
     Scores,
@@ -169,7 +170,7 @@ class Coordinator:
         for observer in self.observers:
             observer.resumed(self.timeline.clock() - begun, len(self.runs.live))
         # The coordinator's own topic by its full name: a broker that keeps what is retained from wildcards gives it.
-        patterns = ("agent/+/state", "agent/+/run/+/contribution", "agent/+/evaluation", "run/+/request")
+        patterns = ("agent/+/state", "agent/+/contribution", "agent/+/evaluation", "run/+/request")
         for pattern in patterns:
             self.transport.subscribe(f"{self.topics.prefix}{pattern}")
         self.transport.subscribe(self.topics.coordinator_state())
@@ -328,9 +329,11 @@ class Coordinator:
                 self.presence.check_peer(decoded, retained=message.retained)
             case Scores(agent, scores):
                 self.fleet.heard(agent)
-                if not scores.cannot:
-                    self.fleet.evaluated(agent, scores)
+                self.fleet.evaluated(agent, scores)
                 self.rollouts.report(agent, scores)
+            case Leftover(topic):
+                self.metrics["retained.cleared"] += 1
+                self.transport.publish(topic, b"", retain=True)
             case RetainedRequest(run, blobs):
                 self.effects.check_request(run, blobs)
             case ClearedRequest(run) if run in self.runs.live:

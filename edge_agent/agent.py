@@ -76,6 +76,10 @@ STOP_WAIT = 2.0
 """Seconds that the goodbye may wait for the broker's acknowledgement when the process ends."""
 
 
+SHORT, SHORT_IN_A_ROW = 5.0, 6
+"""So many connections in a row that lasted less than so many seconds: two processes throw each other off the broker."""
+
+
 class Agent:
     """A vehicle's side of the federation.
 
@@ -206,6 +210,7 @@ class Agent:
             verifier=verifier,
         )
         self._online = False
+        self._since, self._short_links = clock(), 0
         self.session = SessionState(
             agent=config.id,
             schemes=frozenset({*self.schemes, DOMAIN, PRIVATE, PAIRS_SCHEME, SCORES_SCHEME}),
@@ -222,6 +227,7 @@ class Agent:
     def connected(self) -> None:
         """Announce ourselves: a connection stands, or has another identity now."""
         was_online, self._online = self._online, True
+        self._since = self._clock()
         self._private.connected()
         self.log.info("connected")
         self._birth()
@@ -234,6 +240,12 @@ class Agent:
         """Take note: the connection was lost. The transport reconnects by itself."""
         self._online = False
         self.log.info("disconnected", reason=why)
+        self._short_links = self._short_links + 1 if self._clock() - self._since < SHORT else 0
+        if self._short_links == SHORT_IN_A_ROW:
+            self.log.warning(
+                "connections-end-at-once",
+                hint="does another process use this certificate? A broker gives one connection to each",
+            )
         self._step(Disconnected())
 
     def handle(self, message: Message) -> None:

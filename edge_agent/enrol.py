@@ -25,6 +25,7 @@ from broker.identity import load_identity, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as
+from schemas.limits import MAX_CRL_BYTES
 from schemas.text import without_password
 from schemas.trust.certificates import UNREADABLE, owner_of
 from schemas.trust.identity import Token, load_key, make_request, new_key, prove_renewal
@@ -45,7 +46,7 @@ class Patience:
     """
 
     timeout: float = 15.0
-    answer_bytes: int = 4 * 1024 * 1024
+    answer_bytes: int = MAX_CRL_BYTES
 
 
 class EnrolmentError(BrokerError):

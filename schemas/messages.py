@@ -267,7 +267,7 @@ class Part(Body):
 
 
 class Manifest(Body):
-    """Stands in for a request or model that is too large: its bytes are the blobs ``blob/{digest}/0..count-1``.
+    """Stands in for a request, model or revocation lists too large: the bytes are ``blob/{digest}/0..count-1``.
 
     `rosters` are those of the request: whoever clears it can clear them, too.
     """
@@ -276,7 +276,7 @@ class Manifest(Body):
     digest: Digest
     count: Annotated[int, Field(ge=1, le=MAX_PARTS)]
     size: Count
-    what: Literal["request", "model"]
+    what: Literal["request", "model", "revoked"]
     rosters: Rosters | None = Field(default=None, exclude_if=lambda rosters: rosters is None)
 
 

@@ -102,7 +102,7 @@ def frames_for_contribution(envelope: Envelope, topics: Topics, limit: int = lim
     """
     if not envelope.agent or not envelope.run:
         raise UsageError("a contribution's envelope must name its agent and run")
-    topic = topics.contribution(envelope.agent, envelope.run)
+    topic = topics.contribution(envelope.agent)
     whole = envelope.to_bytes()
     if len(whole) <= _checked(limit):
         return [Frame(topic, whole)]
@@ -164,6 +164,12 @@ def frames_for_model(
     """
     pointer = Envelope(fleet=topics.fleet, body=Manifest(digest="0" * 64, count=1, size=0, what="model"))
     return _retained(pointer, topics.model_version(name, version), record, "model", topics, limit)
+
+
+def frames_for_lists(crl: bytes, topics: Topics, limit: int) -> Retained:
+    """Cut revocation lists (PEM) into retained payloads of at most `limit` bytes; raises as `frames_for_model`."""
+    head = Envelope(fleet=topics.fleet, body=Manifest(digest="0" * 64, count=1, size=0, what="revoked"))
+    return _retained(head, topics.revoked(), crl, "revoked", topics, limit)
 
 
 def clearing(topics: tuple[str, ...] | list[str]) -> list[Frame]:
@@ -248,7 +254,7 @@ def _around(envelope: Envelope, body: Part | Manifest) -> bytes:
 
 
 def _retained(  # noqa: PLR0917 - what the two functions above hand on
-    head: Envelope, topic: str, whole: bytes, what: Literal["request", "model"], topics: Topics, limit: int
+    head: Envelope, topic: str, whole: bytes, what: Literal["request", "model", "revoked"], topics: Topics, limit: int
 ) -> Retained:
     if len(whole) <= _checked(limit):
         return Retained((Frame(topic, whole),))

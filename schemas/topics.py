@@ -23,6 +23,9 @@ KINDS = (
 AGENT_WRITES = frozenset({"agent-state", "contribution", "evaluation", "forecast"})
 """Kinds of topics that agents write, each its own; all others are the coordinator's."""
 
+PASSING = frozenset({"contribution", "evaluation"})
+"""Kinds of topics on which nothing is retained, and of which the coordinator clears what is."""
+
 _FIXED = {("coordinator", "state"): "coordinator-state", ("authority", "revoked"): "revoked"}
 _ID = re.compile(ID_PATTERN)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -97,9 +100,10 @@ class Topics:
         """Retained by the coordinator: the open round of `run`."""
         return f"{self.prefix}run/{run}/request"
 
-    def contribution(self, agent: str, run: str) -> str:
-        """Written by the agent: its answer, a part of it, or a refusal."""
-        return f"{self.prefix}agent/{agent}/run/{run}/contribution"
+    def contribution(self, agent: str) -> str:
+        """Written by the agent: its answer, a part of it, or a refusal; the message names the run."""
+        # One topic for all runs: with one for each, an agent could have a broker retain as many as it can name.
+        return f"{self.prefix}agent/{agent}/contribution"
 
     def receipt(self, agent: str) -> str:
         """Written by the coordinator: what became of a contribution."""
@@ -153,10 +157,8 @@ class Topics:
                 return Address("agent-state", agent=intern(agent))
             case ["run", run, "request"] if _is_id(run):
                 return Address("request", run=run)
-            case ["agent", agent, "run", run, "contribution"] if _is_id(agent) and _is_id(run):
-                return Address("contribution", agent=intern(agent), run=intern(run))
-            case ["agent", agent, ("receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
-                return Address(kind, agent=agent)
+            case ["agent", agent, ("contribution" | "receipt" | "evaluation" | "forecast") as kind] if _is_id(agent):
+                return Address(kind, agent=intern(agent))
             case ["blob", digest, index] if _DIGEST.fullmatch(digest) and _is_number(index):
                 return Address("blob", digest=digest, number=int(index))
             case ["model", name, ("current" | "candidate") as alias] if _is_id(name):

@@ -30,10 +30,10 @@ def agent_rules(topics: Topics, agent: str) -> list[Rule]:
     return [
         Rule("read", topics.coordinator_state()),
         Rule("read", topics.revoked()),
-        # Its own state too: a foreign incarnation under its id must be noticed.
-        Rule("readwrite", topics.agent_state(agent)),
+        # It reads nothing that it writes: what it sends to itself and never reads, a broker would keep.
+        Rule("write", topics.agent_state(agent)),
         Rule("read", topics.request("+")),
-        Rule("write", topics.contribution(agent, "+")),
+        Rule("write", topics.contribution(agent)),
         Rule("read", topics.receipt(agent)),
         Rule("read", topics.blobs("+")),
         Rule("read", topics.model_current("+")),
@@ -52,13 +52,14 @@ def coordinator_rules(topics: Topics) -> list[Rule]:
         Rule("readwrite", topics.revoked()),
         Rule("read", topics.agent_state("+")),
         Rule("readwrite", topics.request("+")),
-        Rule("read", topics.contribution("+", "+")),
+        # What a vehicle has retained there is cleared.
+        Rule("readwrite", topics.contribution("+")),
         Rule("write", topics.receipt("+")),
         Rule("readwrite", topics.blobs("+")),
         Rule("readwrite", topics.model_current("+")),
         Rule("readwrite", topics.model_candidate("+")),
         Rule("readwrite", topics.model_versions("+")),
-        Rule("read", topics.evaluation("+")),
+        Rule("readwrite", topics.evaluation("+")),
         Rule("read", topics.forecast("+")),
     ]
 

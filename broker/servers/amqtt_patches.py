@@ -97,6 +97,15 @@ class PatchedBroker(Broker):  # type: ignore[misc]
             task = asyncio.ensure_future(self._publish_session_retained_messages(session))
             self._tasks_queue.append(task)
 
+    async def _publish_session_retained_messages(self, session: Session) -> None:
+        """Send what waited for an absent client; amqtt would mark it as retained, which it is not."""
+        handler, waiting, sent = self._get_handler(session), session.retained_messages, []
+        while handler and not waiting.empty():
+            one = await waiting.get()
+            sent.append(asyncio.ensure_future(handler.mqtt_publish(one.topic, one.data, one.qos, retain=False)))
+        if sent:
+            await asyncio.wait(sent)
+
     async def _handle_disconnect(
         self, client_session: Session, handler: BrokerProtocolHandler, disconnect_waiter: asyncio.Future[Any]
     ) -> None:

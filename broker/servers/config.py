@@ -8,6 +8,10 @@ from pathlib import Path
 
 from broker.servers.passwords import write_private
 from broker.servers.process import kept_password
+from schemas.limits import MAX_MESSAGE_BYTES
+
+QUEUED = 1024
+"""So many of the largest messages are kept for one client: one answer of each vehicle of a large fleet."""
 
 USER = "fleet"
 """The one user of a broker with passwords."""
@@ -34,9 +38,14 @@ class BrokerConfig(ABC):
     port: int
     state_dir: Path
     host: str = "127.0.0.1"
-    max_message_bytes: int = 1024 * 1024
+    max_message_bytes: int = MAX_MESSAGE_BYTES
     cert: Path | None = None
     key: Path | None = None
+
+    @property
+    def max_queued_bytes(self) -> int:
+        """What is kept for one client that is away or does not read. What is dropped there is sent again."""
+        return QUEUED * self.max_message_bytes
 
     @property
     def is_mutual(self) -> bool:

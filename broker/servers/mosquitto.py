@@ -22,6 +22,7 @@ from broker.servers.process import free_port, prepare_state_dir
 from broker.tls import CA, CERT, CRL, KEY, Tls, wait_for_server
 from broker.url import BrokerAddress
 from schemas.errors import BrokerError
+from schemas.limits import MAX_MESSAGE_BYTES
 
 PID_FILE = "mosquitto.pid"
 
@@ -94,6 +95,10 @@ class MosquittoConfig(BrokerConfig):
             "set_tcp_nodelay true",
             "max_inflight_messages 100",
             f"max_queued_messages {self.max_queued_messages}",
+            f"max_queued_bytes {self.max_queued_bytes}",
+            # What is sent with QoS 0 would wait outside that queue, and without bound.
+            "upgrade_outgoing_qos true",
+            f"memory_limit {4 * self.max_queued_bytes}",
             f"max_packet_size {self.max_message_bytes + PACKET_ROOM}",
             "max_keepalive 300",
             "persistent_client_expiration 7d",
@@ -158,7 +163,7 @@ class MosquittoProcess(ChildBroker):
         state_dir: Path,
         *,
         port: int = 0,
-        max_message_bytes: int = 1024 * 1024,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
         identity: Path | None = None,
         acl: str = "",
     ) -> None:

@@ -64,13 +64,17 @@ class RabbitmqConfig(BrokerConfig):
 
     def beside(self, password: str) -> dict[str, str]:
         """Give the texts of the user definitions and of ``enabled_plugins``."""
-        return {"definitions.json": render_definitions(password), "enabled_plugins": "[rabbitmq_mqtt].\n"}
+        return {
+            "definitions.json": render_definitions(password, self.max_queued_bytes),
+            "enabled_plugins": "[rabbitmq_mqtt].\n",
+        }
 
 
-def render_definitions(password: str) -> str:
+def render_definitions(password: str, max_queued_bytes: int) -> str:
     """Give the text of the definitions file: one user, who may use the topics ``gf/1/#`` and nothing else.
 
-    MQTT's ``/`` is AMQP's ``.`` in a routing key. The user may declare and use the queues of MQTT sessions only.
+    MQTT's ``/`` is AMQP's ``.`` in a routing key. The user may declare and use the queues of MQTT sessions only. Each
+    of these keeps so many bytes; the oldest message gives way.
     """
     queues = "^mqtt-subscription-.*"
     allowed = {"configure": queues, "write": f"{queues}|^amq\\.topic$", "read": f"{queues}|^amq\\.topic$"}
@@ -85,6 +89,16 @@ def render_definitions(password: str) -> str:
         "users": [user],
         "vhosts": [{"name": "/"}],
         "permissions": [{"user": USER, "vhost": "/", **allowed}],
+        "policies": [
+            {
+                "vhost": "/",
+                "name": "sessions",
+                "pattern": queues,
+                "apply-to": "queues",
+                "priority": 0,
+                "definition": {"max-length-bytes": max_queued_bytes},
+            }
+        ],
         "topic_permissions": [{"user": USER, "vhost": "/", **topics}],
     }
     return json.dumps(value, indent=2) + "\n"

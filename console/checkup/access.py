@@ -1,8 +1,8 @@
 """May I publish and subscribe where I must, and not where I must not? Tried, not read from a configuration.
 
-Every probe is an empty message, not retained, on topics with a made-up run, model or vehicle: whoever gets it although
-nobody should have, ignores it. The one on the vehicle's own contribution topic the coordinator answers with a receipt
-("rejected: an empty message"), which shows that the whole way there and back works, and tells the coordinator's clock.
+Every probe is an empty message, not retained, most on topics with a made-up run, model or vehicle: whoever gets it
+although nobody should have, ignores it. Last, the vehicle refuses a task of a made-up run. The coordinator answers with
+a receipt, which shows that the whole way there and back works, and tells the coordinator's clock.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from broker.connection import ConnectError, Connection
 from broker.port import Link, Message
 from broker.servers.acl import Rule, agent_rules, coordinator_rules
+from broker.tls import Tls
 from broker.url import is_loopback, parse_url, safe_address
 from console.checkup.finding import Finding, fine, warning, wrong
 from schemas.envelope import Envelope
 from schemas.errors import WireError
-from schemas.messages import Receipt
+from schemas.messages import Receipt, Refusal
 from schemas.topics import Topics, matches
 
 Role = Literal["agent", "coordinator"]
@@ -68,9 +70,9 @@ class _Probe(AbstractContextManager["_Probe"]):
     ) -> None:
         self._connection.close()
 
-    def publish(self, topic: str) -> str:
-        """Return the broker's complaint about an empty message on `topic`; empty when it took it."""
-        number = self._connection.publish(topic, b"", retain=False)
+    def publish(self, topic: str, payload: bytes = b"") -> str:
+        """Return the broker's complaint about a message on `topic`; empty when it took it."""
+        number = self._connection.publish(topic, payload, retain=False)
         end = time.monotonic() + _PATIENCE
         while number not in self._answers and self._connection.lost is None and time.monotonic() < end:
             self._connection.step(0.1)
@@ -126,7 +128,7 @@ def access(link: Link, topics: Topics, role: Role, name: str) -> list[Finding]:
                 *_writing(probe, topics, rules, name, is_alone=is_alone),
             ]
             if role == "agent":
-                result += _round_trip(probe, topics, name, is_alone=is_alone)
+                result += _round_trip(probe, topics, name, link.tls, is_alone=is_alone)
             return result
     except ConnectError as fault:
         return [warning("access", f"not looked at: {fault}", "it is told only by brokers that speak MQTT 5")]
@@ -145,7 +147,7 @@ def _candidates(topics: Topics, name: str) -> list[str]:
         topics.model_current(other),
         topics.model_version(other, 1),
         topics.agent_state(other),
-        topics.contribution(other, other),
+        topics.contribution(other),
         topics.evaluation(other),
         topics.forecast(other),
     ]
@@ -174,7 +176,7 @@ def _writing(probe: _Probe, topics: Topics, rules: list[Rule], name: str, *, is_
 
 
 def _reading(probe: _Probe, topics: Topics, rules: list[Rule], role: Role, name: str) -> Finding:
-    own = topics.contribution(name, f"doctor-{secrets.token_hex(4)}") if role == "agent" else topics.receipt("doctor")
+    own = topics.contribution(name) if role == "agent" else topics.receipt("doctor")
     refused = []
     for rule in rules:
         if rule.access != "write":
@@ -186,13 +188,15 @@ def _reading(probe: _Probe, topics: Topics, rules: list[Rule], role: Role, name:
     return fine("may subscribe", "everything that it must")
 
 
-def _round_trip(probe: _Probe, topics: Topics, name: str, *, is_alone: bool) -> Iterator[Finding]:
+def _round_trip(probe: _Probe, topics: Topics, name: str, tls: Tls | None, *, is_alone: bool) -> Iterator[Finding]:
     """Follow one message to the coordinator and back, and look whether a vehicle can listen to others' answers."""
     run = f"doctor-{secrets.token_hex(4)}"
-    mine = topics.contribution(name, run)
-    probe.subscribe(topics.contribution("+", "+"), topics.evaluation(name))
+    mine = topics.contribution(name)
+    probe.subscribe(topics.contribution("+"), topics.evaluation(name))
     sent = time.time()
-    complaint = probe.publish(mine)
+    refusal = Refusal(task_digest="0" * 64, reason="glassfleet doctor")
+    payload = Envelope(fleet=topics.fleet, body=refusal, run=run, agent=name, time=sent).to_bytes()
+    complaint = probe.publish(mine, _sealed(tls, mine, payload))
     if complaint:
         yield wrong("may publish", f"refused: its own contribution ({complaint})", f"allow it: {_ACL}")
         return
@@ -216,6 +220,14 @@ def _round_trip(probe: _Probe, topics: Topics, name: str, *, is_alone: bool) -> 
     came, result = answer
     yield fine("coordinator", f"answers over the broker after {1000 * (came - sent):.0f} ms")
     yield clock(result - (sent + came) / 2, (came - sent) / 2)
+
+
+def _sealed(tls: Tls | None, topic: str, message: bytes) -> bytes:
+    if tls is None or tls.key_file is None or tls.cert_file is None:
+        return message
+    from schemas.trust.signing import Signer  # needs the cryptography
+
+    return Signer(Path(tls.key_file).read_bytes(), Path(tls.cert_file).read_bytes()).seal(topic, message)
 
 
 def _receipt_time(message: Message, topics: Topics, run: str) -> float | None:

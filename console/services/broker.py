@@ -21,7 +21,7 @@ from broker.url import is_loopback
 from console.broker_discovery import read_note
 from console.common import StopFlag, broker_kind_option, json_option, options_as, result_options, state_dir_option, tell
 from schemas.errors import BrokerError, StorageError, UsageError, os_faults_as
-from schemas.limits import MIN_MESSAGE_BYTES
+from schemas.limits import MAX_MESSAGE_BYTES, MIN_MESSAGE_BYTES
 from schemas.private_files import make_folders, open_private, private_folder
 from schemas.topics import DEFAULT_FLEET, Topics
 
@@ -171,7 +171,7 @@ class ConfigOptions:
 @click.option(
     "--max-message-bytes",
     type=click.IntRange(MIN_MESSAGE_BYTES, 2**28 - 1),
-    default=1024 * 1024,
+    default=MAX_MESSAGE_BYTES,
     show_default=True,
     help="Largest payload that the broker carries.",
 )

@@ -129,6 +129,8 @@ def seal(topic: str, payload: bytes, topics: Any, verifier: Any) -> str:
         address = topics.parse(topic)
         if address.kind == "blob":
             return "by its digest"
+        if address.kind == "revoked" and not payload.startswith(b"-----BEGIN"):
+            return "in parts, by the CA"
         if address.kind == "revoked":
             return "by the CA" if verifier is None else f"by the CA: {verifier.update_crl(payload)} revoked"
         is_record = address.kind == "model-version" and payload[:1] == b"{"

@@ -39,6 +39,8 @@ class Issued:
         When, ISO 8601; None: it is not.
     former : bool
         Whether the authority before this one issued it, see `succession.read_former`.
+    after : str
+        Serial number of the certificate that it renewed; empty: none.
     """
 
     serial: str
@@ -51,6 +53,7 @@ class Issued:
     revoked: str | None = None
     reason: str = ""
     former: bool = False
+    after: str = ""
 
     def is_good(self, now: dt.datetime) -> bool:
         """Whether it is neither revoked nor expired."""

@@ -30,9 +30,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from coordinator.authority.certificates import BACKDATED, Revoked, issue, make_ca, make_crl
+from coordinator.authority.certificates import BACKDATED, issue, make_ca, make_crl
 from coordinator.authority.register import Issued, OpenToken, Register, RegisterFolder, explained
 from coordinator.authority.succession import CA_FILE, CRL_FILE, KEY_FILE, new_folder, read_former
+from coordinator.authority.validity import REASONS, after_renewal, check_most, listed, renewed_before
 from schemas.errors import NotFoundError, StorageError, UsageError, WireError
 from schemas.private_files import private_folder, replace_private
 from schemas.trust.certificates import UNREADABLE, owner_of
@@ -44,14 +45,6 @@ CA_DAYS, DAYS, CRL_DAYS = 3650, 365, 365
 old, so a list lasts long; a new one is made at every revocation, and by the server every day."""
 
 TOKEN_HOURS = 24.0
-
-REASONS = {
-    "unspecified": x509.ReasonFlags.unspecified,
-    "stolen": x509.ReasonFlags.key_compromise,
-    "replaced": x509.ReasonFlags.superseded,
-    "retired": x509.ReasonFlags.cessation_of_operation,
-}
-"""Why a certificate is revoked, and RFC 5280's word for it."""
 
 
 def _utc() -> dt.datetime:
@@ -243,8 +236,20 @@ class Authority:
             self._files.write(replace(register, issued=[*register.issued, entry], tokens=tokens))
         return certificate.public_bytes(Encoding.PEM)
 
-    def renew(self, request_pem: bytes, certificate_pem: bytes, signature: bytes, days: float = DAYS) -> bytes:
+    def renew(
+        self,
+        request_pem: bytes,
+        certificate_pem: bytes,
+        signature: bytes,
+        days: float = DAYS,
+        *,
+        most: int | None = None,
+    ) -> bytes:
         """Issue a new certificate to the holder of a good one; returns it as PEM.
+
+        An agent has the one that it renews, until it shows that it has stored the new one, by renewing that; all others
+        of it are revoked. So it is not locked out when it dies in between: who renews the same one again gets the same
+        new one.
 
         Parameters
         ----------
@@ -254,11 +259,15 @@ class Authority:
             The current certificate.
         signature : bytes
             By its key, over the request (`schemas.trust.identity.prove_renewal`).
+        days : float
+            How long the new one is good for.
+        most : int or None
+            Refuse when this authority has issued so many to the owner that have not expired.
 
         Raises
         ------
         WireError
-            ``bad-request``, ``bad-signature``, or ``bad-certificate``: not ours, expired or revoked.
+            ``bad-request``, ``bad-signature``, ``bad-certificate``: not ours, expired or revoked; ``too-many``.
         """
         owner, key = read_request(request_pem)
         try:
@@ -270,14 +279,23 @@ class Authority:
             entry = next((one for one in register.issued if one.serial == f"{current.serial_number:x}"), None)
             if entry is None or self._files.kept(entry.serial) != current.public_bytes(Encoding.PEM):
                 raise WireError("bad-certificate", "the certificate is not from this authority")
-            if not entry.is_good(self._clock()):
-                state = entry.state(self._clock())
+            now = self._clock()
+            if not entry.is_good(now):
+                state = entry.state(now)
                 raise WireError("bad-certificate", f"the certificate is {state}: enrol again with a new token")
             if owner != owner_of(current):
                 raise WireError("bad-request", f"the certificate is {owner_of(current)}'s, not {owner}'s")
+            if (again := renewed_before(register, entry, key_digest(key), now)) is not None:
+                return self._files.kept(again.serial)
+            if most is not None:
+                check_most(register, owner, most, now)
             made, added = self._make(owner, key, days, entry.hosts)
             self._files.keep(made)
-            self._files.write(replace(register, issued=[*register.issued, added]))
+            after = after_renewal(register, entry, added, now)
+            if after.issued[:-1] == register.issued:
+                self._files.write(after)
+            else:
+                self._write_crl(after)
         return made.public_bytes(Encoding.PEM)
 
     def issue(self, owner: Owner, key: Ed25519PublicKey, *, days: float = DAYS, hosts: Sequence[str] = ()) -> bytes:
@@ -374,12 +392,9 @@ class Authority:
     def _write_crl(self, register: Register) -> None:
         now = self._clock()
         number = register.crl_number + 1
-        entries = [
-            Revoked(int(one.serial, 16), dt.datetime.fromisoformat(one.revoked), REASONS[one.reason])
-            for one in register.issued
-            if one.revoked is not None
-        ]
-        crl = make_crl(self._ca, self._key, entries, number=number, now=now, lasts=dt.timedelta(days=CRL_DAYS))
+        crl = make_crl(
+            self._ca, self._key, listed(register, now), number=number, now=now, lasts=dt.timedelta(days=CRL_DAYS)
+        )
         self._files.write(replace(register, crl_number=number))
         with explained(self.folder):
             replace_private(self.folder / CRL_FILE, crl.public_bytes(Encoding.PEM), 0o644)

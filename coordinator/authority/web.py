@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from broker.identity import check_owner
 from broker.tls import CERT, KEY
 from coordinator.authority.store import DAYS, Authority
+from coordinator.authority.validity import RENEWALS
 from coordinator.http.guard import Guard, Rules
 from coordinator.http.server import HttpLimits, HttpServer
 from schemas.errors import GlassfleetError, WireError
@@ -114,7 +115,7 @@ def make_app(
             signature = base64.b64decode(body.signature, validate=True)
         except (binascii.Error, ValueError) as fault:
             raise WireError("bad-signature", "the signature is not base64") from fault
-        made = authority.renew(body.request.encode(), body.certificate.encode(), signature, days)
+        made = authority.renew(body.request.encode(), body.certificate.encode(), signature, days, most=RENEWALS)
         _log.info("renewed")
         return answer(made)
 

@@ -295,9 +295,9 @@ class Fleet:
             known.seen = self._wall()
 
     def evaluated(self, agent: str, body: Evaluation) -> None:
-        """Remember the scores of a known agent for a model version (the newest, bounded)."""
+        """Remember the scores, if it has any, of a known agent for a model version (the newest, bounded)."""
         known = self._agents.get(agent)
-        if known is None:
+        if known is None or body.cannot:
             return
         scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
         size, most = _bytes_of(known.evaluations), self._fleet_bytes // 2

@@ -12,10 +12,10 @@ from coordinator.engine.pairing import KIND, fetches_rosters, with_message
 from schemas import codec, limits
 from schemas.codec import Value
 from schemas.envelope import Envelope
-from schemas.errors import WireError
+from schemas.errors import UsageError, WireError
 from schemas.messages import AgentState, ContributionBody, CoordinatorState, Evaluation, Part, Refusal
 from schemas.parts import named_blobs
-from schemas.topics import Address, Topics
+from schemas.topics import PASSING, Address, Topics, check_id
 from schemas.trust.joining import Assembler
 
 UNKNOWN_TASK = "0" * 64
@@ -83,6 +83,16 @@ class ClearedRequest:
 
 
 @dataclass(frozen=True)
+class Leftover:
+    """A message of any age that an agent had the broker retain where nothing is.
+
+    No answer, and no receipt: an agent sends what is true again until it has one.
+    """
+
+    topic: str
+
+
+@dataclass(frozen=True)
 class ForRun:
     """An event of one run."""
 
@@ -98,7 +108,7 @@ class Ignored:
     detail: str
 
 
-Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | ForRun | Ignored
+Inbound: TypeAlias = Birth | Death | Peer | Scores | RetainedRequest | ClearedRequest | Leftover | ForRun | Ignored
 
 
 class Decoder:
@@ -115,6 +125,11 @@ class Decoder:
             address = self._topics.parse(message.topic)
         except WireError as fault:
             return Ignored(fault.code, fault.detail)
+        if address.kind in PASSING:
+            if not message.payload:
+                return None  # what was retained there was cleared
+            if message.retained:
+                return Leftover(message.topic)
         if address.kind == "contribution":
             return self._contribution(address, message.payload, at)
         if address.kind == "request":
@@ -127,7 +142,7 @@ class Decoder:
 
     def _of_agent(self, address: Address, payload: bytes) -> Inbound | None:
         if not payload:
-            return Death(address.agent, None) if address.kind == "agent-state" else None
+            return Death(address.agent, None)
         try:
             envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
@@ -165,12 +180,13 @@ class Decoder:
             return ()
 
     def _contribution(self, address: Address, payload: bytes, at: float) -> Inbound | None:
-        agent, run = address.agent, address.run
+        agent = address.agent
         try:
-            if not payload:
-                raise WireError("malformed", "an empty message")  # noqa: TRY301  all faults take one way
             envelope = Envelope.from_bytes(payload, fleet=self._topics.fleet)
             _same_agent(envelope, address)
+            run = envelope.run
+            if not run:
+                raise WireError("malformed", "a contribution names its run")  # noqa: TRY301  all faults take one way
             size, is_whole = len(payload), True
             if isinstance(envelope.body, Part):
                 key = (agent, envelope.body.digest)
@@ -203,9 +219,9 @@ class Decoder:
                 "malformed", f"a {envelope.body.kind} is not a contribution"
             )
         except WireError as fault:
-            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"{fault.code}: {fault.detail}"[:480]))
+            return _refused(at, agent, payload, fault)
         except (TypeError, ValueError) as fault:  # values that decode but cannot be encoded again, e.g. 2^64 in a list
-            return ForRun(run, Malformed(at, agent, _task_digest(payload), f"malformed: {fault}"[:480]))
+            return _refused(at, agent, payload, WireError("malformed", str(fault)))
 
 
 def _announcement(answer: Answer, contribution: dict[str, Value], message: bytes) -> Answer | Refused:
@@ -218,16 +234,19 @@ def _announcement(answer: Answer, contribution: dict[str, Value], message: bytes
 def _same_agent(envelope: Envelope, address: Address) -> None:
     if envelope.agent != address.agent:
         raise WireError("wrong-agent", "the agent in the message is not the agent of the topic")
-    if address.run and envelope.run != address.run:
-        raise WireError("wrong-run", "the run in the message is not the run of the topic")
 
 
-def _task_digest(payload: bytes) -> str:
-    """Read the task of a message that is otherwise malformed, so that its receipt can end the send."""
+def _refused(at: float, agent: str, payload: bytes, fault: WireError) -> ForRun | Ignored:
+    """Return what a malformed message is, with run and task if they can be read, so that its receipt ends the send."""
     try:
         value = codec.decode(payload, max_bytes=limits.MAX_DECODED_BYTES)
+        run = check_id("run", value["run"])
+    except (WireError, UsageError, LookupError, TypeError):  # an array where a map belongs raises IndexError
+        return Ignored(fault.code, fault.detail)
+    try:
         digest = value["body"]["task_digest"]
-    except (WireError, LookupError, TypeError):  # an array where a map belongs raises IndexError
-        return UNKNOWN_TASK
+    except (LookupError, TypeError):
+        digest = UNKNOWN_TASK
     is_digest = isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")
-    return digest if is_digest else UNKNOWN_TASK
+    reason = f"{fault.code}: {fault.detail}"[:480]
+    return ForRun(run, Malformed(at, agent, digest if is_digest else UNKNOWN_TASK, reason))

@@ -53,7 +53,7 @@ class Publisher:
     def refusal(self, body: Refusal, *, run: str, round: int, attempt: int) -> None:  # noqa: A002 - the envelope's word
         """Publish that a task is not answered, and why."""
         envelope = self.envelope(body, run=run, round=round, attempt=attempt)
-        self._transport.publish(self._topics.contribution(self._agent, run), envelope.to_bytes())
+        self._transport.publish(self._topics.contribution(self._agent), envelope.to_bytes())
 
     def evaluation(self, body: Evaluation, *, run: str = "") -> None:
         """Publish how a model of a run did here."""

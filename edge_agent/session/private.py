@@ -335,7 +335,7 @@ class PrivateRuns:
                 if not isinstance(body, ContributionBody) or envelope.run != run:
                     raise WireError("malformed", "no announcement for this run")  # noqa: TRY301 - one way for all faults
                 if verify and self._verifier is not None:
-                    self._open(self._verifier, run, envelope.agent, message)
+                    self._open(self._verifier, envelope.agent, message)
                 if body.task_digest != asked:
                     raise WireError("malformed", "an announcement for another run")  # noqa: TRY301 - as above
                 values = Contribution.from_value(body.contribution).values
@@ -344,10 +344,10 @@ class PrivateRuns:
                 raise PrivacyError("bad-member", str(fault), member) from fault
         return Roster(terms, group.group, tuple(founders))
 
-    def _open(self, verifier: Verifier, run: str, agent: str, message: bytes) -> None:
+    def _open(self, verifier: Verifier, agent: str, message: bytes) -> None:
         from schemas.trust.owner import Owner  # noqa: PLC0415 - it needs the cryptography
 
-        verifier.open(self._topics.contribution(agent, run), message, (Owner("agent", agent),))
+        verifier.open(self._topics.contribution(agent), message, (Owner("agent", agent),))
 
     @staticmethod
     def _scheme(task: Task) -> Any:

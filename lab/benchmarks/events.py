@@ -117,9 +117,7 @@ class Bench:
 
     @staticmethod
     def _for_run(agent: str, body: Any) -> Message:
-        return Message(
-            TOPICS.contribution(agent, "r"), Envelope(fleet="bench", body=body, run="r", agent=agent).to_bytes()
-        )
+        return Message(TOPICS.contribution(agent), Envelope(fleet="bench", body=body, run="r", agent=agent).to_bytes())
 
     def play(self) -> dict[str, float]:
         agents, third = self.agents, len(self.agents) // 3

@@ -67,7 +67,7 @@ def _set_up(
 ) -> dict[str, bytes]:
     """Verify the seals of the group's members, as a vehicle does once in a run, and agree on a key with each."""
     for member, message in sealed.items():
-        verifier.open(_TOPICS.contribution(member, "run"), message, (Owner("agent", member),))
+        verifier.open(_TOPICS.contribution(member), message, (Owner("agent", member),))
     return pair_keys(key, agent, edition.roster)
 
 
@@ -79,7 +79,7 @@ def _sealed(authority: Authority, key: bytes, agent: str, contribution: Contribu
     certificate = authority.issue(Owner("agent", agent), load_key(key).public_key(), days=1)
     body = ContributionBody(task_digest=_DIGEST, rows=0, data_digest=_DIGEST, contribution=contribution.to_value())
     message = Envelope(fleet="fleet", body=body, run="run", agent=agent).to_bytes()
-    return Signer(key, certificate).seal(_TOPICS.contribution(agent, "run"), message)
+    return Signer(key, certificate).seal(_TOPICS.contribution(agent), message)
 
 
 def _sums(editions: list[Edition], answers: Words) -> None:

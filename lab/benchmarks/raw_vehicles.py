@@ -355,7 +355,7 @@ class Vehicles:
             self.leave(vehicle, self.back_after)
             return
         payload = self.templates[digest][vehicle.number % GROUPS].replace(b"v-----", agent.encode(), 1)
-        topic = self.topics.contribution(agent, envelope.run)
+        topic = self.topics.contribution(agent)
         payload = self.sealed(vehicle, topic, payload)
         self.tally["answers"] += 1
         self.tally["answer.bytes"] = len(payload)

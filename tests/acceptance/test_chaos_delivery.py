@@ -157,7 +157,7 @@ def test_reduction_of_many_seconds_blocks_neither_keepalive_nor_the_fleet(
             assert entered.wait(30)
             # Meanwhile somebody floods: what is above the bound is dropped, and costs neither memory nor the run.
             for _ in range(400):
-                tap.publish(TOPICS.contribution("stranger", "r1"), b"noise")
+                tap.publish(TOPICS.contribution("stranger"), b"noise")
             eventually(lambda: cloud.service.metrics()["queue.dropped"] >= 250, seconds=10)
             assert cloud.service.metrics()["queue.messages"] <= 100
             run = cloud.finish("r1")

@@ -71,7 +71,7 @@ class Attacker:
                 )
                 for seal in (b"", envelope.signature):
                     self.say(TOPICS.receipt(name), replace(envelope, body=receipt, agent=name), seal)
-                    self.say(TOPICS.contribution(name, envelope.run), replace(envelope, body=answer, agent=name), seal)
+                    self.say(TOPICS.contribution(name), replace(envelope, body=answer, agent=name), seal)
             if kind == "request" and body.remaining > 1:
                 self.say(message.topic, replace(envelope, body=body.model_copy(update={"remaining": 0.5})))
         elif isinstance(body, ContributionBody) and envelope.agent in SOURCES:

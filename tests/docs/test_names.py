@@ -20,7 +20,7 @@ from tests.support.docs.pages import CODE, ROOT, Page, pages
 
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
-OTHERS_OPTIONS = {"--build", "--detach", "--signed", "--timeout"}
+OTHERS_OPTIONS = {"--build", "--detach", "--discard", "--max-bytes", "--signed", "--timeout"}
 """Options of docker, pytest and others in our pages."""
 
 

@@ -127,10 +127,10 @@ def _signed() -> Guided:
 
     topics, ca = Topics(FLEET), TestCa()
     verifier = ca.verifier()
-    lines = {topics.contribution("a", "r"): ca.agent("a").signer(), topics.request("r"): ca.coordinator().signer()}
+    lines = {topics.contribution("a"): ca.agent("a").signer(), topics.request("r"): ca.coordinator().signer()}
     true = {topic: [signer.seal(topic, each.to_bytes()) for each in envelopes()] for topic, signer in lines.items()}
     foreign = TestCa().agent("a").signer()
-    topic = topics.contribution("a", "r")
+    topic = topics.contribution("a")
     wrong = [foreign.seal(topic, envelopes()[3].to_bytes()), envelopes()[3].to_bytes()]
 
     def feed(data: bytes) -> None:
@@ -248,7 +248,7 @@ def _topics() -> Guided:
     from tests.fuzz.targets import DIGEST, FLEET, TopicNames
 
     topics = Topics(FLEET)
-    result = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.model_version("m", 7))
+    result = (topics.request("r"), topics.contribution("a"), topics.blob(DIGEST, 3), topics.model_version("m", 7))
     seeds = [topic.encode() for topic in (*result, topics.receipt("a"), topics.revoked())]
     return Guided(seeds, lambda data: TopicNames.take(data.decode("utf-8", errors="surrogateescape")))
 

@@ -256,7 +256,7 @@ class TopicNames:
 
     def feed(self, rng: random.Random) -> str:
         topics = Topics(FLEET)
-        result = (topics.request("r"), topics.contribution("a", "r"), topics.blob(DIGEST, 3), topics.receipt("a"))
+        result = (topics.request("r"), topics.contribution("a"), topics.blob(DIGEST, 3), topics.receipt("a"))
         line = rng.choice((*result, topics.model_version("m", 7))).split("/")
         for _ in range(rng.choice((0, 1, 1, 2))):
             place = rng.randrange(len(line))

@@ -91,7 +91,7 @@ def test_doctor_finds_nothing_wrong_with_a_sound_broker(doctor: Doctor, plain: M
     result = doctor("--broker", plain.url, "--agent", "v1")
     assert [name for name, item in result.items() if item["level"] == "wrong"] == []
     assert result["broker"]["says"].endswith("answers, MQTT 5")
-    assert "1.0 MiB" in result["message size"]["says"]
+    assert "132.0 KiB" in result["message size"]["says"]
     assert "one user for all" in result["must not publish"]["says"]
     assert "no coordinator is up" in result["coordinator"]["says"]
 

@@ -107,7 +107,7 @@ class Attacker:
                     answer = ContributionBody(
                         task_digest=digest, rows=1, data_digest="0" * 64, contribution={"body": {}, "notes": {}}
                     )
-                    yield topics.contribution(agent, envelope.run), replace(envelope, body=answer, agent=agent)
+                    yield topics.contribution(agent), replace(envelope, body=answer, agent=agent)
                 task = {**body.task, "body": {**body.task["body"], "x": 1}}
                 asks = body.model_copy(update={"task": task, "task_digest": codec.digest_of(task), "asked": None})
                 yield topic, replace(envelope, body=asks, time=envelope.time + 1e-5)

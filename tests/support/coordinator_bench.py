@@ -171,7 +171,7 @@ class Fleet:
 def answer_of(agent: str, task: Task, run: str = "r1", **how: Any) -> Message:
     """Return an agent's answer as it comes from the broker."""
     body = contribution(agent, task, **how)
-    return Message(TOPICS.contribution(agent, run), Envelope(fleet="f", body=body, run=run, agent=agent).to_bytes())
+    return Message(TOPICS.contribution(agent), Envelope(fleet="f", body=body, run=run, agent=agent).to_bytes())
 
 
 def contribution(agent: str, task: Task, **how: Any) -> ContributionBody:

@@ -77,7 +77,7 @@ class Nasty:
         if isinstance(envelope.body, Request):
             body = Refusal(task_digest=envelope.body.task_digest, reason=self.reason)
             whole = Envelope(fleet="fleet", body=body, run=envelope.run, agent=self.name).to_bytes()
-            self.transport.publish(TOPICS.contribution(self.name, envelope.run), whole)
+            self.transport.publish(TOPICS.contribution(self.name), whole)
 
 
 class World:

@@ -178,8 +178,8 @@ class Usurper:
         del token
         return self._issue(request, days)
 
-    def renew(self, request: bytes, certificate: bytes, signature: bytes, days: float) -> bytes:
-        del certificate, signature
+    def renew(self, request: bytes, certificate: bytes, signature: bytes, days: float, *, most: int) -> bytes:
+        del certificate, signature, most
         return self._issue(request, days)
 
     def _issue(self, request: bytes, days: float) -> bytes:

@@ -110,7 +110,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
 
     spy = MemoryTransport(simulation.hub, Link(URL, "spy"))
     spy.subscribe(simulation.topics.request("+"))
-    spy.subscribe(f"{simulation.topics.prefix}agent/+/run/+/contribution")
+    spy.subscribe(f"{simulation.topics.prefix}agent/+/contribution")
     spy.start(Handlers(take, lambda: None, lambda _why: None))
     simulation.start_run(spec())
     document = check(simulation)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from broker.memory import Saved
+from broker.port import Message
 from coordinator.specification.run import RoundPolicy
 from glassfleet.scheme import Task
+from schemas import codec
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import AgentState, Body, ContributionBody, ModelPointer, Request
@@ -103,12 +105,24 @@ def test_coordinator_answers_for_runs_that_it_does_not_have() -> None:
     assert fleet.receipts("a")[-2:] == ["unknown-run", "late the run has ended"]
 
 
+@pytest.mark.parametrize("kind", ["contribution", "evaluation"])
+def test_coordinator_clears_what_a_vehicle_has_retained_where_nothing_is_and_counts_it_for_nothing(kind: str) -> None:
+    fleet = Fleet().begin("a", "b")
+    topic = getattr(TOPICS, kind)("a")
+    good = Envelope(fleet="f", body=contribution("a", fleet.task()), run="r1", agent="a").to_bytes()
+    fleet.core.handle([Message(topic, good if kind == "contribution" else b"nonsense", retained=True)])
+    fleet.hub.pump()
+    assert [message.payload for message in fleet.seen if message.topic == topic] == [b""]
+    assert fleet.state().accepted == ()
+    assert fleet.receipts("a") == [], "it sends again what is true"
+    fleet.answer("a")
+    assert fleet.receipts("a") == ["accepted"]
+
+
 def _hostile(task: Task) -> Iterable[tuple[str, bytes]]:
     good = Envelope(fleet="f", body=contribution("a", task), run="r1", agent="a")
-    yield "malformed", b"\xc1 not msgpack"
-    yield "malformed", b""
+    yield "unknown-kind", codec.encode({**codec.decode(good.to_bytes()), "kind": "novel"})
     yield "wrong-agent", Envelope(fleet="f", body=good.body, run="r1", agent="b").to_bytes()
-    yield "wrong-run", Envelope(fleet="f", body=good.body, run="r2", agent="a").to_bytes()
     yield "foreign-fleet", Envelope(fleet="g", body=good.body, run="r1", agent="a").to_bytes()
     body: Body = AgentState(status="up", incarnation="x")
     yield "malformed", Envelope(fleet="f", body=body, run="r1", agent="a").to_bytes()
@@ -126,7 +140,7 @@ def test_coordinator_answers_hostile_messages_and_counts_none() -> None:
     task = fleet.task()
     for code, payload in _hostile(task):
         before = len(fleet.receipts("a"))
-        fleet.publish(TOPICS.contribution("a", "r1"), payload)
+        fleet.publish(TOPICS.contribution("a"), payload)
         receipts = fleet.receipts("a")
         assert len(receipts) == before + 1, (code, payload)
         assert receipts[-1].startswith(f"rejected {code}"), receipts[-1]

@@ -114,7 +114,7 @@ def test_topics_parse_what_they_build(agent, run):
         (TOPICS.coordinator_state(), Address("coordinator-state")),
         (TOPICS.agent_state(agent), Address("agent-state", agent=agent)),
         (TOPICS.request(run), Address("request", run=run)),
-        (TOPICS.contribution(agent, run), Address("contribution", agent=agent, run=run)),
+        (TOPICS.contribution(agent), Address("contribution", agent=agent)),
         (TOPICS.receipt(agent), Address("receipt", agent=agent)),
         (TOPICS.blob(DIGEST, 12), Address("blob", digest=DIGEST, number=12)),
         (TOPICS.model_current(run), Address("model-current", name=run)),

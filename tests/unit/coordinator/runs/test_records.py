@@ -17,7 +17,7 @@ from glassfleet.scheme import Contribution
 from schemas.codec import digest_of, encode
 from schemas.envelope import Envelope
 from schemas.errors import StorageError
-from schemas.messages import ContributionBody
+from schemas.messages import AgentState, ContributionBody
 from schemas.parts import frames_for_contribution
 from tests.support.coordinator_bench import TOPICS, Fleet, answer_of
 from tests.support.engine_bench import OFFER, Play, central, toy_spec
@@ -71,10 +71,11 @@ def test_coordinator_journals_a_flood_of_answers_that_change_nothing_as_one_reco
     fleet = Fleet().begin("a", "b", "c")
     fleet.answer("a")
     size = len(fleet.journal.content.entries)
+    nonsense = Envelope(fleet="f", body=AgentState(status="up", incarnation="x"), run="r1", agent="d").to_bytes()
     for _ in range(500):
         fleet.answer("a")
-        fleet.publish(TOPICS.contribution("c", "r1"), b"nonsense")
-        fleet.publish(TOPICS.contribution("stranger", "r1"), b"")
+        for agent in ("c", "stranger"):
+            fleet.publish(TOPICS.contribution(agent), nonsense)
     assert len(fleet.journal.content.entries) == size, "what changes nothing is not written"
     assert Counter(fleet.receipts("a"))["duplicate"] == 500, "each has its receipt"
     assert len(fleet.receipts("c")) == len(fleet.receipts("stranger")) == 500

@@ -1,0 +1,99 @@
+"""Revocation lists on their topic: in one message, or as blobs that a manifest names where one does not hold them.
+
+Neither has a seal: the CA signed the lists, and a manifest that somebody forges costs some bytes and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.port import Message, Transport
+from schemas.envelope import Envelope
+from schemas.errors import WireError
+from schemas.limits import MAX_CRL_BYTES
+from schemas.messages import Manifest
+from schemas.parts import clearing, frames_for_lists
+from schemas.topics import Topics
+from schemas.trust.joining import BlobStore
+
+
+class ListTopic:
+    """What one process publishes and hears there.
+
+    Parameters
+    ----------
+    transport : Transport
+        Is subscribed to the topic already.
+    topics : Topics
+    """
+
+    def __init__(self, transport: Transport, topics: Topics) -> None:
+        self._transport = transport
+        self._topics = topics
+        self._store = BlobStore(topics, max_bytes=MAX_CRL_BYTES, max_open=1)
+        self._wanted: tuple[str, ...] = ()
+        self._heard = ""
+        self._published: tuple[str, ...] = ()
+
+    def publish(self, crl: bytes) -> None:
+        """Publish lists (PEM) for all, retained.
+
+        Raises
+        ------
+        BrokerError
+            They are too large even for parts.
+        """
+        retained = frames_for_lists(crl, self._topics, self._transport.max_message_bytes)
+        former, self._published = self._published, retained.blobs
+        self._clear(former)
+        for frame in retained.frames:
+            self._transport.publish(*frame, retain=True)
+
+    def is_ours(self, digest: str) -> bool:
+        """Whether a blob of this digest is a part of lists that are being heard."""
+        return digest in self._store.open_digests
+
+    def hear(self, message: Message, *, clears: bool) -> bytes | None:
+        """Take a message from the topic, or a blob `is_ours`; the lists (PEM), when it completed them.
+
+        Parameters
+        ----------
+        clears : bool
+            Whether this process publishes here, too: parts of what it did not publish are cleared when they were heard.
+
+        Raises
+        ------
+        WireError
+            What it is cannot be read, or it is too large.
+        """
+        if message.topic != self._topics.revoked():
+            content = self._store.add(message.topic, message.payload)
+            if content is not None:
+                self._leave(clears=clears)
+            return content
+        if message.payload.startswith(b"-----BEGIN"):
+            return message.payload
+        body = Envelope.from_bytes(message.payload, fleet=self._topics.fleet).body
+        if not isinstance(body, Manifest) or body.what != "revoked":
+            raise WireError("malformed", "neither revocation lists nor the manifest of some")
+        if body.digest != self._heard:
+            self._store.want(body)
+            self._leave(clears=clears)
+            self._heard = body.digest
+            # By their names: some brokers keep what is retained from a filter over all.
+            self._wanted = tuple(self._topics.blob(body.digest, index) for index in range(body.count))
+            for topic in self._wanted:
+                self._transport.subscribe(topic)
+        return None
+
+    def _leave(self, *, clears: bool) -> None:
+        """End what was heard before."""
+        for topic in self._wanted:
+            self._transport.unsubscribe(topic)
+        if clears:
+            self._clear(self._wanted)
+        self._wanted = ()
+
+    def _clear(self, topics: Iterable[str]) -> None:
+        for frame in clearing(sorted({*topics} - {*self._published})):
+            self._transport.publish(*frame, retain=True)

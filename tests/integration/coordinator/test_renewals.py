@@ -1,0 +1,90 @@
+"""A vehicle that renews without end, over real HTTPS; and a long revocation list, over a real broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from broker.identity import load_identity
+from broker.servers.acl import certificate_acl
+from broker.servers.mosquitto import MosquittoProcess
+from edge_agent.enrol import EnrolmentError, enrol, renew
+from schemas.topics import Topics
+from tests.support.agent_bench import rows
+from tests.support.authorities import HOSTS, FleetCa, number_in, serial_of
+from tests.support.cloud import CoordinatorProcess
+from tests.support.coordinator_http import enrolling
+from tests.support.processes import ROOT, Processes, eventually
+
+DIES = """
+import os, sys
+from pathlib import Path
+from edge_agent import enrol
+enrol.save_identity = lambda *_, **__: os._exit(9)
+enrol.renew(Path(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_vehicle_that_is_killed_before_it_stored_its_renewed_certificate_renews_again(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        folder = tmp_path / "v1"
+        enrol(folder, ca.authority.token("v1"), url)
+        for _ in range(3):
+            command = [sys.executable, "-c", DIES, str(folder), url]
+            ended = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+            assert ended.returncode == 9
+        before = serial_of(folder)
+        renew(folder, url)
+        assert serial_of(folder) != before
+        assert len(ca.authority.issued()) == 3, "the server's, and two"
+
+
+@pytest.mark.mosquitto
+def test_fleet_hears_of_a_revocation_though_a_vehicle_renewed_as_often_as_it_could(
+    processes: Processes, tmp_path: Path
+) -> None:
+    ca = FleetCa(tmp_path / "fleet")
+    cloud = ca.identity("coordinator", "cloud", hosts=HOSTS)
+    for _ in range(150):  # a list that a message of 4 KiB does not hold
+        ca.identity("agent", "gone")
+    ca.authority.revoke("gone", "stolen")
+    good = ca.identity("agent", "good")
+    with enrolling(ca.authority, cloud) as url:
+        enrol(tmp_path / "evil", ca.authority.token("evil"), url)
+        refusals = []
+        for _ in range(30):
+            try:
+                renew(tmp_path / "evil", url)
+            except EnrolmentError as fault:
+                refusals.append(str(fault))
+        assert len(refusals) == 23
+        assert "evil has 8 certificates that have not expired" in refusals[0]
+        assert "renew it from" in refusals[0]
+    acl = certificate_acl(Topics("fleet"), coordinators=["cloud"])
+    broker = MosquittoProcess(tmp_path / "state", identity=ca.identity("broker", "broker"), acl=acl)
+    broker.start()
+    small = ("--max-message-bytes", "4096")
+    (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)
+    coordinator = CoordinatorProcess(
+        broker.url, tmp_path / "cloud", "--identity", str(cloud), "--api-port", "0", *small
+    )
+    try:
+        data, table = processes.folder / "rows.csv", rows()
+        header = ",".join([*table.features, table.target])
+        np.savetxt(data, np.column_stack([table.X, table.y]), delimiter=",", header=header, comments="")
+        words = ("agent", "--id", "good", "--broker", broker.url, "--identity", str(good), "--data", str(data))
+        processes.start(*words, "--target", table.target, *small)
+        eventually(lambda: number_in(load_identity(good).crl) == number_in(ca.authority.crl_pem), "the list came")
+        ca.authority.revoke("evil", "stolen")
+        (cloud / "crl.pem").write_bytes(ca.authority.crl_pem)
+        eventually(lambda: number_in(load_identity(good).crl) == number_in(ca.authority.crl_pem), "the next came, too")
+    finally:
+        coordinator.end()
+        processes.end()
+        broker.stop()
