@@ -19,6 +19,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.explanation import Explanation
 from glassfleet.intervals import with_interval
 from glassfleet.nature import nature
+from glassfleet.outside import far_outside
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import VerificationError
@@ -169,6 +170,8 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     M. Sundararajan, A. Najmi: The many Shapley values for model explanation, ICML 2020.
     """
     explanation = with_interval(model.explain(x), model.domain)
+    if note := far_outside(model.domain, [explanation.prediction]):
+        explanation = replace(explanation, notes=(*explanation.notes, note))
     if reference is None or isinstance(explanation.prediction, str) or nature(model) != "rules":
         return explanation
     base, shares = _compared(model, x, reference.row)
