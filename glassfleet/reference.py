@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.explanation import Explanation
-from glassfleet.intervals import with_interval
+from glassfleet.intervals import far_outside, with_interval
 from glassfleet.nature import nature
-from glassfleet.outside import far_outside
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
 from schemas.errors import VerificationError

@@ -26,10 +26,9 @@ from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.estimators.frames import coded, label_texts, name_of, text_columns, without_sign_of_zero
 from glassfleet.estimators.learned import LearnedEstimator, value_errors
-from glassfleet.intervals import errors_on, intervals
+from glassfleet.intervals import errors_on, far_outside, intervals
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.grids import LOG_EDGES
-from glassfleet.outside import far_outside
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
 from glassfleet.traits import promises_central, takes_categories, takes_missing
@@ -100,7 +99,7 @@ class SchemeEstimator(LearnedEstimator):
         self.target_name_ = name_of(y)
         data = self._dataset(X, y, reset=True)
         with value_errors():
-            domain = self.domain or self._found([data], exact=True)
+            domain = self.domain or self._discovered([data], exact=True)
             outcome = self._central(parameters, domain, data)
         return self._keep(domain, outcome)
 
@@ -131,7 +130,7 @@ class SchemeEstimator(LearnedEstimator):
         parts = self._datasets(parties)
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
         with value_errors():
-            domain = self.domain or self._found(parts, exact=exact)
+            domain = self.domain or self._discovered(parts, exact=exact)
             outcome = federated(self._scheme(), parameters, domain, fleet, self._seed())
         return self._keep(domain, outcome, parts)
 
@@ -146,7 +145,7 @@ class SchemeEstimator(LearnedEstimator):
         """Return rows as schemes take them, `least` or more; columns `texts` are of text, whatever is in them."""
         raise NotImplementedError
 
-    def _found(self, parts: Sequence[Dataset], *, exact: bool) -> Domain:
+    def _discovered(self, parts: Sequence[Dataset], *, exact: bool) -> Domain:
         """Return the domain as a fleet finds it; an `exact` one depends on all rows alone, however they are split."""
         for data in parts:
             columns = np.column_stack([data.X, data.y]) if data.y.dtype.kind == "f" else data.X
@@ -181,12 +180,19 @@ class SchemeEstimator(LearnedEstimator):
         return "allow-nan" if takes_missing(self._scheme()) else True
 
     def _checked(
-        self, X: Any, y: Any, texts: Collection[str], *, reset: bool, least: int, **more: Any
+        self, X: Any, y: Any, texts: Collection[str], *, reset: bool, least: int, is_number: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[Any], dict[str, tuple[str, ...]]]:
         """Return rows and targets that scikit-learn finds valid, `least` or more, and the texts by column."""
         X, categories = coded(X, self._scheme(), type(self).__name__, texts)
         rows, target = validate_data(
-            self, X, y, dtype=np.float64, reset=reset, ensure_all_finite=self._finite, ensure_min_samples=least, **more
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=is_number,
+            reset=reset,
+            ensure_all_finite=self._finite,
+            ensure_min_samples=least,
         )
         return rows, target, categories
 
@@ -255,7 +261,7 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         rows = self._rows(X)
         forecasts: NDArray[np.float64] = self.model_.predict(rows)
         if far := far_outside(self.domain_, forecasts):
-            warnings.warn(f"{far} (FuzzyModelTree and BlendedModelTree)", UserWarning, stacklevel=2)
+            warnings.warn(f"{far}; FuzzyModelTree and BlendedModelTree never leave them", UserWarning, stacklevel=2)
         return forecasts
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -287,7 +293,7 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         return limits
 
     def _dataset(self, X: Any, y: Any, texts: Collection[str] = (), *, reset: bool, least: int = 1) -> Dataset:
-        rows, target, categories = self._checked(X, y, texts, reset=reset, least=least, y_numeric=True)
+        rows, target, categories = self._checked(X, y, texts, reset=reset, least=least, is_number=True)
         return self._named(rows, target.astype(np.float64), categories)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import FORMAT
+from glassfleet.intervals import far_outside
 from glassfleet.nature import nature, readable_rules
-from glassfleet.outside import far_outside
 from glassfleet.reference import Reference, explained
 from glassfleet.scheme import Model
 
