@@ -116,16 +116,8 @@ def width_of(domain: Domain) -> float:
 
 
 def far_outside(domain: Domain, forecasts: ArrayLike) -> str:
-    """Say how many forecasts are far outside the target's limits, and which the farthest is; empty: none is.
+    """Say how many of `forecasts`, shape (n,), are far outside the target's limits; empty: none is, or it is a class.
 
-    Parameters
-    ----------
-    domain : Domain
-    forecasts : array-like of float, shape (n,)
-        In the target's own unit. Classes, where the domain has such, are never outside.
-
-    Examples
-    --------
     >>> from glassfleet.data.domain import Variable
     >>> domain = Domain(features=(Variable(name="x", low=0, high=1),), target=Variable(name="y", low=25, high=346))
     >>> far_outside(domain, [100.0, 400.0])

@@ -40,8 +40,7 @@ class BlendedModelTree(SchemeRegressor):
     size_tolerance : float, default 0.01
         The simplest model within this fraction of the best held-out squared error is taken.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     input_quantiles : (float, float), default (0.001, 0.999)

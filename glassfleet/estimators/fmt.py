@@ -54,8 +54,7 @@ class FuzzyModelTree(SchemeRegressor):
     size_tolerance : float, default 0.03
         The simplest tree within this fraction of the best held-out squared error is taken.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     input_quantiles : (float, float), default (0.001, 0.999)
@@ -111,8 +110,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
     size_tolerance : float, default 0.01
         The smallest tree within this fraction of the best held-out squared error (Brier) is taken.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
 

@@ -38,8 +38,7 @@ class FuzzyRegressionTree(SchemeRegressor):
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     prune : float, default 0.0
@@ -93,8 +92,7 @@ class TSKRegressor(SchemeRegressor):
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     random_state : int, RandomState instance or None, default 0
@@ -140,8 +138,7 @@ class ChiClassifier(SchemeClassifier):
     association : {"strength", "strength*weight"}, default "strength"
         What the rules compete by when a row is classified.
     exact : bool, default False
-        Only for ``fit_federated``: parties use their rows as they are. Who reads their answers can compute many of
-        these.
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
         Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     max_rules : int or None, default None

@@ -132,6 +132,7 @@ def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -
         tree.predict(X[:20])
         for learner in (FuzzyModelTree(max_rules=8), BlendedModelTree(max_rules=8)):
             target = learner.fit(X, y).domain_.target
+            assert target is not None
             forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
             assert target.low <= forecasts.min()
             assert forecasts.max() <= target.high + 1e-9
