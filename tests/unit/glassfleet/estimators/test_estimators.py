@@ -65,15 +65,15 @@ ESTIMATORS = [
 
 KINDS = [kind for name in offered.__all__ if (kind := getattr(offered, name))._scheme_name]
 
-LONG = {"check_regressor_data_not_an_array", "check_regressors_train"}
-"""Checks that learn most; of the two estimators that take longest they are slow tests."""
+LONG = {"check_dtype_object", "check_regressor_data_not_an_array", "check_regressors_int", "check_regressors_train"}
+"""Checks that learn most; of the estimators that take longest they are slow tests."""
 
 
 def checks() -> Iterator[Any]:
     for kind in KINDS:
         for number, (estimator, check) in enumerate(estimator_checks_generator(kind())):
             name = getattr(check, "func", check).__name__
-            takes_long = name in LONG and kind in {FuzzyModelTree, BlendedModelTree}
+            takes_long = name in LONG and kind in {FuzzyModelTree, BlendedModelTree, FedAvgMLPRegressor}
             marks = [pytest.mark.slow] * takes_long
             yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
