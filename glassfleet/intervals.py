@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.explanation import Explanation
@@ -41,6 +41,10 @@ LEAST_ROWS: Final = 200
 
 MOST_RULES: Final = 64
 """Of a model with more rules all errors are counted together: most of its rules have few rows."""
+
+FAR: Final = 0.5
+"""A forecast farther than this beyond the target's limits, over its range, is far outside. Where rows are few, a line
+fitted to them may say anything elsewhere; a line that goes a little beyond is not odd."""
 
 _OCTAVE, _SMALLEST = 6, -10
 # Rounded, so that every machine has the same: powers differ in their last bits.
@@ -109,6 +113,31 @@ def width_of(domain: Domain) -> float:
     """Return the range of a number that is forecast, in its unit; of a constant 1."""
     assert domain.target is not None
     return (domain.target.high - domain.target.low) or 1.0
+
+
+def far_outside(domain: Domain, forecasts: ArrayLike) -> str:
+    """Say how many of `forecasts`, shape (n,), are far outside the target's limits; empty: none is, or it is a class.
+
+    >>> from glassfleet.data.domain import Variable
+    >>> domain = Domain(features=(Variable(name="x", low=0, high=1),), target=Variable(name="y", low=25, high=346))
+    >>> far_outside(domain, [100.0, 400.0])
+    ''
+    >>> print(far_outside(domain, [100.0, 12210.0]))
+    1 of 2 forecasts far outside the target's limits, 25 to 346, the farthest 12210
+    """
+    target = domain.target
+    if target is None:
+        return ""
+    values = np.asarray(forecasts, dtype=np.float64)
+    beyond = np.maximum(target.low - values, values - target.high)
+    many = int(np.count_nonzero(beyond > FAR * width_of(domain)))
+    if not many:
+        return ""
+    limits = f"the target's limits, {target.low:.6g} to {target.text(target.high)}"
+    if len(values) == 1:
+        return f"the forecast is far outside {limits}: do not rely on it"
+    farthest = f"the farthest {values[beyond.argmax()]:.6g}"
+    return f"{many} of {len(values)} forecasts far outside {limits}, {farthest}"
 
 
 def recorded_errors(counts: Ints, width: float) -> dict[str, Any]:

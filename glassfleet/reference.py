@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
 from glassfleet.explanation import Explanation
-from glassfleet.intervals import with_interval
+from glassfleet.intervals import far_outside, with_interval
 from glassfleet.nature import nature
 from glassfleet.scheme import Model
 from schemas.documents import document_digest
@@ -169,6 +169,8 @@ def explained(model: Model, x: Array, reference: Reference | None) -> Explanatio
     M. Sundararajan, A. Najmi: The many Shapley values for model explanation, ICML 2020.
     """
     explanation = with_interval(model.explain(x), model.domain)
+    if note := far_outside(model.domain, [explanation.prediction]):
+        explanation = replace(explanation, notes=(*explanation.notes, note))
     if reference is None or isinstance(explanation.prediction, str) or nature(model) != "rules":
         return explanation
     base, shares = _compared(model, x, reference.row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -270,27 +270,3 @@ def _scale(values: NDArray[np.float64], low: Any, high: Any) -> NDArray[np.float
     safe = np.where(width > 0, width, 1.0)
     scaled = np.clip((values - low) / safe, 0.0, 1.0)
     return np.where(width > 0, scaled, 0.0)
-
-
-def quantile_variables(
-    names: Sequence[str],
-    X: NDArray[np.float64],
-    input_quantiles: tuple[float, float],
-    categories: Mapping[str, tuple[str, ...]],
-) -> tuple[Variable, ...]:
-    """Return the variables of columns `X`, shape (n, F): exact quantiles, or all categories of columns of text.
-
-    An empty cell (NaN) is taken for the median of those that are not.
-    """
-    variables = []
-    for name, column in zip(names, X.T, strict=True):
-        if own := categories.get(name, ()):
-            variables.append(Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own))
-            continue
-        empty = np.isnan(column)
-        if empty.all():
-            raise ValueError(f"no cell of {name!r} has a value: leave the column out")
-        low, middle, high = np.quantile(column[~empty], (input_quantiles[0], 0.5, input_quantiles[1])).tolist()
-        missing = min(max(middle, low), high) if empty.any() else None
-        variables.append(Variable(name=name, low=low, high=high, missing=missing))
-    return tuple(variables)

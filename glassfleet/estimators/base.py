@@ -6,7 +6,8 @@ the scheme's parameters by their own names; those that it does not take have the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
@@ -19,18 +20,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glassfleet import catalogue
-from glassfleet.data.categories import MAX_LENGTH, encode_inputs
-from glassfleet.data.cells import MISSING, truth_of
+from glassfleet.data.categories import encode_inputs
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import Domain, Variable, quantile_variables
+from glassfleet.data.domain import Domain
 from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.estimators.frames import coded, label_texts, name_of, text_columns, without_sign_of_zero
 from glassfleet.estimators.learned import LearnedEstimator, value_errors
-from glassfleet.intervals import errors_on, intervals
+from glassfleet.intervals import errors_on, far_outside, intervals
 from glassfleet.local import Outcome, central, federated
+from glassfleet.numerics.grids import LOG_EDGES
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
-from glassfleet.traits import takes_categories, takes_missing
-from schemas.limits import MAX_CATEGORIES
+from glassfleet.traits import promises_central, takes_categories, takes_missing
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -61,6 +62,8 @@ class SchemeEstimator(LearnedEstimator):
         The limits used.
     model_ : glassfleet.scheme.Model
         The learned model.
+    digest_ : str
+        SHA-256 of its document, in hexadecimal: equal digests, equal models.
     rules_ : list of glassfleet.explain.Rule
         Its rules; none for a black box.
     reference_ : glassfleet.reference.Reference or None
@@ -93,23 +96,26 @@ class SchemeEstimator(LearnedEstimator):
             The data or a parameter cannot be used.
         """
         parameters = self._parameters()
-        self.target_name_ = _name_of(y)
+        self.target_name_ = name_of(y)
         data = self._dataset(X, y, reset=True)
-        domain = self.domain or self._own_domain(data)
         with value_errors():
+            domain = self.domain or self._discovered([data], exact=True)
             outcome = self._central(parameters, domain, data)
         return self._keep(domain, outcome)
 
     def fit_federated(self, parties: Sequence[tuple[Any, Any]]) -> Self:
-        """Learn from the rows of several parties, none of which sees another's.
+        """Learn from several parties' condensed rows: not quite what :meth:`fit` learns, unless ``exact=True``.
 
-        Limits of the columns (and a classifier's classes) are found from additive histograms unless ``domain`` is
-        given.
+        So that no row of theirs can be computed, parties answer from made-up rows, drawn with the mean and scatter of
+        groups of their own, and tell no count below ``min_rows``. Limits and model then differ from those of ``fit``:
+        little with thousands of rows each, much with tens. With ``exact=True`` rows are used as they are, and the
+        document is that of ``fit`` on all rows, to the last bit (``digest_``). Estimators without this parameter cannot
+        promise that; their class says why.
 
         Parameters
         ----------
         parties : sequence of (X, y)
-            As for :meth:`fit`; the same columns everywhere.
+            As for :meth:`fit`; the same columns everywhere. Some may have no rows.
 
         Raises
         ------
@@ -118,12 +124,13 @@ class SchemeEstimator(LearnedEstimator):
         """
         if not parties:
             raise ValueError("parties is empty; at least one (X, y) is needed")
-        parameters = self._parameters()
-        self.target_name_ = _name_of(parties[0][1])
+        exact = getattr(self, "exact", False)
+        parameters = self._scheme().exact(self._parameters()) if exact else self._parameters()
+        self.target_name_ = name_of(parties[0][1])
         parts = self._datasets(parties)
         fleet = {f"party-{index:05d}": part for index, part in enumerate(parts)}
         with value_errors():
-            domain = self.domain or discover(self._discovery(parts[0]), parts)
+            domain = self.domain or self._discovered(parts, exact=exact)
             outcome = federated(self._scheme(), parameters, domain, fleet, self._seed())
         return self._keep(domain, outcome, parts)
 
@@ -131,13 +138,25 @@ class SchemeEstimator(LearnedEstimator):
         return central(self._scheme(), parameters, domain, data, self._seed())
 
     def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
-        return [self._dataset(X, y, reset=index == 0) for index, (X, y) in enumerate(parties)]
+        texts = text_columns([X for X, _ in parties]) if takes_categories(self._scheme()) else ()
+        return [self._dataset(X, y, texts, reset=index == 0, least=0) for index, (X, y) in enumerate(parties)]
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
+    def _dataset(self, X: Any, y: Any, texts: Collection[str] = (), *, reset: bool, least: int = 1) -> Dataset:
+        """Return rows as schemes take them, `least` or more; columns `texts` are of text, whatever is in them."""
         raise NotImplementedError
 
-    def _own_domain(self, data: Dataset) -> Domain:
-        raise NotImplementedError
+    def _discovered(self, parts: Sequence[Dataset], *, exact: bool) -> Domain:
+        """Return the domain as a fleet finds it; an `exact` one depends on all rows alone, however they are split."""
+        for data in parts:
+            columns = np.column_stack([data.X, data.y]) if data.y.dtype.kind == "f" else data.X
+            far = np.flatnonzero((np.abs(columns) > LOG_EDGES[-1]).any(axis=0))
+            if len(far):
+                raise ValueError(
+                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e15: give it in another "
+                    "unit, or give domain"
+                )
+        search = self._discovery(parts[0])
+        return discover(search.exact() if exact else search, parts)
 
     def _discovery(self, data: Dataset) -> DiscoveryParameters:
         return DiscoveryParameters(
@@ -160,43 +179,28 @@ class SchemeEstimator(LearnedEstimator):
         """What scikit-learn's validation is told of the cells that may be there."""
         return "allow-nan" if takes_missing(self._scheme()) else True
 
-    def _coded(self, X: Any, learned: Collection[str] = ()) -> tuple[Any, dict[str, tuple[str, ...]]]:
-        """Return a data frame with its texts as positions among them, and the texts by column; other rows as given.
-
-        Columns `learned` are texts, though only whole numbers may be here.
-        """
-        categories: dict[str, tuple[str, ...]] = {}
-        if not hasattr(X, "select_dtypes"):
-            return X, categories
-        for name, column in X.items():
-            if column.dtype.kind in "mM":
-                raise ValueError(f"column {name!r} holds times: make numbers of it, e.g. the hour, or leave it out")
-            if column.dtype.kind in "bfc" or (column.dtype.kind in "iu" and name not in learned):
-                continue
-            if name not in learned and not any(isinstance(cell, str) for cell in column):
-                continue
-            truth = (
-                None if takes_categories(self._scheme()) else truth_of(cell for cell in column if isinstance(cell, str))
-            )
-            if truth is not None:
-                X = X.assign(**{name: column.map(truth)})
-                continue
-            if not takes_categories(self._scheme()):
-                raise ValueError(
-                    f"column {name!r} holds text, and {type(self).__name__} takes numbers: leave it out, or encode it"
-                )
-            if column.isna().any():
-                if not takes_missing(self._scheme()):
-                    raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
-                column = column.astype(object).where(column.notna(), MISSING)  # noqa: PLW2901
-            texts, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)
-            X, categories[name] = X.assign(**{name: codes}), tuple(texts.tolist())
-        return X, categories
+    def _checked(
+        self, X: Any, y: Any, texts: Collection[str], *, reset: bool, least: int, is_number: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[Any], dict[str, tuple[str, ...]]]:
+        """Return rows and targets that scikit-learn finds valid, `least` or more, and the texts by column."""
+        X, categories = coded(X, self._scheme(), type(self).__name__, texts)
+        rows, target = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=is_number,
+            reset=reset,
+            ensure_all_finite=self._finite,
+            ensure_min_samples=least,
+        )
+        return rows, target, categories
 
     def _rows(self, X: Any) -> NDArray[np.float64]:
         """Return rows to predict, shape (n, F), with categories as the domain numbers them."""
         check_is_fitted(self)
-        X, categories = self._coded(X, [each.name for each in self.domain_.features if each.categories])
+        texts = [each.name for each in self.domain_.features if each.categories]
+        X, categories = coded(X, self._scheme(), type(self).__name__, texts)
         rows = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=self._finite)
         with value_errors():
             return encode_inputs(self._named(rows, np.zeros(len(rows)), categories), self.domain_)
@@ -212,18 +216,6 @@ class SchemeEstimator(LearnedEstimator):
             tuple(names), f"target of {named}" if named in names else named, rows, target, categories=categories
         )
 
-    def _predicted(self, X: Any) -> NDArray[Any]:
-        rows = self._rows(X)
-        predicted: NDArray[Any] = self.model_.predict(rows)
-        return predicted
-
-    def _features(self, data: Dataset) -> tuple[Variable, ...]:
-        """Return exact quantiles of one party's own rows; all categories."""
-        for name, texts in data.categories.items():
-            if len(texts) > MAX_CATEGORIES:
-                raise ValueError(f"column {name!r} has {len(texts)} different texts, at most {MAX_CATEGORIES} can be")
-        return quantile_variables(data.features, data.X, self.input_quantiles, data.categories)
-
     def _scheme(self) -> Scheme:
         return catalogue.load(self._scheme_name)
 
@@ -231,10 +223,17 @@ class SchemeEstimator(LearnedEstimator):
         known = self._scheme().Parameters.model_fields
         chosen = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         try:
-            return self._scheme().Parameters.model_validate(chosen)
+            parameters = self._scheme().Parameters.model_validate(chosen)
         except ValidationError as fault:
             first = fault.errors(include_url=False)[0]
             raise ValueError(f"parameter {'.'.join(map(str, first['loc']))}: {first['msg']}") from fault
+        if getattr(self, "exact", False) and not promises_central(self._scheme(), self._scheme().exact(parameters)):
+            words = {name: value for name, value in chosen.items() if isinstance(value, str)}
+            given = [f"{name}={value!r}" for name, value in words.items() if value != getattr(type(self), name)]
+            raise ValueError(
+                f"exact=True: with {', '.join(given)} parties do not learn what one learns from all rows; leave one out"
+            )
+        return parameters
 
     def _seed(self) -> int:
         """Return the run's seed; estimators without chance have no ``random_state``, and any seed will do."""
@@ -255,8 +254,15 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
     """A scheme that learns a number."""
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predict rows `X`, shape (n, F); returns shape (n,), in the target's own unit."""
-        return self._predicted(X)
+        """Predict rows `X`, shape (n, F); returns shape (n,), in the target's own unit.
+
+        Warns where forecasts are far outside the target's limits, as lines that few rows gave may be.
+        """
+        rows = self._rows(X)
+        forecasts: NDArray[np.float64] = self.model_.predict(rows)
+        if far := far_outside(self.domain_, forecasts):
+            warnings.warn(f"{far}; FuzzyModelTree and BlendedModelTree never leave them", UserWarning, stacklevel=2)
+        return forecasts
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Count the errors on rows that the model was not fitted to; intervals and the rules' errors rest on them.
@@ -286,16 +292,9 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
             raise ValueError("no intervals are known: call calibrate(X, y) with at least 19 rows; networks have none")
         return limits
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
-        X, categories = self._coded(X)
-        rows, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, reset=reset, ensure_all_finite=self._finite
-        )
+    def _dataset(self, X: Any, y: Any, texts: Collection[str] = (), *, reset: bool, least: int = 1) -> Dataset:
+        rows, target, categories = self._checked(X, y, texts, reset=reset, least=least, is_number=True)
         return self._named(rows, target.astype(np.float64), categories)
-
-    def _own_domain(self, data: Dataset) -> Domain:
-        target = Variable(name=data.target, low=float(data.y.min()), high=float(data.y.max()))
-        return Domain(features=self._features(data), target=target)
 
 
 class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -309,35 +308,32 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classify rows `X`, shape (n, F); returns labels of ``classes_``, shape (n,)."""
-        answers = self._predicted(X)
-        number = {text: index for index, text in enumerate(_texts(self.classes_))}
-        return np.asarray(self.classes_)[[number[text] for text in answers.tolist()]]
+        rows = self._rows(X)
+        number = {text: index for index, text in enumerate(label_texts(self.classes_))}
+        return np.asarray(self.classes_)[[number[text] for text in self.model_.predict(rows).tolist()]]
 
     def _datasets(self, parties: Sequence[tuple[Any, Any]]) -> list[Dataset]:
         # One type for all labels: else 1 of one party and 1.0 of another would be two classes.
         columns = [column_or_1d(y) for _, y in parties]
-        together = np.concatenate(columns)
+        together = without_sign_of_zero(np.concatenate([column for column in columns if len(column)] or columns))
         ends = np.cumsum([len(column) for column in columns])
         labels = np.split(together, ends[:-1])
         parts = super()._datasets([(X, own) for (X, _), own in zip(parties, labels, strict=True)])
         self._seen = np.unique(together)
         return parts
 
-    def _dataset(self, X: Any, y: Any, *, reset: bool) -> Dataset:
-        X, categories = self._coded(X)
-        rows, labels = validate_data(self, X, y, dtype=np.float64, reset=reset, ensure_all_finite=self._finite)
+    def _dataset(self, X: Any, y: Any, texts: Collection[str] = (), *, reset: bool, least: int = 1) -> Dataset:
+        rows, labels, categories = self._checked(X, y, texts, reset=reset, least=least)
         check_classification_targets(labels)
+        labels = without_sign_of_zero(labels)
         self._seen = np.unique(labels)
-        return self._named(rows, np.array(_texts(labels), dtype=np.str_), categories)
-
-    def _own_domain(self, data: Dataset) -> Domain:
-        return Domain(features=self._features(data), label=data.target, classes=tuple(sorted(set(data.y.tolist()))))
+        return self._named(rows, np.array(label_texts(labels), dtype=np.str_), categories)
 
     def _discovery(self, data: Dataset) -> DiscoveryParameters:
         return super()._discovery(data).model_copy(update={"labels": True})
 
     def _keep(self, domain: Domain, outcome: Outcome, parts: Sequence[Dataset] = ()) -> Self:
-        label = dict(zip(_texts(self._seen), self._seen, strict=True))
+        label = dict(zip(label_texts(self._seen), self._seen, strict=True))
         del self._seen
         unseen = [text for text in domain.classes if text not in label]
         if unseen and not all(isinstance(value, str) for value in label.values()):
@@ -354,18 +350,3 @@ class SchemeClassifier(ClassifierMixin, SchemeEstimator):  # type: ignore[misc] 
     def _take(self, model: Any, whole: Mapping[str, Any]) -> None:
         self.classes_ = np.unique(np.asarray(whole.get("labels", model.domain.classes)))
         super()._take(model, whole)
-
-
-def _name_of(y: Any) -> str:
-    """Return the name of a column of targets as pandas knows it."""
-    names = getattr(y, "columns", [getattr(y, "name", None)])
-    return names[0] if len(names) == 1 and isinstance(names[0], str) and names[0] else "y"
-
-
-def _texts(labels: Iterable[Any]) -> list[str]:
-    """Return labels as the texts that name them in documents and rules: 1 is ``"1"``."""
-    texts = [str(label) for label in labels]
-    for text in texts:
-        if not 0 < len(text) <= MAX_LENGTH:
-            raise ValueError(f"a class label must be a text of 1 to {MAX_LENGTH} characters, got {text[:20]!r}")
-    return texts

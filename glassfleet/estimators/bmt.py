@@ -18,8 +18,8 @@ from glassfleet.estimators.base import SchemeRegressor
 class BlendedModelTree(SchemeRegressor):
     """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``bmt``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
-    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same tree, to the last bit.
 
     Parameters
     ----------
@@ -39,9 +39,10 @@ class BlendedModelTree(SchemeRegressor):
         Share of the rows that chooses the number of rules and slopes; 0: the largest tree is kept.
     size_tolerance : float, default 0.01
         The simplest model within this fraction of the best held-out squared error is taken.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     input_quantiles : (float, float), default (0.001, 0.999)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
 
@@ -60,5 +61,6 @@ class BlendedModelTree(SchemeRegressor):
     min_weight_fraction: float = 0.01
     holdout: float = 0.2
     size_tolerance: float = 0.01
+    exact: bool = False
     min_rows: int = 3
     input_quantiles: tuple[float, float] = (0.001, 0.999)

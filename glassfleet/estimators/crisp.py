@@ -20,8 +20,9 @@ class FedGATree(SchemeEstimator):
 
     ``fit`` grows the tree of one party alone: a CART, its depth chosen by cross-validation. ``fit_federated`` evolves
     a population of structures with all parties; each party then fits the structure that suits its rows best, and has a
-    tree of its own. The estimator speaks for one party at a time: for the first after ``fit_federated``, for others
-    through :meth:`speak_for`, for a vehicle that joins later through :meth:`personalise`.
+    tree of its own, so there is no one model that could be that of all rows. The estimator speaks for one party at a
+    time: for the first after ``fit_federated``, for others through :meth:`speak_for`, for a vehicle that joins later
+    through :meth:`personalise`.
 
     Parameters
     ----------
@@ -139,9 +140,9 @@ class FedGATreeRegressor(FedGATree, SchemeRegressor):
 class PrivateTreeClassifier(SchemeClassifier):
     """Differentially private decision tree (scheme ``dp_tree``).
 
-    ``fit`` is as private as ``fit_federated``: it is a run with one party. The limits of the columns and the classes
-    are not part of the budget: declare them (`domain`) where that matters. So that nobody can subtract the noise, fit
-    with ``random_state=None`` (the default) whatever leaves the house.
+    ``fit`` is as private as ``fit_federated``: it is a run with one party, and noise of its own, so the two differ. The
+    limits of the columns and the classes are not part of the budget: declare them (`domain`) where that matters. So
+    that nobody can subtract the noise, fit with ``random_state=None`` (the default) whatever leaves the house.
 
     Parameters
     ----------
@@ -171,6 +172,12 @@ class PrivateTreeClassifier(SchemeClassifier):
     n_bins: int = 5
     edge_share: float = 0.1
     random_state: RandomState = None
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks: with a budget of 1, the noise is more than a few hundred rows tell."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
 
     def _central(self, parameters: Any, domain: Domain, data: Dataset) -> Outcome:
         # Not `central`, which leaves the noise out: a private classifier that is not private would be a trap.

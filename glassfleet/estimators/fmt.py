@@ -24,8 +24,8 @@ from glassfleet.schemes.fmt.partition import Kind
 class FuzzyModelTree(SchemeRegressor):
     """Binary fuzzy tree with few rules and a linear model in each (scheme ``fmt``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
-    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same tree, to the last bit.
 
     Parameters
     ----------
@@ -53,9 +53,10 @@ class FuzzyModelTree(SchemeRegressor):
         Share of the rows that chooses the number of rules and slopes; 0: all `max_rules` are kept.
     size_tolerance : float, default 0.03
         The simplest tree within this fraction of the best held-out squared error is taken.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     input_quantiles : (float, float), default (0.001, 0.999)
         Quantiles of each input that map to 0 and 1; values outside are clipped.
 
@@ -78,6 +79,7 @@ class FuzzyModelTree(SchemeRegressor):
     ridge: float = 0.3
     holdout: float = 0.2
     size_tolerance: float = 0.03
+    exact: bool = False
     min_rows: int = 3
     input_quantiles: tuple[float, float] = (0.001, 0.999)
 
@@ -86,8 +88,8 @@ class FuzzyModelTree(SchemeRegressor):
 class FuzzyModelTreeClassifier(SchemeClassifier):
     """Binary fuzzy tree of few rules that tell a probability of each class (scheme ``fmt_classes``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows, exact sums only. With
-    ``min_rows=1`` and the same domain both give the same tree, to the last bit.
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same tree, to the last bit.
 
     Parameters
     ----------
@@ -107,9 +109,10 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
         Share of the rows that chooses the number of rules; 0: all `max_rules` are kept.
     size_tolerance : float, default 0.01
         The smallest tree within this fraction of the best held-out squared error (Brier) is taken.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
 
     See Also
     --------
@@ -126,6 +129,7 @@ class FuzzyModelTreeClassifier(SchemeClassifier):
     max_split_features: int = 8
     holdout: float = 0.2
     size_tolerance: float = 0.01
+    exact: bool = False
     min_rows: int = 3
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

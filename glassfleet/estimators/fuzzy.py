@@ -18,9 +18,10 @@ from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeRegr
 class FuzzyRegressionTree(SchemeRegressor):
     """Fuzzy regression tree with linear leaves (scheme ``frt``).
 
-    ``fit`` learns centrally from all rows. ``fit_federated`` learns from several parties' rows as a fleet does: limits
-    from additive histograms, then exact sums only. With ``nullify=False`` and ``min_rows=1`` and the same domain both
-    give the same tree, to the last bit.
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same tree, to the last bit.
+
+    A leaf that few rows reached may forecast far outside the target's limits; ``predict`` then warns.
 
     Parameters
     ----------
@@ -36,11 +37,10 @@ class FuzzyRegressionTree(SchemeRegressor):
         Constant or linear leaves.
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
-    nullify : bool, default True
-        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     prune : float, default 0.0
         Splits are undone that save less than this many noise variances per parameter; 2 is a good value. 0: none are.
     max_slopes : int or None, default None
@@ -59,7 +59,7 @@ class FuzzyRegressionTree(SchemeRegressor):
     max_depth: int | None = None
     order: Literal[0, 1] = 1
     inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
-    nullify: bool = True
+    exact: bool = False
     min_rows: int = 3
     prune: float = 0.0
     max_slopes: int | None = None
@@ -69,9 +69,8 @@ class FuzzyRegressionTree(SchemeRegressor):
 class TSKRegressor(SchemeRegressor):
     """Takagi-Sugeno-Kang rules with linear consequents, antecedents from fuzzy C-means (scheme ``tsk``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows. With
-    ``antecedents="federated"``, ``nullify=False``, ``min_rows=1`` and the same domain both give the same system, to the
-    last bit.
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same system, to the last bit: not with local antecedents or averaged consequents.
 
     Parameters
     ----------
@@ -92,11 +91,10 @@ class TSKRegressor(SchemeRegressor):
         Pooled consequents only: one more rule answers for rows that no rule covers, instead of the best rule.
     inference : {"maximum_matching", "weighted_average"}, default "maximum_matching"
         One rule answers, or all that fire are averaged.
-    nullify : bool, default True
-        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     random_state : int, RandomState instance or None, default 0
         Of the memberships that the clustering starts with.
 
@@ -115,7 +113,7 @@ class TSKRegressor(SchemeRegressor):
     antecedents: Literal["local", "federated"] | None = None
     otherwise: bool = True
     inference: Literal["maximum_matching", "weighted_average"] = "maximum_matching"
-    nullify: bool = True
+    exact: bool = False
     min_rows: int = 3
     random_state: RandomState = 0
 
@@ -128,8 +126,8 @@ class TSKRegressor(SchemeRegressor):
 class ChiClassifier(SchemeClassifier):
     """Fuzzy rule-based classifier of Chi: one condition per input, the rule that fires most answers (scheme ``frbc``).
 
-    ``fit`` learns centrally from all rows; ``fit_federated`` from several parties' rows. With ``nullify=False``,
-    ``min_rows=1`` and the same domain both give the same rules, to the last bit (``weights="pooled"``).
+    ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
+    with ``exact=True`` the same rules, to the last bit: not with ``weights="owners"``.
 
     Parameters
     ----------
@@ -139,11 +137,10 @@ class ChiClassifier(SchemeClassifier):
         Rows of all parties weigh a rule, or those of the parties that found it.
     association : {"strength", "strength*weight"}, default "strength"
         What the rules compete by when a row is classified.
-    nullify : bool, default True
-        Only for ``fit_federated``: parties condense their rows, see `min_rows`.
+    exact : bool, default False
+        Only for ``fit_federated``: rows are used as they are; many can be computed from what parties then tell.
     min_rows : int, default 3
-        Only for ``fit_federated``: fewest rows of a group of condensed rows, and behind a count of limits. 1: rows are
-        used as they are.
+        Without `exact`: fewest rows of a group of condensed rows, and behind a count of limits.
     max_rules : int or None, default None
         At most so many rules are kept, those with the largest support.
     min_support : float, default 0.0
@@ -159,7 +156,13 @@ class ChiClassifier(SchemeClassifier):
     n_sets: int = 3
     weights: Literal["pooled", "owners"] = "pooled"
     association: Literal["strength", "strength*weight"] = "strength"
-    nullify: bool = True
+    exact: bool = False
     min_rows: int = 3
     max_rules: int | None = None
     min_support: float = 0.0
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn asks: three sets of two inputs are too coarse for the blobs of its checks."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags

@@ -35,6 +35,7 @@ from glassfleet.export.svg.shapes import file_of
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.reference import Reference, reference_of
 from glassfleet.rules import Rule
+from schemas.documents import document_digest
 from schemas.errors import GlassfleetError
 
 
@@ -256,5 +257,6 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         self.reference_ = reference_of(beside, model.domain)
         tell_forecasts(model, beside)
         self.model_ = model
+        self.digest_ = document_digest(model.to_document())
         self.rules_: list[Rule] = list(model.rules())
         self.complexity_ = dict(model.complexity())

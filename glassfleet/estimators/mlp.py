@@ -12,6 +12,8 @@ from glassfleet.estimators.base import RandomState, SchemeClassifier, SchemeEsti
 class FedAvgMLP(SchemeEstimator):
     """The averaged perceptron; use one of its two subclasses.
 
+    An average of networks is not the network that one party would train on all rows: nothing here is exact.
+
     Parameters
     ----------
     hidden : sequence of int, default (32, 16)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glassfleet.data.domain import Domain
 from glassfleet.explain.summary import summary
 from glassfleet.explain.views import FORMAT
+from glassfleet.intervals import far_outside
 from glassfleet.nature import nature, readable_rules
 from glassfleet.reference import Reference, explained
 from glassfleet.scheme import Model
@@ -69,6 +70,7 @@ def over_rows(
             shares.append([float(answer.shares.get(name, 0.0)) for name in names])
             bases.append(float(answer.base))
         step()
+    far = far_outside(domain, answers)
     return {
         "format": FORMAT,
         "scheme": model.scheme,
@@ -87,7 +89,7 @@ def over_rows(
         "clipped": int(clipped),
         "outside": _outside(domain, X[chosen]),
         "forecasts": _forecasts(answers),
-        "notes": list(summary(model, top=0).notes),
+        "notes": [*summary(model, top=0).notes, *([far] if far else [])],
     }
 
 

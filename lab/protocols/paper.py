@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
-from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable, quantile_variables
+from glassfleet.data.domain import INPUT_QUANTILES, Domain, Variable
 
 FOLDS = 5
 CLIENTS = 5
@@ -101,10 +101,21 @@ def pooled_domain(
 ) -> Domain:
     """Return a domain from pooled rows: for reproducing the papers only, a real run finds its domain federatedly.
 
-    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum.
+    Inputs: the quantiles `input_quantiles`, or all `categories` of a column of text; target: minimum and maximum. An
+    empty cell (NaN) is taken for the median of those that are not.
     """
-    features = quantile_variables(names, X, input_quantiles, categories or {})
-    return Domain(features=features, target=Variable(name=target, low=float(y.min()), high=float(y.max())))
+    features = []
+    for name, column in zip(names, X.T, strict=True):
+        if own := (categories or {}).get(name, ()):
+            features.append(Variable(name=name, low=0.0, high=len(own) - 1.0, categories=own))
+            continue
+        empty = np.isnan(column)
+        if empty.all():
+            raise ValueError(f"no cell of {name!r} has a value: leave the column out")
+        low, middle, high = np.quantile(column[~empty], (input_quantiles[0], 0.5, input_quantiles[1])).tolist()
+        missing = min(max(middle, low), high) if empty.any() else None
+        features.append(Variable(name=name, low=low, high=high, missing=missing))
+    return Domain(features=tuple(features), target=Variable(name=target, low=float(y.min()), high=float(y.max())))
 
 
 def quantile_domain(dataset: Dataset, input_quantiles: tuple[float, float] = INPUT_QUANTILES) -> Domain:

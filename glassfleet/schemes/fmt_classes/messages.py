@@ -140,5 +140,5 @@ def check_domain(domain: Domain) -> None:
     """Raise ValueError, with the reason, unless the classifier can learn the domain's classes."""
     check_classes(domain, NAME, MAX_CLASSES)
     if len(domain.classes) < 2:
-        raise ValueError(f"all rows have the class {domain.classes[0]!r}: there is nothing to tell apart")
+        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
     check_inputs(domain, NAME, MAX_INPUTS)

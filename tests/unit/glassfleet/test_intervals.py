@@ -14,11 +14,11 @@ from glassfleet.explain import explain_row
 from glassfleet.intervals import BINS, LEAST_ROWS, counted, errors_of, errors_on, intervals
 
 LEARNERS: list[Any] = [
-    FuzzyModelTree(min_rows=1),
-    BlendedModelTree(min_rows=1),
-    FuzzyRegressionTree(min_rows=1, nullify=False),
-    FuzzyRegressionTree(min_rows=1, nullify=False, inference="weighted_average"),
-    TSKRegressor(min_rows=1, nullify=False),
+    FuzzyModelTree(),
+    BlendedModelTree(),
+    FuzzyRegressionTree(),
+    FuzzyRegressionTree(inference="weighted_average"),
+    TSKRegressor(),
 ]
 
 

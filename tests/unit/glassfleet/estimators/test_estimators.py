@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 import pandas as pd
 import pyarrow as pa
 from sklearn.base import clone
+from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -39,6 +41,7 @@ from glassfleet.estimators import (
     SchemeRegressor,
     TSKRegressor,
 )
+from glassfleet.explain import over_rows
 from glassfleet.schemes.fedga import Population
 from schemas.documents import document_digest
 
@@ -60,35 +63,22 @@ ESTIMATORS = [
     FedAvgMLPClassifier(**SMALL),
 ]
 
-NOT_APPLICABLE = {
-    "check_array_api_input": "arrays are numpy's here; the check asks for SCIPY_ARRAY_API and other array libraries",
-    "check_regressor_data_not_an_array": "asks for pandas, which is no dependency; a table with names is tested below",
-    "check_classifier_data_not_an_array": "asks for pandas, which is no dependency",
-}
-"""scikit-learn's checks that are left out, each with its reason. None is expected to fail."""
+KINDS = [kind for name in offered.__all__ if (kind := getattr(offered, name))._scheme_name]
 
-WHAT_DIFFERS = {
-    "check_do_not_raise_errors_in_init_or_set_param",
-    "check_estimators_pickle",
-    "check_fit2d_1feature",
-    "check_fit_idempotent",
-    "check_get_params_invariance",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_set_params",
-}
-"""Checks of what a class says for itself; the rest is in the base, and is asked of one regressor and one classifier."""
+LONG = {"check_dtype_object", "check_regressor_data_not_an_array", "check_regressors_int", "check_regressors_train"}
+"""Checks that learn most; of the estimators that take longest they are slow tests."""
 
 
 def checks() -> Iterator[Any]:
-    for each in ESTIMATORS:
-        whole = isinstance(each, FuzzyRegressionTree | ChiClassifier)
-        for number, (estimator, check) in enumerate(estimator_checks_generator(each)):
+    for kind in KINDS:
+        for number, (estimator, check) in enumerate(estimator_checks_generator(kind())):
             name = getattr(check, "func", check).__name__
-            if name in WHAT_DIFFERS or (whole and name not in NOT_APPLICABLE):
-                yield pytest.param(estimator, check, id=f"{type(estimator).__name__}-{number}-{name}")
+            takes_long = name in LONG and kind in {FuzzyModelTree, BlendedModelTree, FedAvgMLPRegressor}
+            marks = [pytest.mark.slow] * takes_long
+            yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the target's limits:UserWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -96,20 +86,56 @@ def test_estimator_keeps_the_contract_of_scikit_learn(estimator: Any, check: Any
 
 def test_every_scheme_has_an_estimator_for_each_of_its_purposes() -> None:
     kinds = {"regression": SchemeRegressor, "classification": SchemeClassifier}
-    ours = [kind for name in offered.__all__ if getattr(kind := getattr(offered, name), "_scheme_name", "")]
     for name in catalogue.names():
         for purpose in catalogue.load(name).purpose:
-            assert any(kind._scheme_name == name and issubclass(kind, kinds[purpose]) for kind in ours), (name, purpose)
+            theirs = [kind for kind in KINDS if kind._scheme_name == name]
+            assert any(issubclass(kind, kinds[purpose]) for kind in theirs), (name, purpose)
 
 
 def test_estimator_has_the_defaults_of_its_scheme() -> None:
-    chosen_otherwise = {"PrivateTreeClassifier": set[str](), "FuzzyRegressionTree": set[str]()}
-    for name in offered.__all__:
-        kind = getattr(offered, name)
-        if kind._scheme_name and not name.startswith("Scheme"):
-            made, default = kind()._parameters(), catalogue.load(kind._scheme_name).Parameters()
-            different = {field for field in type(made).model_fields if getattr(made, field) != getattr(default, field)}
-            assert different == chosen_otherwise.get(name, set()), name
+    for kind in KINDS:
+        assert kind()._parameters() == catalogue.load(kind._scheme_name).Parameters(), kind
+
+
+def test_estimator_can_be_exact_where_its_scheme_can() -> None:
+    for kind in KINDS:
+        assert ("exact" in kind().get_params()) == catalogue.load(kind._scheme_name).equals_central, kind
+    X, y = rows(60)
+    for learner, option in (
+        (ChiClassifier(n_sets=5, weights="owners", exact=True), "weights='owners'"),
+        (TSKRegressor(antecedents="local", exact=True), "antecedents='local'"),
+    ):
+        with pytest.raises(ValueError, match=f"exact=True: with {option} parties do not learn"):
+            learner.fit(X, y > 0)
+
+
+def test_fit_learns_the_same_exact_or_not_and_parties_only_if_they_are() -> None:
+    X, y = rows(120)
+    exact = FuzzyRegressionTree(exact=True)
+    digest = exact.fit(X, y).digest_
+    assert digest == document_digest(exact.model_.to_document())
+    assert digest == FuzzyRegressionTree().fit(X, y).digest_ == exact.fit_federated(parties(X, y, 0, 30, 31)).digest_
+    assert digest != FuzzyRegressionTree(min_rows=1).fit_federated(parties(X, y, 30, 60)).digest_, "condensed"
+
+
+def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    X, y, far = X[:300], y[:300], X[300:] * 3.0
+    tree = FuzzyRegressionTree().fit(X, y)
+    with pytest.warns(UserWarning, match=r"\d+ of 142 forecasts far outside the target's limits, .*FuzzyModelTree"):
+        forecasts = tree.predict(far)
+    farthest = far[np.abs(forecasts).argmax()]
+    assert "the forecast is far outside the target's limits" in str(tree.explain(farthest))
+    assert "of 142 forecasts far outside" in str(over_rows(tree.model_, far, 200)["notes"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tree.predict(X[:20])
+        for learner in (FuzzyModelTree(max_rules=8), BlendedModelTree(max_rules=8)):
+            target = learner.fit(X, y).domain_.target
+            assert target is not None
+            forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
+            assert target.low <= forecasts.min()
+            assert forecasts.max() <= target.high + 1e-9
 
 
 def rows(n: int = 240, seed: int = 3) -> tuple[Any, Any]:
@@ -194,6 +220,8 @@ def test_estimator_says_why_parties_cannot_learn_together() -> None:
         ChiClassifier().fit_federated(parties(X, np.arange(6) % 3, 3))
     with pytest.raises(ValueError, match="at least one"):
         ChiClassifier().fit_federated([])
+    with pytest.raises(ValueError, match="no vehicle counted a row"):
+        TSKRegressor().fit_federated([(X[:0], y[:0])] * 2)
     with pytest.raises(ValueError, match="features"):
         TSKRegressor().fit_federated([(X, y), (X[:, :2], y)])
 
@@ -252,9 +280,9 @@ class TestTables:
             empty = table.assign(city=nothing)
             assert (tree.predict(empty) == tree.predict(table.assign(city="missing"))).all()
             parties = [(table[:300], price[:300]), (empty[300:], price[300:])]
-            fleet = FuzzyModelTreeClassifier(min_rows=1).fit_federated(parties)
-            whole = FuzzyModelTreeClassifier(domain=fleet.domain_).fit(pd.concat([table[:300], empty[300:]]), price)
-            assert fleet.model_.to_document() == whole.model_.to_document()
+            fleet = FuzzyModelTreeClassifier(exact=True).fit_federated(parties)
+            whole = FuzzyModelTreeClassifier().fit(pd.concat([table[:300], empty[300:]]), price)
+            assert fleet.digest_ == whole.digest_
 
     @pytest.mark.parametrize("learner", [FuzzyModelTree, BlendedModelTree, FuzzyModelTreeClassifier])
     def test_empty_cells_are_learned_from_and_parties_learn_what_one_learns(self, learner: Any) -> None:
@@ -265,13 +293,11 @@ class TestTables:
         value = pd.Series(np.where(table["size"].isna(), 150.0, table["size"]), name="price")
         value += 50.0 * table["city"].isna()
         value = value > 120 if learner is FuzzyModelTreeClassifier else value
-        tree = learner(min_rows=1).fit_federated([(table[i::3], value[i::3]) for i in range(3)])
+        tree = learner(exact=True).fit_federated([(table[i::3], value[i::3]) for i in range(3)])
         assert tree.score(table, value) > 0.97
         assert tree.domain_.variable("size").missing is not None
         assert "missing" in tree.domain_.variable("city").categories
-        alone = learner(min_rows=1, domain=tree.domain_).fit(table, value)
-        assert alone.model_.to_document() == tree.model_.to_document()
-        assert learner().fit(table, value).score(table, value) > 0.97
+        assert learner().fit(table, value).digest_ == tree.digest_
         assert learner().fit_federated([(table, value)]).score(table, value) > 0.9  # of condensed rows
         result = tree.explain({"city": None, "size": float("nan"), "new": True})
         assert {part.feature: part.text for part in result.inputs} == {"city": "missing", "size": "missing", "new": "1"}
@@ -300,8 +326,10 @@ class TestTables:
         with pytest.raises(ValueError, match="column 'when' holds times"):
             tree.fit(table.assign(when=pd.Timestamp(0)), table["new"])
         many = pd.DataFrame({"id": [f"id {row}" for row in range(5000)]})
-        with pytest.raises(ValueError, match="column 'id' has 5000 different texts, at most 4096 can be"):
+        with pytest.raises(ValueError, match="column 'id' has 5000 different texts here; at most 4096"):
             tree.fit(many, np.arange(5000) % 2)
+        with pytest.raises(ValueError, match="column 'size' has a value beyond 1e15: give it in another unit"):
+            tree.fit(table.assign(size=table["size"] * 1e15), table["new"])
         with pytest.raises(ValueError, match="no category 'Oz'; known: Campinas"):
             tree.explain({"city": "Oz", "size": 30.0, "new": 1.0})
 
