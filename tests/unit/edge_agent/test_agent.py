@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 
 from edge_agent.config import SHARED, AgentConfig
 from edge_agent.runner import make_agent
@@ -76,6 +77,30 @@ def test_agent_refuses_and_lives_on_when_a_task_makes_no_sense(bench, task):
     bench.coordinator.ask(task, number=9)
     bench.run(1)
     assert len(bench.coordinator.answers) == 1
+
+
+@pytest.mark.parametrize("scheme", ["pairs", "private", "scores", "domain"])
+def test_agent_refuses_what_is_no_question_of_a_plain_run_and_has_no_fault_of_its_own(bench, scheme):
+    bench.agent()
+    tasks = [
+        Task(scheme, kind, body)
+        for kind in ("pairs", "keys", "scores", "histogram", "scan", "")
+        for body in (
+            {},
+            {"vehicles": 2, "group": "a"},
+            {"model": {}, "domain": []},
+            {"columns": {"x": "y"}, "floor": 8},
+        )
+    ]
+    with structlog.testing.capture_logs() as lines:
+        for number, task in enumerate(tasks, 1):
+            bench.coordinator.ask(task, number=number)
+            bench.run(0.3)
+    reasons = [refusal.reason for refusal in bench.coordinator.refusals]
+    assert len(reasons) == len(tasks)
+    assert [reason for reason in reasons if "internal fault" in reason] == []
+    assert scheme != "pairs" or all("not a question of a plain run: pairs/" in reason for reason in reasons)
+    assert [line for line in lines if line["event"] == "answer-failed"] == []
 
 
 def test_agent_says_internal_fault_and_lives_on_when_a_scheme_fails(bench, task, monkeypatch):
