@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
@@ -129,10 +129,13 @@ class Door:
         if not (length.isascii() and length.isdigit()) or len(length) > LONGEST_LENGTH or int(length) > longest:
             raise too_long
         body = bytearray()
-        async for part in request.stream():  # it may have come without its length
-            body += part
-            if len(body) > longest:
-                raise too_long
+        try:
+            async for part in request.stream():  # it may have come without its length
+                body += part
+                if len(body) > longest:
+                    raise too_long
+        except ClientDisconnect:
+            raise HTTPException(400, "the body did not come whole") from None
         whole = bytes(body)
         check_characters(whole)
         return whole

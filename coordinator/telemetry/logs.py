@@ -18,6 +18,7 @@ PEERS_LINES = {
     "message-ignored": ("code", 200),
     "refused": ("code", 20),
     "cannot-take-connections": ("reason", 1),
+    "failed": ("reason", 1),
     "fault-page-failed": ("fault", 1),
     "page-failed": ("fault", 1),
     "wrong-token": ("", 1),

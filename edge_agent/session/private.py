@@ -119,7 +119,7 @@ class PrivateRuns:
         self._heard.add(run)
 
     def choose(self, run: str, request: Request) -> None:
-        """Raise PrivacyError or TaskError where a request is not of a kind that is answered: before rows are even read."""
+        """Raise PrivacyError or TaskError for a request whose kind is not answered: before rows are even read."""
         task = Task.from_value(request.task)
         if task.scheme == PRIVATE or request.private is not None:
             if self._choice == "never":

@@ -63,11 +63,11 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def ask(
-    app: ASGIApp, method: str, path: str, *headers: Header, body: bytes = b"", host: str | None = "localhost"
+    app: ASGIApp, method: str, path: str, *headers: Header, body: bytes | None = b"", host: str | None = "localhost"
 ) -> tuple[int, str]:
-    """Ask as a server does that passes on what was sent; returns status and text."""
+    """Ask as a server does that passes on what was sent (None: whoever asks hangs up); returns status and text."""
     sent: list[Any] = []
-    lines = [*headers, *([] if host is None else [("host", host)]), ("content-length", str(len(body)))]
+    lines = [*headers, *([] if host is None else [("host", host)]), ("content-length", str(len(body or b"...")))]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -84,12 +84,15 @@ def ask(
     }
 
     async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.disconnect"} if body is None else {"type": "http.request", "body": body}
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    async def served() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(served())
     return sent[0]["status"], b"".join(each.get("body", b"") for each in sent[1:]).decode()
 
 
@@ -230,6 +233,13 @@ def test_malformed_body_at_the_authority_is_refused_in_few_words(
     assert status == 400 or (kind != "application/json" and status == 422), text
     assert isinstance(json.loads(text)["detail"], str)
     assert len(text) < 300
+    assert capsys.readouterr().err == ""
+
+
+def test_who_hangs_up_in_a_body_leaves_no_line(apps: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    for name, method, path in EVERYWHERE:
+        ask(apps[name], method, path, ("authorization", f"Bearer {TOKEN}"), body=None)
     assert capsys.readouterr().err == ""
 
 
