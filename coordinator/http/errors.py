@@ -59,10 +59,10 @@ def in_words(request: Request, fault: RequestValidationError) -> tuple[int, str]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be read")
         return 400, f"the body is not JSON, from character {path[0] if path else 0} on: {reason}"
-    return 422, _told(request, str(place), path, first)
+    return 422, _field_fault(request, str(place), path, first)
 
 
-def _told(request: Request, place: str, path: Sequence[Any], first: Mapping[str, Any]) -> str:
+def _field_fault(request: Request, place: str, path: Sequence[Any], first: Mapping[str, Any]) -> str:
     kind, given = str(first["type"]), first.get("input")
     if not path:
         if kind == "missing" or given is None:
