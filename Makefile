@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # multiply at once (seen: dsyrk, one holds its lock and waits for a worker that never comes).
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help setup demo pictures test not-slow test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
+.PHONY: help setup demo pictures test not-slow test-lowest test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -37,6 +37,10 @@ not-slow: $(READY)
 
 test-fast: $(READY)  ## Unit and property tests only
 	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)
+
+test-lowest: $(READY)  ## A telling part of the tests, with the lowest versions that pyproject.toml allows
+	@$(PYTHON) deploy/bootstrap.py $(VENV)/lowest deploy/lowest.lock
+	$(VENV)/lowest/bin/python -m pytest -m "not slow" -n $(JOBS) @deploy/lowest-tests.txt $(ARGS)
 
 test-slow: $(READY)  ## The slow suite: all published tables, long chaos, further ways of the same end
 	$(BIN)/python -m pytest -m slow --timeout 3600 $(ARGS)
@@ -68,7 +72,7 @@ bench: $(READY)  ## Measure; prints the tables of docs/reference/benchmarks.md
 pictures: $(READY)  ## Renew docs/images from the demo: its terminal and its dashboard (needs Chromium)
 	GLASSFLEET_PICTURES=docs/images $(BIN)/python -m pytest tests/acceptance/test_demo_pictures.py -q $(ARGS)
 
-lock: $(READY)  ## Renew requirements.lock from pyproject.toml
+lock: $(READY)  ## Renew requirements.lock and deploy/lowest.lock from pyproject.toml
 	$(BIN)/python deploy/lock.py
 
 clean:  ## Remove the virtual environment and caches

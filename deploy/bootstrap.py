@@ -1,6 +1,6 @@
 """Create a virtual environment with the locked packages; the standard library is all this needs.
 
-    python3 deploy/bootstrap.py .venv
+    python3 deploy/bootstrap.py .venv [LOCK]
 
 Debian and Ubuntu ship ``venv`` without ``ensurepip`` unless python3-venv is installed, which takes root. Where that
 is so, pip itself is fetched as a Python package (one pinned wheel, its SHA-256 checked) and run from the wheel.
@@ -21,7 +21,6 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.lock"
 PIP_WHEEL = "pip-25.0.1-py3-none-any.whl"
 PIP_SHA256 = "c46efd13b6aa8279f33f2864459c8ce587ea6a1a59ee20de055868d8f7688f7f"
 OLDEST = (3, 11)
@@ -58,19 +57,20 @@ def main() -> None:
     if sys.version_info < OLDEST:
         sys.exit(f"Glassfleet needs Python 3.11 or newer; not {sys.version.split()[0]}. Try: make PYTHON=python3.12")
     target = Path(sys.argv[1] if len(sys.argv) > 1 else ".venv")
+    lock = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "requirements.lock"
     try:
         import ensurepip  # noqa: F401, PLC0415
 
         has_ensurepip = True
     except ImportError:
         has_ensurepip = False
-    print(f"Setting up {target} from {LOCK.name} (about a minute the first time) ...", flush=True)
+    print(f"Setting up {target} from {lock.name} (about a minute the first time) ...", flush=True)
     venv.create(target, with_pip=has_ensurepip, clear=True, symlinks=True)
     python = str(target / "bin" / "python")
     with tempfile.TemporaryDirectory() as folder:
         pip = [python, "-m", "pip"] if has_ensurepip else [python, str(fetch_pip(Path(folder)) / "pip")]
         quiet = ["install", "--quiet", "--disable-pip-version-check", "--no-input"]
-        run_quietly([*pip, *quiet, "--require-hashes", "-r", str(LOCK)])
+        run_quietly([*pip, *quiet, "--require-hashes", "-r", str(lock)])
         run_quietly([*pip, *quiet, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
 
 

@@ -43,7 +43,9 @@ def serve(identity: Path, host: str, port: int, days: int, ca_dir: Path, *, as_j
     """
     from coordinator.authority.store import Authority
     from coordinator.authority.web import authority_server  # the web framework is slow to import
+    from coordinator.telemetry import logs
 
+    logs.configure("info", "console")
     stop, authority = StopFlag(), Authority(ca_dir)
     server = authority_server(authority, identity, host=host, port=port, days=days)
     server.begin("glassfleet-authority")

@@ -23,6 +23,7 @@ from typing import Annotated
 
 import structlog
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,7 +31,9 @@ from broker.identity import check_owner
 from broker.tls import CERT, KEY
 from coordinator.authority.store import DAYS, Authority
 from coordinator.authority.validity import RENEWALS
-from coordinator.http.guard import Guard, Rules
+from coordinator.http.access import PUBLIC, Door, open_door, stated_app
+from coordinator.http.errors import in_words
+from coordinator.http.guard import Guard, short_answer
 from coordinator.http.server import HttpLimits, HttpServer
 from schemas.errors import GlassfleetError, WireError
 from schemas.limits import MAX_CSR_BYTES
@@ -74,16 +77,16 @@ def make_app(
     days : int
         How long the certificates that it issues are good for.
     """
-    app = FastAPI(title="Glassfleet authority", docs_url=None, redoc_url=None, openapi_url=None)
+    app = stated_app("Glassfleet authority")
 
-    def error_response(_request: Request, status: int, detail: str) -> JSONResponse:
-        return JSONResponse({"detail": detail}, status)
-
-    app.add_middleware(Guard, limits=limits, rules=Rules(), error_response=error_response)
+    @app.exception_handler(RequestValidationError)
+    async def _malformed(request: Request, fault: RequestValidationError) -> Response:
+        return short_answer(request, *in_words(request, fault))
 
     @app.exception_handler(WireError)
     async def _refused(request: Request, fault: WireError) -> JSONResponse:
-        _log.warning("refused", path=request.url.path, peer=request.client and request.client.host, reason=str(fault))
+        peer = request.client and request.client.host
+        _log.warning("refused", path=request.scope["path"], peer=peer, code=fault.code, reason=str(fault))
         return JSONResponse({"detail": fault.detail, "code": fault.code}, 403)
 
     @app.exception_handler(GlassfleetError)
@@ -91,11 +94,11 @@ def make_app(
         _log.error("failed", reason=str(fault))
         return JSONResponse({"detail": "the authority cannot do this now; its log says why"}, 500)
 
-    @app.get("/v1/ca")
+    @app.get("/v1/ca", dependencies=[PUBLIC])
     def _ca() -> Response:
         return PlainTextResponse(authority.ca_pem, media_type=PEM_TYPE)
 
-    @app.get("/v1/crl")
+    @app.get("/v1/crl", dependencies=[PUBLIC])
     def _crl() -> Response:
         return PlainTextResponse(authority.crl_pem, media_type=PEM_TYPE)
 
@@ -103,13 +106,13 @@ def make_app(
         parts = {"certificate": certificate, "ca": authority.ca_pem, "crl": authority.crl_pem}
         return {name: pem.decode() for name, pem in parts.items()}
 
-    @app.post("/v1/enrol")
+    @app.post("/v1/enrol", dependencies=[PUBLIC])
     def _enrol(body: Enrolment) -> dict[str, str]:
         made = authority.enrol(body.request.encode(), body.token, days)
         _log.info("enrolled")
         return answer(made)
 
-    @app.post("/v1/renew")
+    @app.post("/v1/renew", dependencies=[PUBLIC])
     def _renew(body: Renewal) -> dict[str, str]:
         try:
             signature = base64.b64decode(body.signature, validate=True)
@@ -119,6 +122,8 @@ def make_app(
         _log.info("renewed")
         return answer(made)
 
+    open_door(app, Door(limits, {}))
+    app.add_middleware(Guard, limits=limits, error_response=short_answer)
     return app
 
 

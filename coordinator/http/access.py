@@ -1,16 +1,30 @@
-"""Who may ask the coordinator what, how much it may send, and how long it waits: all told by a request's header."""
+"""Who may use which address: stated where the address is, and seen to before a byte of its body is read.
+
+Theory. The web framework chooses the route; what is asked is decided by the route that it chose, and by nothing that
+is read out of the request a second time. So no way of writing an address, and no header, can have one thing checked and
+another one done. A route that states nothing cannot be made (`StatedRoute`), and an application with a route of another
+kind is not served (`check_stated`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from fastapi import Security
+from fastapi import Depends, FastAPI, Security
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive
 
-from coordinator.http.guard import READING, Line, Rules, is_foreign, is_loopback_name, is_token
+from coordinator.http.guard import Line, is_foreign
 from coordinator.http.server import HttpLimits
+from coordinator.http.text import check_characters
+from coordinator.http.tokens import TokenCheck
 from schemas.limits import MAX_DECODED_BYTES
 
 EXPLAIN_AT_ONCE = 2
@@ -22,16 +36,8 @@ EXPLAIN_WAIT = 20.0
 FORM_BYTES = 64 * 1024
 """Longest form that is read: a reason and some numbers."""
 
-PROGRAMS = ("/api/", "/events/", "/metrics")
-"""Addresses for programs: their faults are JSON, and no page of another site may ask for them."""
-
-QUESTIONS = ("/explain", "/counterfactual", "/forecast", "/download")
-"""Addresses that explain a model, or write it as a file. They change nothing, so whoever may read may ask; POST only
-because rows are long."""
-
-URGENT = ("/api/health", "/api/ready", "/api/metrics", "/metrics", "/sign-in")
-AT_ONCE = ("/static/", "/events/")
-"""Addresses, and beginnings of addresses, that wait for nobody, like actions; the latter cost next to nothing."""
+LONGEST_LENGTH = 12
+"""Digits of a ``Content-Length`` that are read."""
 
 READS_AT_ONCE = 8
 """Pages and lists that are made at a time. The web framework has 40 threads; more of them are not faster."""
@@ -43,82 +49,166 @@ HTTP_LIMITS = HttpLimits(lifetime=None, body_bytes=MAX_DECODED_BYTES, header_byt
 """Live pages last; an operator may send the document of a model."""
 
 NEEDS_TOKEN = "needs 'Authorization: Bearer TOKEN'; the token is in the state directory, file api-token"  # noqa: S105
-FOREIGN_NAME = "this coordinator answers to loopback names only; set api_expose if a firewall or proxy guards it"
 SIGN_IN = "sign in first: this changes something"
 
-TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
-"""Has the API's description say that an address needs the token; `OperatorRules` sees to it, whatever is described."""
+
+@dataclass(frozen=True)
+class Access:
+    """A statement: who may use an address, and what he may cost.
+
+    Attributes
+    ----------
+    who : str
+        ``anybody`` who may ask this server at all (see `Guard`), who shows the ``token``, or who has a ``session``.
+    line : str or None
+        In which line it waits: ``reads`` or ``questions``; None: it does not wait.
+    longest : int or None
+        Bytes of the body that are read; None: as many as the server reads at all.
+    is_linked : bool
+        Whether a page of another site may ask for it. It may link to our pages; it may send us no form, and read
+        nothing that is for programs.
+    """
+
+    who: Literal["anybody", "token", "session"]
+    line: Literal["reads", "questions"] | None = None
+    longest: int | None = FORM_BYTES
+    is_linked: bool = False
+
+    def __call__(self) -> None:
+        """Do nothing: a dependency of a route is called when all has been decided."""
 
 
-class NameRules(Rules):
-    """Whoever asks under one of our names is answered.
+PAGE = Depends(Access("anybody", "reads", is_linked=True))
+PAGE_AT_ONCE = Depends(Access("anybody", is_linked=True))
+PAGE_OF_A_MODEL = Depends(Access("anybody", "questions", is_linked=True))
+"""Explains a model, or writes it as a file."""
+READER = Depends(Access("anybody", "reads"))
+READER_AT_ONCE = Depends(Access("anybody"))
+"""Waits for nobody: it must not, or costs next to nothing."""
+QUESTION = Depends(Access("anybody", "questions", ROW_BYTES))
+"""Explains a model. It changes nothing, so whoever may read may ask; POST only because rows are long."""
+SIGNING_IN = Depends(Access("anybody"))
+"""Who says the token in the form itself."""
+OPERATOR = Depends(Access("token", longest=None))
+SIGNED_IN = Depends(Access("session"))
+PUBLIC = Depends(Access("anybody", longest=None, is_linked=True))
+"""Of the authority: anybody may have it, or it is given to who proves in the body itself who he is."""
+
+_TOKEN = Security(HTTPBearer(auto_error=False, description=NEEDS_TOKEN))
+"""Has the API's description say that an address needs the token."""
+
+
+class Door:
+    """What the routes of an application ask before they answer.
 
     Parameters
     ----------
-    loopback_only : bool
-        Answer to loopback names only. A page of another site can have its own name resolve to 127.0.0.1 and then read
-        what is served here (DNS rebinding); the browser still sends that name. Who exposes the API on purpose has names
-        that we cannot know.
+    limits : HttpLimits
+        Of the server.
+    admits : mapping of str to callable
+        By what is stated other than ``anybody``: raises HTTPException for a request that may not.
     """
 
-    def __init__(self, *, loopback_only: bool) -> None:
-        self._loopback_only = loopback_only
+    def __init__(self, limits: HttpLimits, admits: Mapping[str, Callable[[Request], Awaitable[None]]]) -> None:
+        self._limits = limits
+        self._admits = admits
+        self._lines = {"questions": Line(EXPLAIN_AT_ONCE, EXPLAIN_WAIT), "reads": Line(READS_AT_ONCE, EXPLAIN_WAIT)}
 
-    def check(self, request: Request) -> None:
-        """Raise HTTPException when it may not be answered."""
-        if self._loopback_only and not is_loopback_name(request.headers.get("host", "")):
-            raise HTTPException(421, FOREIGN_NAME)
-
-
-class OperatorRules(NameRules):
-    """Reading is open; what changes something needs the token, or a session.
-
-    Parameters
-    ----------
-    is_signed_in : callable
-        Whether a request comes from an operator who has signed in.
-    loopback_only : bool
-        See `NameRules`.
-    """
-
-    def __init__(self, token: str, is_signed_in: Callable[[Request], bool], *, loopback_only: bool) -> None:
-        super().__init__(loopback_only=loopback_only)
-        self._token = token
-        self._is_signed_in = is_signed_in
-        self._questions = Line(EXPLAIN_AT_ONCE, EXPLAIN_WAIT)
-        self._reads = Line(READS_AT_ONCE, EXPLAIN_WAIT)
-
-    def check(self, request: Request) -> None:
-        """Raise HTTPException when it may not be answered."""
-        super().check(request)
-        path, reads = request.url.path, request.method in READING
-        if is_foreign(request) and (not reads or path.startswith(PROGRAMS)):
+    async def check(self, access: Access, request: Request) -> None:
+        """Raise HTTPException when who asks may not."""
+        if not access.is_linked and is_foreign(request):
             raise HTTPException(403, "what a page of another site sends is refused")
-        if reads or path == "/sign-in" or _asks(path):
-            return
-        if path.startswith(PROGRAMS):
-            kind, _, given = request.headers.get("authorization", "").partition(" ")
-            if kind != "Bearer" or not is_token(given, self._token):
-                raise HTTPException(401, NEEDS_TOKEN)
-        elif not self._is_signed_in(request):
-            raise HTTPException(401, SIGN_IN)
+        if access.who != "anybody":
+            await self._admits[access.who](request)
 
-    def longest(self, request: Request, limits: HttpLimits) -> int:
-        """Return how many bytes of its body are read."""
-        path = request.url.path
-        if not path.startswith(PROGRAMS):
-            return FORM_BYTES
-        return ROW_BYTES if request.method in READING or _asks(path) else limits.body_bytes
+    async def body(self, access: Access, request: Request) -> bytes:
+        """Return the body; raises HTTPException when it is longer than is read, or cannot be written down."""
+        longest = self._limits.body_bytes if access.longest is None else access.longest
+        too_long = HTTPException(413, f"a body of more than {longest} bytes is not read")
+        length = request.headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()) or len(length) > LONGEST_LENGTH or int(length) > longest:
+            raise too_long
+        body = bytearray()
+        try:
+            async for part in request.stream():  # it may have come without its length
+                body += part
+                if len(body) > longest:
+                    raise too_long
+        except ClientDisconnect:
+            raise HTTPException(400, "the body did not come whole") from None
+        whole = bytes(body)
+        check_characters(whole)
+        return whole
 
-    def line(self, request: Request) -> Line | None:
-        """Return where it waits for its turn; None: it does not."""
-        path = request.url.path
-        if path.endswith(QUESTIONS):
-            return self._questions
-        if request.method not in READING or path in URGENT or path.startswith(AT_ONCE):
-            return None
-        return self._reads
+    def place(self, access: Access) -> AbstractAsyncContextManager[None]:
+        """Return the place in which a request is answered; it is waited for."""
+        return nullcontext() if access.line is None else self._lines[access.line].place()
 
 
-def _asks(path: str) -> bool:
-    return path.startswith("/api/models/") and path.endswith(QUESTIONS)
+def with_token(tokens: TokenCheck) -> Callable[[Request], Awaitable[None]]:
+    """Return what admits an operator's program."""
+
+    async def admit(request: Request) -> None:
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind != "Bearer" or not await tokens.is_right(given, request):
+            raise HTTPException(401, NEEDS_TOKEN)
+
+    return admit
+
+
+class StatedRoute(APIRoute):
+    """A route that states who may use it: one of the statements above is among its dependencies."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[Any] | None = None, **rest: Any
+    ) -> None:
+        dependencies = list(dependencies or ())
+        stated = [each.dependency for each in dependencies if isinstance(each.dependency, Access)]
+        if len(stated) != 1:
+            raise TypeError(f"{path} must state who may use it, once: give it a statement of coordinator.http.access")
+        self.access = stated[0]
+        described = [_TOKEN] if self.access.who == "token" else []
+        super().__init__(path, endpoint, dependencies=[*dependencies, *described], **rest)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request for this route: it is here that the framework has a route read the body."""
+        answer = super().get_route_handler()
+
+        async def stated(request: Request) -> Response:
+            door: Door = request.app.state.door
+            await door.check(self.access, request)
+            # Whole, before it takes a place: who sends slowly holds up nobody.
+            body = await door.body(self.access, request)
+            async with door.place(self.access):
+                return await answer(Request(request.scope, _again(body, request.receive)))
+
+        return stated
+
+
+def stated_app(title: str, **rest: Any) -> FastAPI:
+    """Return an application whose routes must state who may use them, without any."""
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, **rest)
+    app.router.route_class = StatedRoute
+    return app
+
+
+def open_door(app: FastAPI, door: Door) -> None:
+    """Let an application be asked, when it has all its routes; raises TypeError for one that states nothing."""
+    for route in app.routes:
+        if not isinstance(route, StatedRoute):
+            raise TypeError(f"{route!r} does not state who may use it")
+    app.state.door = door
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that tells the whole body first."""
+    is_given = False
+
+    async def receive_again() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again

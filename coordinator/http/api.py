@@ -5,7 +5,6 @@ See docs/reference/http-api.md and docs/reference/dashboard.md.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import socket
 import threading
@@ -16,26 +15,35 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as HttpFault
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.fleet.outliers import with_lines, with_scores
-from coordinator.http.access import HTTP_LIMITS, PROGRAMS, TOKEN, OperatorRules
+from coordinator.http.access import (
+    HTTP_LIMITS,
+    OPERATOR,
+    READER,
+    READER_AT_ONCE,
+    Door,
+    open_door,
+    stated_app,
+    with_token,
+)
 from coordinator.http.dashboard import Dashboard, Hub, scores
 from coordinator.http.dashboard.actions import add_actions
-from coordinator.http.dashboard.explain_api import make_router
+from coordinator.http.dashboard.explain_api import add_explanations
 from coordinator.http.dashboard.model_actions import add_model_actions
 from coordinator.http.dashboard.model_pages import add_model_pages
-from coordinator.http.error_handler import ErrorHandler
 from coordinator.http.errors import Fault, Heads, in_words, refuse_booleans
-from coordinator.http.guard import READING, Guard
+from coordinator.http.guard import LAST_PORT, Guard
 from coordinator.http.rollout_api import add_rollouts
 from coordinator.http.server import HttpServer
-from coordinator.http.text import ShownJson, check_characters
+from coordinator.http.text import ShownJson
+from coordinator.http.tokens import TokenCheck
 from coordinator.specification.run import RunSpec, with_participation
 from glassfleet.export.svg.text import cut
 from schemas.errors import (
@@ -63,7 +71,6 @@ TOKEN_FILE = "api-token"  # noqa: S105  the name of the file, not the token
 URL_FILE = "api-url"
 PORT_FILE = "api-port"
 """The free port that was found last: started again, the coordinator takes it again, and who knew it finds it there."""
-LAST_PORT = 65535
 _STATUS: dict[type[GlassfleetError], int] = {
     NotFoundError: 404,
     UsageError: 422,
@@ -84,20 +91,120 @@ def make_app(  # noqa: C901, PLR0915  one short function per address
     service: Service, token: str, hub: Hub | None = None
 ) -> FastAPI:
     """Return the application over a running service; `hub` holds the dashboard's live streams."""
-    app = FastAPI(
-        title="Glassfleet coordinator",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/api/openapi.json",
+    app = stated_app(
+        "Glassfleet coordinator",
         default_response_class=ShownJson,
-        dependencies=[Depends(_checked)],
-        responses={422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."}},
+        responses={
+            400: {"model": Fault, "description": "It is no text in UTF-8, or no JSON."},
+            422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."},
+        },
     )
     coordinator = service.coordinator
     registry = coordinator.registry
-    dashboard = Dashboard(service, token, hub)
-    app.include_router(make_router(dashboard.library))  # before the addresses of versions, which look alike
+    dashboard = Dashboard(service, TokenCheck(token), hub)
+    add_explanations(app, dashboard.library)  # before the addresses of versions, which look alike
 
+    _add_fault_answers(app, dashboard)
+
+    @app.get("/api/openapi.json", dependencies=[READER], include_in_schema=False)
+    def _description() -> Response:
+        return ShownJson(app.openapi())
+
+    @app.get("/api/health", dependencies=[READER_AT_ONCE])
+    def _health() -> dict[str, Any]:
+        return {
+            "status": "ok" if service.is_connected else "no-broker",
+            "connected": service.is_connected,
+            "fleet": coordinator.topics.fleet,
+            "software": coordinator.software,
+            "incarnation": coordinator.incarnation,
+        }
+
+    @app.get("/api/ready", dependencies=[READER_AT_ONCE])
+    def _ready() -> dict[str, str]:
+        if not service.is_connected:
+            raise BrokerError("the coordinator has no broker")
+        return {"status": "ok"}
+
+    # Long answers are made into text here, on a thread of their own, and not where all requests are served.
+    @app.get("/api/agents", dependencies=[READER], response_model=list[dict[str, Any]])
+    def _agents() -> Response:
+        return ShownJson(coordinator.fleet.document())
+
+    @app.get("/api/agents/{agent}/forecasts", dependencies=[READER])
+    def _heads(agent: str) -> list[dict[str, Any]]:
+        return coordinator.witness.heads(agent)
+
+    @app.get("/api/runs", dependencies=[READER])
+    def _runs() -> list[dict[str, Any]]:
+        shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
+        return [
+            {name: run[name] for name in shown} | {"rounds_closed": run["rounds"]}
+            for run in coordinator.runs.overviews()
+        ]
+
+    @app.get("/api/runs/{run}", dependencies=[READER], response_model=dict[str, Any])
+    def _run(run: str) -> Response:
+        return ShownJson(with_lines(with_scores(coordinator.runs.document(run), coordinator.fleet)))
+
+    @app.post("/api/runs", dependencies=[OPERATOR], status_code=201)
+    def _start(spec: dict[str, Any]) -> dict[str, str]:
+        for name in ("policy", "bounds", "seed", "rollout"):
+            refuse_booleans(spec.get(name), name)
+        wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
+        return {"run": service.call(lambda core: core.start_run(wanted))}
+
+    @app.post("/api/runs/{run}/cancel", dependencies=[OPERATOR])
+    def _cancel(run: str) -> dict[str, str]:
+        service.call(lambda core: core.cancel(run))
+        return {"run": run}
+
+    add_rollouts(app, service)
+
+    @app.get("/api/models", dependencies=[READER])
+    def _models() -> list[dict[str, Any]]:
+        return [_row(registry.heads(name)[-1]) for name in registry.names()]
+
+    @app.get("/api/models/{name}", dependencies=[READER])
+    def _versions(name: str) -> list[dict[str, Any]]:
+        return [_row(model) for model in registry.heads(name)]
+
+    @app.get("/api/models/{name}/{version}", dependencies=[READER])
+    def _record(name: str, version: int) -> Response:
+        record = registry.get(name, version).record.decode()
+        return Response(show_hidden(record), media_type="application/json")
+
+    @app.get(
+        "/api/models/{name}/{version}/evaluations", dependencies=[READER], response_model=dict[str, dict[str, Any]]
+    )
+    def _evaluations(name: str, version: int) -> Response:
+        result = coordinator.fleet.evaluations(name, version)
+        return ShownJson(scores.with_central(coordinator, dashboard.library, result))
+
+    @app.get("/api/models/{name}/{version}/scores", dependencies=[READER], response_model=dict[str, Any])
+    def _scores(name: str, version: int) -> Response:
+        return ShownJson(scores.as_document(coordinator, dashboard.library.get(name, version)))
+
+    @app.get("/api/metrics", dependencies=[READER_AT_ONCE])
+    def _metrics() -> dict[str, Any]:
+        return service.metrics()
+
+    @app.get("/metrics", dependencies=[READER_AT_ONCE])
+    def _prometheus() -> Response:
+        return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
+
+    dashboard.add_pages(app)
+    for add in (add_model_pages, add_model_actions, add_actions):
+        add(app, dashboard)
+    admits = {"token": with_token(dashboard.tokens), "session": dashboard.sessions.admit}
+    open_door(app, Door(HTTP_LIMITS, admits))
+    app.add_middleware(Heads)
+    loopback_only = not service.config.http.api_expose
+    app.add_middleware(Guard, limits=HTTP_LIMITS, loopback_only=loopback_only, error_response=dashboard.error_response)
+    return app
+
+
+def _add_fault_answers(app: FastAPI, dashboard: Dashboard) -> None:
     @app.exception_handler(GlassfleetError)
     async def _known(request: Request, fault: GlassfleetError) -> Response:
         status = next((code for kind, code in _STATUS.items() if isinstance(fault, kind)), 500)
@@ -108,127 +215,21 @@ def make_app(  # noqa: C901, PLR0915  one short function per address
         detail = str(fault.detail)
         allowed = (fault.headers or {}).get("Allow", "")
         if fault.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            detail = f"{request.method} is not for {request.url.path}{f', which takes {allowed}' if allowed else ''}"
+            detail = f"{request.method} is not for {request.scope['path']}"
+            detail += f", which takes {allowed}" if allowed else ""
         elif fault.status_code == HTTPStatus.NOT_FOUND and detail == "Not Found":
-            detail = f"no such address: {cut(request.url.path, 200)}; docs/reference/http-api.md lists them"
+            detail = f"no such address: {cut(request.scope['path'], 200)}; docs/reference/http-api.md lists them"
         answer = dashboard.error_response(request, fault.status_code, detail)
         answer.headers.update(fault.headers or {})
         return answer
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, fault: RequestValidationError) -> Response:
-        return dashboard.error_response(request, 422, in_words(request, fault))
+        return dashboard.error_response(request, *in_words(request, fault))
 
     @app.exception_handler(TimeoutError)
     async def _busy(request: Request, _fault: TimeoutError) -> Response:
         return dashboard.error_response(request, 503, "the coordinator is busy; look again before repeating this")
-
-    def refuse(request: Request, status: int, detail: str) -> Response:
-        if status == HTTPStatus.MISDIRECTED_REQUEST and not request.url.path.startswith(PROGRAMS):
-            return PlainTextResponse(f"{detail}\n", status)  # who asks under a foreign name learns nothing from a page
-        return dashboard.error_response(request, status, detail)
-
-    @app.get("/api/health")
-    def _health() -> dict[str, Any]:
-        return {
-            "status": "ok" if service.is_connected else "no-broker",
-            "connected": service.is_connected,
-            "fleet": coordinator.topics.fleet,
-            "software": coordinator.software,
-            "incarnation": coordinator.incarnation,
-        }
-
-    @app.get("/api/ready")
-    def _ready() -> dict[str, str]:
-        if not service.is_connected:
-            raise BrokerError("the coordinator has no broker")
-        return {"status": "ok"}
-
-    # Long answers are made into text here, on a thread of their own, and not where all requests are served.
-    @app.get("/api/agents", response_model=list[dict[str, Any]])
-    def _agents() -> Response:
-        return ShownJson(coordinator.fleet.document())
-
-    @app.get("/api/agents/{agent}/forecasts")
-    def _heads(agent: str) -> list[dict[str, Any]]:
-        return coordinator.witness.heads(agent)
-
-    @app.get("/api/runs")
-    def _runs() -> list[dict[str, Any]]:
-        shown = ("run", "scheme", "participation", "state", "outcome", "reason", "phase", "started", "ended", "model")
-        return [
-            {name: run[name] for name in shown} | {"rounds_closed": run["rounds"]}
-            for run in coordinator.runs.overviews()
-        ]
-
-    @app.get("/api/runs/{run}", response_model=dict[str, Any])
-    def _run(run: str) -> Response:
-        return ShownJson(with_lines(with_scores(coordinator.runs.document(run), coordinator.fleet)))
-
-    @app.post("/api/runs", dependencies=[TOKEN], status_code=201)
-    def _start(spec: dict[str, Any]) -> dict[str, str]:
-        for name in ("policy", "bounds", "seed", "rollout"):
-            refuse_booleans(spec.get(name), name)
-        wanted = RunSpec.from_document(with_participation(spec, coordinator.engine.lookup))
-        return {"run": service.call(lambda core: core.start_run(wanted))}
-
-    @app.post("/api/runs/{run}/cancel", dependencies=[TOKEN])
-    def _cancel(run: str) -> dict[str, str]:
-        service.call(lambda core: core.cancel(run))
-        return {"run": run}
-
-    add_rollouts(app, service)
-
-    @app.get("/api/models")
-    def _models() -> list[dict[str, Any]]:
-        return [_row(registry.heads(name)[-1]) for name in registry.names()]
-
-    @app.get("/api/models/{name}")
-    def _versions(name: str) -> list[dict[str, Any]]:
-        return [_row(model) for model in registry.heads(name)]
-
-    @app.get("/api/models/{name}/{version}")
-    def _record(name: str, version: int) -> Response:
-        record = registry.get(name, version).record.decode()
-        return Response(show_hidden(record), media_type="application/json")
-
-    @app.get("/api/models/{name}/{version}/evaluations", response_model=dict[str, dict[str, Any]])
-    def _evaluations(name: str, version: int) -> Response:
-        result = coordinator.fleet.evaluations(name, version)
-        return ShownJson(scores.with_central(coordinator, dashboard.library, result))
-
-    @app.get("/api/models/{name}/{version}/scores", response_model=dict[str, Any])
-    def _scores(name: str, version: int) -> Response:
-        return ShownJson(scores.as_document(coordinator, dashboard.library.get(name, version)))
-
-    @app.get("/api/metrics")
-    def _metrics() -> dict[str, Any]:
-        return service.metrics()
-
-    @app.get("/metrics")
-    def _prometheus() -> Response:
-        return Response(service.observed.page(), media_type=CONTENT_TYPE_LATEST)
-
-    dashboard.add_pages(app)
-    for add in (add_model_pages, add_model_actions, add_actions):
-        add(app, dashboard)
-    rules = OperatorRules(
-        token,
-        lambda request: dashboard.sessions.of(request) is not None,
-        loopback_only=not service.config.http.api_expose,
-    )
-    # From the inside to the outside: the guard's headers are on all answers.
-    app.add_middleware(ErrorHandler, error_response=dashboard.error_response)
-    app.add_middleware(Heads)
-    app.add_middleware(Guard, limits=HTTP_LIMITS, rules=rules, error_response=refuse)
-    return app
-
-
-async def _checked(request: Request) -> None:
-    """Refuse JSON that no file and no message can hold, before anything is done with it."""
-    if request.method not in READING and b"\\u" in await request.body():
-        with contextlib.suppress(ValueError):  # not JSON, which is told elsewhere
-            check_characters(await request.json())
 
 
 def _row(model: Any) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 import traceback
+from collections.abc import Callable
 from urllib.parse import quote
 
 import structlog
@@ -11,7 +12,8 @@ from fastapi import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator.http.guard import READING, ErrorResponse
+ErrorResponse = Callable[[Request, int, str], Response]
+"""Makes the answer that says what is wrong: JSON to programs, a page to people."""
 
 _log = structlog.get_logger("coordinator")
 
@@ -44,7 +46,7 @@ class ErrorHandler:
         try:
             await self._app(scope, receive, noted)
         except Exception as fault:
-            mark = secrets.token_hex(4)
+            mark = _mark(fault)
             trace = traceback.format_exc()  # as text: without the values of variables, which may hold tokens
             _log.error(
                 "page-failed", fault=mark, method=scope["method"], path=quote(scope["path"])[:400], exception=trace
@@ -54,8 +56,8 @@ class ErrorHandler:
             await self._answer(Request(scope), mark, fault)(scope, receive, send)
 
     def _answer(self, request: Request, mark: str, fault: Exception) -> Response:
-        text = f"something is wrong in the coordinator itself; its log says what, at page-failed, fault {mark}"
-        if request.method not in READING:
+        text = f"something is wrong in the server itself; its log says what, at page-failed, fault {mark}"
+        if request.method not in {"GET", "HEAD"}:
             text += ". Look whether it was done before you repeat it"
         try:
             return self._error_response(request, 500, text)
@@ -63,3 +65,9 @@ class ErrorHandler:
             trace = traceback.format_exc()
             _log.error("fault-page-failed", fault=mark, of=type(fault).__name__, exception=trace)
             return PlainTextResponse(f"{text}\n", 500)
+
+
+def _mark(fault: Exception) -> str:
+    """Return what a fault is found by: the same for one kind at one place, of which one a minute is told."""
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    return hashlib.sha256(f"{type(fault).__name__} {last.filename} {last.lineno}".encode()).hexdigest()[:8]

@@ -52,14 +52,18 @@ class Fault(BaseModel):
     detail: str
 
 
-def in_words(request: Request, fault: RequestValidationError) -> str:
-    """Return the first fault of a request: field, what is wrong with it, what to write."""
+def in_words(request: Request, fault: RequestValidationError) -> tuple[int, str]:
+    """Return status and text for the first fault of a request: field, what is wrong with it, what to write."""
     first: dict[str, Any] = dict(fault.errors()[0])
     place, *path = first["loc"] or ("",)
-    kind, given = str(first["type"]), first.get("input")
-    if kind == "json_invalid":
+    if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be read")
-        return f"the body is not JSON, from character {path[0] if path else 0} on: {reason}"
+        return 400, f"the body is not JSON, from character {path[0] if path else 0} on: {reason}"
+    return 422, _field_fault(request, str(place), path, first)
+
+
+def _field_fault(request: Request, place: str, path: Sequence[Any], first: Mapping[str, Any]) -> str:
+    kind, given = str(first["type"]), first.get("input")
     if not path:
         if kind == "missing" or given is None:
             return "the body is missing: send a JSON object, with the header Content-Type: application/json"

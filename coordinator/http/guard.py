@@ -1,25 +1,23 @@
-"""Requests: refused by their header where that is possible, read up to a bound, and answered a few at a time.
+"""What is asked of every request, by its header alone, whatever it is for; and the headers of every answer.
 
-Theory. All that can be said by the header alone is said before a byte of the body is read. A body is read whole, up to
-its bound, before the request may stand in line: who sends slowly holds up nobody. A line has its own places, so that
-what takes long (a counterfactual) leaves the threads to what must not wait (health, metrics, cancel, signing in); those
-who wait in it hold no thread.
+What is asked of a request for a certain address is in `coordinator.http.access`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
-from collections.abc import Callable
-from urllib.parse import urlsplit
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coordinator.http.error_handler import ErrorHandler, ErrorResponse
 from coordinator.http.server import HttpLimits
 
 POLICY = (
@@ -37,13 +35,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-READING = ("GET", "HEAD", "OPTIONS")
+PROGRAMS = ("/api/", "/events/", "/metrics", "/v1/")
+"""Addresses for programs: their faults are JSON."""
 
-LONGEST_LENGTH = 12
-"""Digits of a ``Content-Length`` that are read."""
+FOREIGN_NAME = "this coordinator answers to loopback names only; set api_expose if a firewall or proxy guards it"
 
-ErrorResponse = Callable[[Request, int, str], Response]
-"""Makes the answer that says what is wrong: JSON to programs, a page to people."""
+LAST_PORT = 65535
+
+_HOST = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9._-]{1,253})|\[(?P<address>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,40}")
 
 
 class Line:
@@ -59,59 +61,45 @@ class Line:
         self._places = asyncio.Semaphore(places)
         self._wait = wait
 
-    async def enter(self) -> None:
-        """Wait for a place; raises TimeoutError."""
-        async with asyncio.timeout(self._wait):
-            await self._places.acquire()
-
-    def leave(self) -> None:
-        """Give the place back."""
-        self._places.release()
-
-
-class Rules:
-    """What a guard asks about a request, by its header; these are the rules of a server that is open to everybody."""
-
-    def check(self, request: Request) -> None:
-        """Raise HTTPException when it may not be answered."""
-
-    def longest(self, request: Request, limits: HttpLimits) -> int:  # noqa: ARG002 - for those who tell them apart
-        """Return how many bytes of its body are read."""
-        return limits.body_bytes
-
-    def line(self, request: Request) -> Line | None:  # noqa: ARG002
-        """Return where it waits for its turn; None: it does not."""
-        return None
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Wait for a place, and hold it; raises HTTPException (503) when there is none for long."""
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._places.acquire()
+        except TimeoutError:
+            raise HTTPException(503, "too many ask at once: try again in a moment; nothing was done") from None
+        try:
+            yield
+        finally:
+            self._places.release()
 
 
 class Guard:
-    """ASGI middleware; the outermost.
+    """ASGI middleware, the outermost: who asks under a name that is none is refused, whatever he asks for.
 
     Parameters
     ----------
+    limits : HttpLimits
+        Of the server.
+    loopback_only : bool
+        Answer to loopback names only. A page of another site can have its own name resolve to 127.0.0.1 and then read
+        what is served here (DNS rebinding); the browser still sends that name. Who exposes a server on purpose has
+        names that we cannot know.
     error_response : callable
-        Request, status and text to an answer.
+        Makes the answer when something is wrong with us.
     """
 
-    def __init__(self, app: ASGIApp, *, limits: HttpLimits, rules: Rules, error_response: ErrorResponse) -> None:
+    def __init__(
+        self, app: ASGIApp, *, limits: HttpLimits, loopback_only: bool = False, error_response: ErrorResponse
+    ) -> None:
         self._app = app
         self._limits = limits
-        self._rules = rules
-        self._error_response = error_response
+        self._loopback_only = loopback_only
+        self._inside = ErrorHandler(self._checked, error_response=error_response)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        line: Line | None = None
-
-        def leave() -> None:
-            nonlocal line
-            if line is not None:
-                line.leave()
-                line = None
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -119,63 +107,39 @@ class Guard:
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
-                leave()  # the work is done; who reads slowly holds up nobody
             await send(message)
 
-        try:
-            body = await self._body(request)
-            line = await self._place(request)
-        except HTTPException as fault:
-            await self._error_response(request, fault.status_code, str(fault.detail))(scope, receive, guarded)
-            return
-        except ClientDisconnect:
-            return
-        try:
-            await self._app(scope, _again(body, receive), guarded)
-        finally:
-            leave()
+        await self._inside(scope, receive, guarded)
 
-    async def _body(self, request: Request) -> bytes:
-        """Return the body; raises HTTPException when the request is refused, or its body longer than is read."""
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope, receive)
+            try:
+                self._check(request)
+            except HTTPException as fault:
+                await short_answer(request, fault.status_code, str(fault.detail))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, request: Request) -> None:
+        """Raise HTTPException when it may not be answered."""
         # h11 has the same bound, but only for headers that do not come whole in one read.
         if sum(len(name) + len(value) for name, value in request.headers.raw) > self._limits.header_bytes:
             raise HTTPException(431, f"at most {self._limits.header_bytes} bytes of headers are read")
-        self._rules.check(request)
-        longest = self._rules.longest(request, self._limits)
-        too_long = HTTPException(413, f"a body of more than {longest} bytes is not read")
-        length = request.headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()) or len(length) > LONGEST_LENGTH or int(length) > longest:
-            raise too_long
-        body = bytearray()
-        async for part in request.stream():  # it may have come without its length
-            body += part
-            if len(body) > longest:
-                raise too_long
-        return bytes(body)
-
-    async def _place(self, request: Request) -> Line | None:
-        """Return the line in which the request has taken a place; raises HTTPException when there is none for long."""
-        line = self._rules.line(request)
-        try:
-            if line is not None:
-                await line.enter()
-        except TimeoutError:
-            raise HTTPException(503, "too many ask at once: try again in a moment; nothing was done") from None
-        return line
+        hosts, origins = request.headers.getlist("host"), request.headers.getlist("origin")
+        if len(hosts) > 1 or not all(_is_host(host) for host in hosts if host):
+            raise HTTPException(400, "Host must be a name and a port, once")
+        if len(origins) > 1 or not all(_is_origin(origin) for origin in origins):
+            raise HTTPException(400, "Origin must be a scheme, a name and a port, once, or null")
+        if self._loopback_only and hosts and hosts[0] and not _is_loopback_name(hosts[0]):
+            raise HTTPException(421, FOREIGN_NAME)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that tells the whole body first."""
-    is_given = False
-
-    async def receive_again() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
+def short_answer(request: Request, status: int, detail: str) -> Response:
+    """Return an answer that tells a fault and nothing else, of the coordinator neither."""
+    if request.scope["path"].startswith(PROGRAMS):
+        return JSONResponse({"detail": detail}, status)
+    return PlainTextResponse(f"{detail}\n", status)
 
 
 def is_foreign(request: Request) -> bool:
@@ -183,20 +147,31 @@ def is_foreign(request: Request) -> bool:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = request.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != request.headers.get("host", "")
+    return origin is not None and origin.partition("://")[2] != request.headers.get("host", "")
 
 
-def is_loopback_name(host: str) -> bool:
-    """Whether a Host header names this machine by loopback; a request without one does not come from a browser."""
-    name = urlsplit(f"//{host}").hostname or ""
-    if not host or name == "localhost" or name.endswith(".localhost"):
+def _is_origin(origin: str) -> bool:
+    scheme, separator, host = origin.partition("://")
+    return origin == "null" or (bool(separator) and _SCHEME.fullmatch(scheme) is not None and _is_host(host))
+
+
+def _is_host(host: str) -> bool:
+    match = _HOST.fullmatch(host)
+    if match is None or int(match["port"] or 0) > LAST_PORT:
+        return False
+    try:
+        return match["address"] is None or ipaddress.IPv6Address(match["address"]).scope_id is None
+    except ValueError:
+        return False
+
+
+def _is_loopback_name(host: str) -> bool:
+    """Whether a host names this machine by loopback."""
+    match = _HOST.fullmatch(host)
+    name = "" if match is None else (match["address"] or match["name"]).lower()
+    if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def is_token(given: str, token: str) -> bool:
-    """Whether `given` is the token, compared in constant time; an empty one never is."""
-    return bool(token) and hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())

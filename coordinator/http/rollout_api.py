@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from coordinator.fleet.outliers import far_out_of, in_lines
-from coordinator.http.access import TOKEN
+from coordinator.http.access import OPERATOR, READER
 from coordinator.http.errors import Whole, refuse_booleans
 from coordinator.models.central import read_reference
 from coordinator.specification.rollout import RolloutPlan
@@ -70,9 +70,8 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
     """Add the addresses."""
     coordinator = service.coordinator
     registry, aliases, rollouts = coordinator.registry, coordinator.aliases, coordinator.rollouts
-    guarded = [TOKEN]
 
-    @app.get("/api/models/{name}/history")
+    @app.get("/api/models/{name}/history", dependencies=[READER])
     def _history(name: str) -> dict[str, Any]:
         pointers = {"current": _pointer(aliases.current.get(name)), "candidate": _pointer(aliases.candidate.get(name))}
         return {
@@ -84,51 +83,51 @@ def add_rollouts(app: FastAPI, service: Service) -> None:  # noqa: C901  one sho
             ],
         }
 
-    @app.post("/api/models/{name}/promote", dependencies=guarded)
+    @app.post("/api/models/{name}/promote", dependencies=[OPERATOR])
     def _promote(name: str, wanted: Promotion) -> dict[str, Any]:
         return service.call(
             lambda core: core.models.promote(name, wanted.version, wanted.reason).model_dump(mode="json")
         )
 
-    @app.post("/api/models/{name}/rollback", dependencies=guarded)
+    @app.post("/api/models/{name}/rollback", dependencies=[OPERATOR])
     def _rollback(name: str, wanted: Rollback) -> dict[str, Any]:
         return service.call(lambda core: core.models.rollback(name, wanted.to, wanted.reason).model_dump(mode="json"))
 
-    @app.post("/api/models/{name}/{version}/sign", dependencies=guarded)
+    @app.post("/api/models/{name}/{version}/sign", dependencies=[OPERATOR])
     def _sign(name: str, version: int, wanted: Resigning) -> dict[str, Any]:
         return service.call(lambda core: core.models.sign(name, version, wanted.digest, wanted.reason))
 
-    @app.post("/api/models/{name}/central", dependencies=guarded, status_code=201)
+    @app.post("/api/models/{name}/central", dependencies=[OPERATOR], status_code=201)
     def _central(name: str, wanted: Reference) -> dict[str, Any]:
         compared = ModelRecord.load(registry.get(name, registry.heads(name)[-1].version).record)
         # Here, not on the coordinator's thread: a large document takes its time, and deadlines wait for nobody.
         reference = read_reference(wanted.document, compared)
         return service.call(lambda core: core.models.central(reference, wanted.about).model_dump(mode="json"))
 
-    @app.get("/api/rollouts")
+    @app.get("/api/rollouts", dependencies=[READER])
     def _rollouts() -> list[dict[str, Any]]:
         return rollouts.documents()
 
-    @app.get("/api/rollouts/{name}")
+    @app.get("/api/rollouts/{name}", dependencies=[READER])
     def _of_model(name: str) -> list[dict[str, Any]]:
         registry.heads(name)
         return rollouts.documents(name)
 
-    @app.post("/api/rollouts", dependencies=guarded, status_code=201)
+    @app.post("/api/rollouts", dependencies=[OPERATOR], status_code=201)
     def _start(wanted: Wanted) -> dict[str, str]:
         refuse_booleans(wanted.plan, "plan")
         plan = RolloutPlan.from_document(wanted.plan)
         return {"rollout": service.call(lambda core: core.rollouts.start(wanted.name, wanted.version, plan))}
 
-    @app.post("/api/rollouts/{name}/pause", dependencies=guarded)
+    @app.post("/api/rollouts/{name}/pause", dependencies=[OPERATOR])
     def _pause(name: str, why: Why) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.rollouts.pause(name, why.reason).phase)}
 
-    @app.post("/api/rollouts/{name}/resume", dependencies=guarded)
+    @app.post("/api/rollouts/{name}/resume", dependencies=[OPERATOR])
     def _resume(name: str) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.rollouts.resumed(name).phase)}
 
-    @app.post("/api/rollouts/{name}/stop", dependencies=guarded)
+    @app.post("/api/rollouts/{name}/stop", dependencies=[OPERATOR])
     def _stop(name: str, why: Why) -> dict[str, str]:
         return {"phase": service.call(lambda core: core.rollouts.stop(name, why.reason).phase)}
 

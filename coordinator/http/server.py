@@ -34,9 +34,6 @@ _log = structlog.get_logger("http")
 REFUSED_BYTES = 1024 * 1024
 """So much of a body that is not wanted is thrown away, for its sender to read why; then the connection ends."""
 
-LOG_EVERY = 60.0
-"""Seconds between two log lines that no connection can be taken."""
-
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -212,8 +209,9 @@ class HttpServer(uvicorn.Server):
             # The same key seals messages. What TLS 1.3 signs begins with a text of its own (RFC 8446, 4.4.3); what a
             # server signs in 1.2 begins with 32 bytes that the client chooses.
             config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-        # Its warnings are one for each malformed request: whoever connects could fill the disk.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        # It tells of each malformed request and of each fault: whoever connects could fill the disk. `ErrorHandler` and
+        # the log's bounds (`coordinator.telemetry.logs`) tell of faults.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         super().__init__(config)
         self.limits = limits
         self._listener = _listen(host, port, former)
@@ -221,8 +219,6 @@ class HttpServer(uvicorn.Server):
         self._thread: threading.Thread | None = None
         self._arriving: dict[asyncio.Task[None], None] = {}
         self._accepting: asyncio.Task[None] | None = None
-        self._logged_at = float("-inf")
-        self._unlogged = 0
 
     # -- for other threads ------------------------------------------------------------------------------------------
 
@@ -266,7 +262,10 @@ class HttpServer(uvicorn.Server):
             except OSError as fault:
                 is_full = fault.errno in NO_ROOM
                 if is_full:
-                    self._tell(fault)
+                    hint = (
+                        "more files are open than this process may have: raise it (ulimit -n), or find out who connects"
+                    )
+                    _log.error("cannot-take-connections", reason=fault.strerror, hint=hint)
                 await asyncio.sleep(0 if is_full and self._make_room() else 0.1)
                 continue
             if len(self._arriving) + len(self.server_state.connections) >= self.limits.connections:
@@ -300,14 +299,6 @@ class HttpServer(uvicorn.Server):
             least.transport.abort()
             self.server_state.connections.discard(least)
         return bool(made)
-
-    def _tell(self, fault: OSError) -> None:
-        self._unlogged += 1
-        now = time.monotonic()
-        if now - self._logged_at >= LOG_EVERY:
-            hint = "more files are open than this process may have: raise it (ulimit -n), or find out who connects"
-            _log.error("cannot-take-connections", reason=fault.strerror, times=self._unlogged, hint=hint)
-            self._logged_at, self._unlogged = now, 0
 
 
 def _listen(host: str, port: int, former: int) -> socket.socket:

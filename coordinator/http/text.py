@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from schemas.errors import UsageError
 from schemas.text import show_hidden
 
 
-def check_characters(value: Any) -> None:
-    r"""Raise UsageError for JSON with lone surrogates, ``"\ud800"``: no file and no message can hold them."""
+def check_characters(body: bytes) -> None:
+    r"""Raise HTTPException for a body that is not UTF-8, and for JSON with lone surrogates, ``"\ud800"``.
+
+    No file and no message can hold them. Python reads JSON in UTF-16 and UTF-32 as well, and surrogates in UTF-8.
+    """
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the body is not a text in UTF-8") from None
+    if "\0" in text:
+        raise HTTPException(400, "the body is not a text in UTF-8: it has zeros")
+    if "\\u" in text:
+        # What is not JSON that can be read is told where it is read.
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(text), ensure_ascii=False)
+    try:
+        text.encode()
     except UnicodeEncodeError:
-        raise UsageError(r"a text holds half a character (\ud800 to \udfff alone): send whole ones") from None
+        detail = r"a text holds half a character (\ud800 to \udfff alone): send whole ones"
+        raise HTTPException(400, detail) from None
 
 
 class ShownJson(JSONResponse):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.http.access import HTTP_LIMITS, PROGRAMS, NameRules
-from coordinator.http.guard import Guard
+from coordinator.http.access import HTTP_LIMITS
+from coordinator.http.guard import Guard, short_answer
 
 STATUS = "stand-by"
 
@@ -37,22 +37,16 @@ def waiting_app(
             await _answer(Request(scope, receive))(scope, receive, send)
 
     def _answer(request: Request) -> Response:
-        match request.url.path:
+        match request.scope["path"]:
             case "/api/health":
                 health = {"status": STATUS, "connected": False, "fleet": fleet, "software": software, "incarnation": ""}
                 return JSONResponse(health)
             case "/metrics":
                 return Response(metrics, media_type=CONTENT_TYPE_LATEST)
         where = f" on {leader()}" if leader() else ""
-        return _refuse(
+        return short_answer(
             request, 503, f"this coordinator is on stand-by: ask the one{where} that leads; nothing was done here"
         )
 
-    rules = NameRules(loopback_only=loopback_only)  # nothing is done here, so nobody has to show a token
-    return Guard(app, limits=HTTP_LIMITS, rules=rules, error_response=_refuse)
-
-
-def _refuse(request: Request, status: int, detail: str) -> Response:
-    if request.url.path.startswith(PROGRAMS):
-        return JSONResponse({"detail": detail}, status)
-    return PlainTextResponse(f"{detail}\n", status)
+    # Nothing is done here, so nobody has to show a token.
+    return Guard(app, limits=HTTP_LIMITS, loopback_only=loopback_only, error_response=short_answer)

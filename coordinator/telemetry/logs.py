@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
+from collections import Counter
 from typing import Any
 
 import structlog
 
 from schemas.trace import trace_ids
 
-PEERS_LINES = {"answered": "outcome", "message-ignored": "code"}
-"""Events that any peer can cause as often as it likes, and the field by which they are told apart."""
-LINES_EACH = 200
+PEERS_LINES = {
+    "answered": ("outcome", 200),
+    "message-ignored": ("code", 200),
+    "refused": ("code", 20),
+    "cannot-take-connections": ("reason", 1),
+    "failed": ("reason", 1),
+    "fault-page-failed": ("fault", 1),
+    "page-failed": ("fault", 1),
+    "wrong-token": ("", 1),
+}
+"""Events that any peer can cause as often as it likes, the field by which they are told apart, and how many of one kind
+are told in `LINES_SECONDS`: a flood of messages must not become one of lines."""
 LINES_SECONDS = 60.0
-"""So many lines of one such kind in so many seconds: a flood of messages must not become one of lines."""
 
 
 def configure(level: str, style: str, *, fleet: str = "") -> None:
@@ -52,27 +62,40 @@ def configure(level: str, style: str, *, fleet: str = "") -> None:
 
 
 class Bounded:
-    """A processor that drops lines of `PEERS_LINES` beyond the bound; the next one that is told counts them."""
+    """A processor that drops lines of `PEERS_LINES` beyond the bound, and tells how many when the time is over."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+        self._untold: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
 
     def __call__(self, _logger: Any, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Return the line, or drop it."""
         event = str(line.get("event"))
         # An accepted answer is one that was asked for, and counts once.
-        if event not in PEERS_LINES or line.get("outcome") == "accepted":
+        if event not in PEERS_LINES or line.get("outcome") == "accepted" or "untold" in line:
             return line
-        kind, now = (event, str(line.get(PEERS_LINES[event]))), time.monotonic()
-        begun, count = self._seen.get(kind, (now, 0))
-        if now - begun >= LINES_SECONDS:
-            if count > LINES_EACH:
-                line["untold"] = count - LINES_EACH
-            begun, count = now, 0
-        self._seen[kind] = begun, count + 1
-        if count >= LINES_EACH:
-            raise structlog.DropEvent
-        return line
+        field, most = PEERS_LINES[event]
+        kind, now = (event, str(line.get(field, ""))), time.monotonic()
+        with self._lock:
+            begun, count = self._seen.get(kind, (now, 0))
+            if now - begun >= LINES_SECONDS:
+                begun, count = now, 0
+            self._seen[kind] = begun, count + 1
+            if count < most:
+                return line
+            self._untold[kind] += 1
+            if self._untold[kind] == 1:
+                later = threading.Timer(LINES_SECONDS, self._tell_rest, (kind, field))
+                later.daemon = True
+                later.start()
+        raise structlog.DropEvent
+
+    def _tell_rest(self, kind: tuple[str, str], field: str) -> None:
+        with self._lock:
+            untold = self._untold.pop(kind)
+        about = {field: kind[1]} if field else {}
+        structlog.get_logger("coordinator").warning(kind[0], untold=untold, **about)
 
 
 def _naming(fleet: str, *, traced: bool) -> structlog.typing.Processor:

@@ -24,7 +24,7 @@ from glassfleet.data.lags import remember
 from glassfleet.errors import ContributionError, TaskError
 from glassfleet.intervals import TellsRule
 from glassfleet.scheme import Contribution, Scheme, Task
-from glassfleet.scores import compared, scored
+from glassfleet.scores import SCORES, compared, scored
 
 _CANNOT = (*CANNOT_SCORE, TaskError, ContributionError)
 
@@ -44,6 +44,7 @@ def summed(task: Task, train: Dataset, test: Dataset) -> Contribution:
     TaskError
         The task is malformed.
     """
+    SCORES.layout(task)
     document, champion = task.body["model"], task.body.get("champion")
     forecasts: dict[str, NDArray[Any]] = {}
     deciding = None

@@ -117,7 +117,7 @@ class Answerer:
         task = Task.from_value(request.task)
         if task.scheme == PRIVATE:
             return self._private.announce(run, request.task_digest, task, snapshot)
-        if task.scheme == PAIRS.name and request.private is not None:
+        if task.scheme == PAIRS.name:
             return self._private.masked(run, request, snapshot, None)
         if task.scheme == SCORES.name:
             given = self._score(task, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))

@@ -119,13 +119,15 @@ class PrivateRuns:
         self._heard.add(run)
 
     def choose(self, run: str, request: Request) -> None:
-        """Raise PrivacyError where a request's kind is refused: before the vehicle's rows are even read."""
+        """Raise PrivacyError or TaskError for a request whose kind is not answered: before rows are even read."""
         task = Task.from_value(request.task)
         if task.scheme == PRIVATE or request.private is not None:
             if self._choice == "never":
                 raise PrivacyError("not-private", "this vehicle takes part in no private runs")
         elif self._choice == "only":
             raise PrivacyError("not-private", "this vehicle answers private runs only")
+        elif task.scheme == PAIRS.name:
+            raise TaskError(f"not a question of a plain run: {task.scheme}/{task.kind}")
         elif self._path(run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 

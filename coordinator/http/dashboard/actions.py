@@ -9,6 +9,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.http.access import PAGE, PAGE_AT_ONCE, SIGNED_IN, SIGNING_IN
 from coordinator.http.dashboard import new_run
 from coordinator.http.dashboard.security import COOKIE, read_form
 from schemas.errors import GlassfleetError
@@ -20,21 +21,20 @@ if TYPE_CHECKING:
 def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one short function per address
     """Give an application the forms and what they do."""
 
-    @app.get("/sign-in", include_in_schema=False)
+    @app.get("/sign-in", dependencies=[PAGE_AT_ONCE], include_in_schema=False)
     def _form(request: Request, then: str = "/") -> Response:
         return dashboard.page(request, "sign_in.html", then=_local(then), wrong=False)
 
-    @app.post("/sign-in", include_in_schema=False)
+    @app.post("/sign-in", dependencies=[SIGNING_IN], include_in_schema=False)
     async def _sign_in(request: Request) -> Response:
         fields = await read_form(request)
-        cookie = dashboard.sessions.sign_in(fields.get("token", ""))
-        if cookie is None:
+        if not await dashboard.tokens.is_right(fields.get("token", "").strip(), request):
             return dashboard.page(request, "sign_in.html", 401, then=_local(fields.get("then", "/")), wrong=True)
         answer = RedirectResponse(_local(fields.get("then", "/")), 303)
-        dashboard.sessions.set_cookie(answer, request, cookie)
+        dashboard.sessions.sign_in(answer, request)
         return answer
 
-    @app.post("/sign-out", include_in_schema=False)
+    @app.post("/sign-out", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _sign_out(request: Request) -> Response:
         await dashboard.sessions.form(request)
         dashboard.sessions.sign_out(request)
@@ -42,15 +42,16 @@ def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one 
         answer.delete_cookie(COOKIE)
         return answer
 
-    @app.get("/new-run", include_in_schema=False)
+    @app.get("/new-run", dependencies=[PAGE], include_in_schema=False)
     def _new(request: Request, like: str = "", scheme: str = "") -> Response:
         if dashboard.sessions.of(request) is None:
-            there = "/new-run" + (f"?{request.url.query}" if request.url.query else "")
+            query = request.scope["query_string"].decode("latin-1")
+            there = "/new-run" + (f"?{query}" if query else "")
             return RedirectResponse(f"/sign-in?then={quote(there)}", 303)
         texts = new_run.begin(dashboard.coordinator, like, scheme)
         return dashboard.page(request, "new_run.html", like=like, **new_run.shown(dashboard.coordinator, texts))
 
-    @app.post("/new-run", include_in_schema=False)
+    @app.post("/new-run", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _start(request: Request) -> Response:
         given = await dashboard.sessions.form(request)
         texts = new_run.typed(given)
@@ -64,7 +65,7 @@ def add_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901  one 
         shown = await run_in_threadpool(new_run.shown, dashboard.coordinator, texts, wrong)
         return dashboard.page(request, "new_run.html", 200 if wrong is None else 422, like="", **shown)
 
-    @app.post("/runs/{run}/cancel", include_in_schema=False)
+    @app.post("/runs/{run}/cancel", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _cancel(request: Request, run: str) -> Response:
         fields = await dashboard.sessions.form(request)
         if fields.get("sure") != "yes":

@@ -17,6 +17,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from coordinator.http.access import PAGE_AT_ONCE
 from glassfleet.export.svg.shapes import STYLE
 
 HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ def addresses(assets: Mapping[str, Asset]) -> dict[str, str]:
 def add_assets(app: FastAPI, assets: Mapping[str, Asset]) -> None:
     """Give an application the files, below ``/static``."""
 
-    @app.api_route("/static/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/static/{name}", dependencies=[PAGE_AT_ONCE], include_in_schema=False)
     def _asset(request: Request, name: str) -> Response:
         asset = assets.get(name)
         if asset is None:

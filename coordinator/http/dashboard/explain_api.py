@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from coordinator.http.access import QUESTION, READER
 from coordinator.http.dashboard.library import Library
 from coordinator.http.errors import Whole, checked_row
 from glassfleet.data.domain import Domain
@@ -93,17 +94,16 @@ def goal_of(text: str, domain: Domain) -> Goal | None:
     return Goal.parse(text, domain) if text.strip() else None
 
 
-def make_router(library: Library) -> APIRouter:
-    """Return the JSON addresses."""
-    router = APIRouter()
+def add_explanations(app: FastAPI, library: Library) -> None:
+    """Give an application the JSON addresses."""
 
-    @router.get("/api/models/{name}/summary")
+    @app.get("/api/models/{name}/summary", dependencies=[READER])
     def _summary(name: str, version: int | None = None, top: int | None = None) -> dict[str, Any]:
         if top is not None and not 0 <= top <= SUMMARY_RULES:
             raise UsageError(f"top must be from 0 to {SUMMARY_RULES}, got {top}")
         return summary(library.get(name, version).model, top=top).to_dict()
 
-    @router.post("/api/models/{name}/explain")
+    @app.post("/api/models/{name}/explain", dependencies=[QUESTION])
     def _explain(name: str, question: Compared) -> dict[str, Any]:
         loaded = library.get(name, question.version)
         model, reference, asked = loaded.model, loaded.reference, question.reference
@@ -111,11 +111,9 @@ def make_router(library: Library) -> APIRouter:
             reference = Reference(as_row(model.domain, checked_row(asked, model.domain, "reference")), GIVEN)
         return explain_row(model, checked_row(question.row, model.domain), reference).to_dict()
 
-    @router.post("/api/models/{name}/counterfactual")
+    @app.post("/api/models/{name}/counterfactual", dependencies=[QUESTION])
     def _counterfactual(name: str, question: Otherwise) -> dict[str, Any]:
         model = library.get(name, question.version).model
         row, goal = checked_row(question.row, model.domain), goal_of(question.goal, model.domain)
         other = counterfactual(model, row, goal, keep=question.keep, only=question.only, max_inputs=question.max_inputs)
         return other.to_dict()
-
-    return router

@@ -15,6 +15,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from coordinator.http.access import PAGE, SIGNED_IN
 from coordinator.http.dashboard.standing import Standing, compared_with, standing
 from coordinator.specification.rollout import RolloutPlan
 from glassfleet.data.parameters import parameters_of
@@ -90,7 +91,7 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
 
     def ask(request: Request, name: str, what: str, version: int) -> Response:
         if dashboard.sessions.of(request) is None:
-            return RedirectResponse(f"/sign-in?then={quote(request.url.path)}", 303)
+            return RedirectResponse(f"/sign-in?then={quote(request.scope['path'])}", 303)
         return _page(dashboard, request, name, what, version)
 
     async def act(request: Request, name: str, what: str, version: int) -> Response:
@@ -109,7 +110,7 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
             return _page(dashboard, request, name, what, version, wrong=str(fault), form=form, code=422)
         return RedirectResponse(f"/models/{quote(name)}/{version}#standing-h", 303)
 
-    @app.get("/models/{name}/{version:int}/{what}", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}/{what}", dependencies=[PAGE], include_in_schema=False)
     def _ask(request: Request, name: str, version: int, what: str) -> Response:
         if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
@@ -117,18 +118,18 @@ def add_model_actions(app: FastAPI, dashboard: Dashboard) -> None:  # noqa: C901
         _check_usable(registry, name)
         return ask(request, name, what, version)
 
-    @app.post("/models/{name}/{version:int}/{what}", include_in_schema=False)
+    @app.post("/models/{name}/{version:int}/{what}", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _act(request: Request, name: str, version: int, what: str) -> Response:
         if what not in VERSION_ACTIONS:
             raise HTTPException(404, "no such page")
         await run_in_threadpool(_check_usable, registry, name)
         return await act(request, name, what, version)
 
-    @app.get("/models/{name}/rollout/{what}", include_in_schema=False)
+    @app.get("/models/{name}/rollout/{what}", dependencies=[PAGE], include_in_schema=False)
     def _ask_rollout(request: Request, name: str, what: str) -> Response:
         return ask(request, name, what, _tried(coordinator, name, what))
 
-    @app.post("/models/{name}/rollout/{what}", include_in_schema=False)
+    @app.post("/models/{name}/rollout/{what}", dependencies=[SIGNED_IN], include_in_schema=False)
     async def _act_rollout(request: Request, name: str, what: str) -> Response:
         version = await run_in_threadpool(_tried, coordinator, name, what)
         return await act(request, name, what, version)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from coordinator.http.access import PAGE, PAGE_OF_A_MODEL, READER_AT_ONCE
 from coordinator.http.dashboard import comparison, scores, show, tables
 from coordinator.http.dashboard.explain_api import goal_of
 from coordinator.http.dashboard.library import LoadedModel
@@ -52,7 +53,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
     coordinator = dashboard.coordinator
     registry = coordinator.registry
 
-    @app.get("/models", include_in_schema=False)
+    @app.get("/models", dependencies=[PAGE], include_in_schema=False)
     def _models(request: Request, q: str = "", sort: str = "model", page: int = 1) -> Response:
         lines = tables.models(coordinator, dashboard.library)
         models = show.Page.of(tables.chosen(lines, text=q[:200], sort=sort), page)
@@ -61,14 +62,14 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             request, "models.html", models=models, standings=standings, total=len(lines), q=q[:200], sort=sort[:20]
         )
 
-    @app.get("/events/models/{name}", include_in_schema=False)
+    @app.get("/events/models/{name}", dependencies=[READER_AT_ONCE], include_in_schema=False)
     async def _events(request: Request, name: str) -> Response:
         registry.heads(name)
         look, paint = partial(_look, coordinator, name), partial(_paint, coordinator, name)
         return await dashboard.live(request, f"model/{name}", look, paint, RUN_PERIOD)
 
-    @app.get("/models/{name}", include_in_schema=False)
-    @app.get("/models/{name}/{version:int}", include_in_schema=False)
+    @app.get("/models/{name}", dependencies=[PAGE], include_in_schema=False)
+    @app.get("/models/{name}/{version:int}", dependencies=[PAGE], include_in_schema=False)
     def _model(  # noqa: PLR0917  what the address says, by name
         request: Request,
         name: str,
@@ -118,11 +119,11 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             numbers=_numbers(versions),
         )
 
-    @app.get("/models/{name}/compare", include_in_schema=False)
+    @app.get("/models/{name}/compare", dependencies=[PAGE], include_in_schema=False)
     def _choose(name: str, after: int, before: int) -> Response:
         return RedirectResponse(f"/models/{name}/{after}/against/{before}", 303)
 
-    @app.get("/models/{name}/{version:int}/against/{other:int}", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}/against/{other:int}", dependencies=[PAGE], include_in_schema=False)
     def _compare(request: Request, name: str, version: int, other: int, s: int = 1) -> Response:
         after, before = dashboard.library.get(name, version), dashboard.library.get(name, other)
         compared = comparison.versions(coordinator, before, after)
@@ -143,7 +144,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             began=coordinator.fleet.began,
         )
 
-    @app.get("/models/{name}/{version:int}/download", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}/download", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)
     def _download(name: str, version: int, kind: Annotated[str, Query(alias="format")]) -> Response:
         loaded = dashboard.library.get(name, version)
         if kind not in holding(loaded.model):
@@ -153,7 +154,7 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         headers = {"Content-Disposition": f'attachment; filename="{file}"'}
         return Response(data, media_type=f"{FORMATS[kind].media_type}; charset=utf-8", headers=headers)
 
-    @app.get("/models/{name}/{version:int}/forecast", include_in_schema=False)
+    @app.get("/models/{name}/{version:int}/forecast", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)
     def _forecast(request: Request, name: str, version: int) -> Response:
         loaded = dashboard.library.get(name, version)
         return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from markupsafe import Markup, escape
 
 from coordinator.fleet.outliers import with_scores
-from coordinator.http.access import PROGRAMS
+from coordinator.http.access import PAGE, READER_AT_ONCE
 from coordinator.http.dashboard import growth, show, tables
 from coordinator.http.dashboard.assets import add_assets, addresses, read_assets, read_templates
 from coordinator.http.dashboard.comparison import in_words
@@ -22,7 +22,9 @@ from coordinator.http.dashboard.live import FLEET_PERIOD, RUN_PERIOD, Hub, Pictu
 from coordinator.http.dashboard.security import Sessions
 from coordinator.http.dashboard.standing import Standing, with_candidate
 from coordinator.http.dashboard.vehicles import Look, parts, scored
+from coordinator.http.guard import PROGRAMS
 from coordinator.http.text import ShownJson
+from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
@@ -45,16 +47,17 @@ class Dashboard:
 
     Parameters
     ----------
-    token : str
-        The API token: who knows it may sign in.
+    tokens : TokenCheck
+        Tells who may sign in.
     hub : Hub or None
         Live streams; None: its own.
     """
 
-    def __init__(self, service: Service, token: str, hub: Hub | None = None) -> None:
+    def __init__(self, service: Service, tokens: TokenCheck, hub: Hub | None = None) -> None:
         self.service = service
         self.coordinator = service.coordinator
-        self.sessions = Sessions(token, service.config.http.dashboard_sign_in)
+        self.tokens = tokens
+        self.sessions = Sessions(service.config.http.dashboard_sign_in)
         self.library = Library(self.coordinator.registry, self.coordinator.aliases)
         self.recent = Recent()
         self.hub = hub or Hub()
@@ -112,7 +115,7 @@ class Dashboard:
             connected=self.service.is_connected,
             csrf="" if session is None else session.csrf,
             signed_in=session is not None,
-            path=request.url.path,
+            path=request.scope["path"],
             now=time.time(),
             **values,
         )
@@ -120,7 +123,7 @@ class Dashboard:
 
     def error_response(self, request: Request, status: int, detail: str) -> Response:
         """Return the answer that says what is wrong: JSON to programs, a page to people."""
-        if request.url.path.startswith(PROGRAMS):
+        if request.scope["path"].startswith(PROGRAMS):
             return ShownJson({"detail": detail}, status)
         return self.page(request, "fault.html", status, status=status, detail=detail)
 
@@ -148,7 +151,7 @@ class Dashboard:
     # -- fleet ----------------------------------------------------------------------------------------------------
 
     def _add_fleet(self, app: FastAPI) -> None:
-        @app.get("/", include_in_schema=False)
+        @app.get("/", dependencies=[PAGE], include_in_schema=False)
         def _fleet(request: Request, q: str = "", status: str = "", sort: str = "needs", page: int = 1) -> Response:
             look = Look.at(self.coordinator, self.recent)
             agents = show.Page.of(look.chosen(text=q[:200], status=status, sort=sort), page)
@@ -163,7 +166,7 @@ class Dashboard:
                 sort=sort[:20],
             )
 
-        @app.get("/vehicles/{agent}", include_in_schema=False)
+        @app.get("/vehicles/{agent}", dependencies=[PAGE], include_in_schema=False)
         def _vehicle(request: Request, agent: str, page: int = 1) -> Response:
             known = self.coordinator.fleet.known().get(agent)
             shown = parts(self.coordinator, agent, page)
@@ -181,7 +184,7 @@ class Dashboard:
                 parts=shown,
             )
 
-        @app.get("/events/fleet", include_in_schema=False)
+        @app.get("/events/fleet", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request) -> Response:
             return await self.live(
                 request, "fleet", self._look_at_fleet, lambda: Picture({"fleet": None}), FLEET_PERIOD
@@ -197,7 +200,7 @@ class Dashboard:
     # -- runs -----------------------------------------------------------------------------------------------------
 
     def _add_runs(self, app: FastAPI) -> None:
-        @app.get("/runs", include_in_schema=False)
+        @app.get("/runs", dependencies=[PAGE], include_in_schema=False)
         def _runs(request: Request, q: str = "", state: str = "", sort: str = "started", page: int = 1) -> Response:
             return self.page(
                 request,
@@ -210,24 +213,24 @@ class Dashboard:
                 sort=sort[:20],
             )
 
-        @app.get("/compare", include_in_schema=False)
+        @app.get("/compare", dependencies=[PAGE], include_in_schema=False)
         def _compare(request: Request, run: Annotated[list[str], Query(default_factory=list)]) -> Response:
             if len(run) != 2:
                 raise HTTPException(422, f"tick two lines of the table to compare them, not {len(run)}")
             return self.page(request, "compare_runs.html", pair=tables.pair(self.coordinator, *run))
 
-        @app.get("/runs/{run}", include_in_schema=False)
+        @app.get("/runs/{run}", dependencies=[PAGE], include_in_schema=False)
         def _run(request: Request, run: str, page: int = 1) -> Response:
             document, page = self._document(run), max(page, 1)
             return self.page(request, "run.html", run=document, parts=self._run_parts(document, page), page=page)
 
-        @app.get("/runs/{run}/leakage", include_in_schema=False)
+        @app.get("/runs/{run}/leakage", dependencies=[PAGE], include_in_schema=False)
         def _leakage(request: Request, run: str) -> Response:
             document = self._document(run)
             report, fault = self._leakage_report(document["run"])
             return self.page(request, "leakage.html", run=document, found=report, fault=fault)
 
-        @app.get("/events/runs/{run}", include_in_schema=False)
+        @app.get("/events/runs/{run}", dependencies=[READER_AT_ONCE], include_in_schema=False)
         async def _events(request: Request, run: str) -> Response:
             if run not in self.coordinator.runs:
                 raise HTTPException(404, "no such run")

@@ -2,7 +2,7 @@
 
 Reading needs nothing, as in the API. To act, an operator signs in with the API token once; the browser then holds a
 random session cookie that no script can read (``HttpOnly``) and that no other site can use (``SameSite=Strict``). Every
-form carries the session's CSRF token as well. `coordinator.http.guard` refuses what comes from another site, and every
+form carries the session's CSRF token as well. `coordinator.http.access` refuses what comes from another site, and every
 form without a session but the one for signing in, before it is read.
 """
 
@@ -18,7 +18,7 @@ from fastapi import HTTPException, Request
 from starlette.responses import Response
 
 from coordinator.http.access import SIGN_IN
-from coordinator.http.guard import is_token
+from coordinator.http.tokens import is_token
 
 OPERATORS = 100
 """Operators who are signed in at once; the one who signed in first gives way."""
@@ -39,26 +39,23 @@ class Sessions:
 
     Parameters
     ----------
-    token : str
-        The API token.
     seconds : int
         How long they stay signed in.
     """
 
-    def __init__(self, token: str, seconds: int) -> None:
-        self._token = token
+    def __init__(self, seconds: int) -> None:
         self._seconds = seconds
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
-    def sign_in(self, token: str) -> str | None:
-        """Return a new session's cookie when `token` is the right one."""
-        if not is_token(token.strip(), self._token):
-            return None
+    def sign_in(self, response: Response, request: Request) -> None:
+        """Give the browser a new session, whose token was right; over TLS, for TLS only."""
         cookie = secrets.token_urlsafe(32)
         self._sessions[cookie] = Session(secrets.token_urlsafe(32), time.monotonic() + self._seconds)
         while len(self._sessions) > OPERATORS:
             self._sessions.popitem(last=False)
-        return cookie
+        is_secure = request.scope["scheme"] == "https"
+        longest = self._seconds
+        response.set_cookie(COOKIE, cookie, max_age=longest, httponly=True, samesite="strict", secure=is_secure)
 
     def sign_out(self, request: Request) -> None:
         """Forget the session of a request."""
@@ -68,6 +65,11 @@ class Sessions:
         """Return the session of a request; None for readers."""
         session = self._sessions.get(request.cookies.get(COOKIE, ""))
         return session if session is not None and session.ends > time.monotonic() else None
+
+    async def admit(self, request: Request) -> None:
+        """Raise HTTPException (401) for readers."""
+        if self.of(request) is None:
+            raise HTTPException(401, SIGN_IN)
 
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of an operator's form.
@@ -84,12 +86,6 @@ class Sessions:
         if not is_token(fields.pop("csrf", ""), session.csrf):
             raise HTTPException(403, "this form is not from this session: reload the page and try again")
         return fields
-
-    def set_cookie(self, response: Response, request: Request, value: str) -> None:
-        """Give the browser its session; over TLS, for TLS only."""
-        is_secure = request.url.scheme == "https"
-        longest = self._seconds
-        response.set_cookie(COOKIE, value, max_age=longest, httponly=True, samesite="strict", secure=is_secure)
 
 
 async def read_form(request: Request) -> dict[str, str]:

@@ -70,7 +70,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("/api/runs", False, 10, 401),
         ("/api/runs", False, 300 * MIB, 401),
         ("/api/models/m/promote", False, 10, 401),
-        ("/api/nothing", False, 10, 401),
+        ("/api/nothing", False, 300 * MIB, 404),
         ("/runs/r1/cancel", False, 10, 401),
         ("/sign-out", False, 10, 401),
         ("/new-run", False, 10, 401),

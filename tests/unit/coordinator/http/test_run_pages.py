@@ -15,6 +15,7 @@ from coordinator.http.dashboard import show
 from coordinator.http.dashboard.comparison import Comparison, in_words
 from coordinator.http.dashboard.new_run import FieldError, defaults, fields_of, spec_of, texts_of, typed
 from coordinator.http.dashboard.pages import Dashboard
+from coordinator.http.tokens import TokenCheck
 from coordinator.journal import MemoryJournal
 from coordinator.main import build
 from coordinator.process.service import Service
@@ -315,7 +316,7 @@ REPORT: dict[str, Any] = {
 
 
 def dashboard_of(folder: Path) -> Dashboard:
-    return Dashboard(build(CoordinatorConfig.load(state_dir=folder), journal=MemoryJournal()), "token")
+    return Dashboard(build(CoordinatorConfig.load(state_dir=folder), journal=MemoryJournal()), TokenCheck("token"))
 
 
 def save(folder: Path, text: str) -> None:

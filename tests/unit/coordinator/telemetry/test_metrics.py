@@ -333,4 +333,18 @@ def test_log_tells_of_a_flood_in_bounded_lines_and_counts_the_rest(capsys: pytes
         log.info("answered", run=f"r{number}", agent="v1", outcome="unknown-run", reason="")
         log.info("run-ended", run=f"r{number}")
     lines = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
-    assert (lines.count("answered"), lines.count("run-ended")) == (logs.LINES_EACH, 1000)
+    assert (lines.count("answered"), lines.count("run-ended")) == (200, 1000)
+
+
+def test_log_tells_how_many_lines_were_not_told_when_the_flood_is_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logs, "LINES_SECONDS", 0.05)
+    logs.configure("info", "json")
+    for _ in range(7):
+        structlog.get_logger("coordinator").warning("wrong-token", peer="127.0.0.1")
+    text = ""
+    while text.count("\n") < 2:
+        text += capsys.readouterr().err
+    first, rest = (json.loads(line) for line in text.splitlines())
+    assert (first["peer"], rest["event"], rest["untold"]) == ("127.0.0.1", "wrong-token", 6)
