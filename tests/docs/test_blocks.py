@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.docs.commands import command_lines, fault
 from tests.support.docs.examples import SHELLS
 from tests.support.docs.pages import ROOT, Block, Page, pages
@@ -99,6 +101,7 @@ def test_nearly_everything_is_executed():
     assert all(len(reason) > 10 for blocks in NOT_RUN.values() for reason in blocks.values())
 
 
+@pytest.mark.needs("bash")
 def test_blocks_that_are_not_executed_can_be_read_all_the_same():
     faults = []
     for page, block in _unmarked():
