@@ -27,7 +27,7 @@ demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=
 	$(BIN)/glassfleet demo $(ARGS)
 
 test: $(READY)  ## Checks and every test but the slow ones (five to eight minutes)
-	@$(BIN)/python -m tests -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m tests.support.needs.make_test -n $(JOBS) $(ARGS)
 
 test-bare: $(READY)  ## The tests that need programs or real data, with all of it hidden: each is left out (half a minute)
 	@env -u GLASSFLEET_DATA -u GLASSFLEET_NO_SKIPS GLASSFLEET_BARE=1 GLASSFLEET_CHROMIUM=/nowhere PATH=$(abspath $(BIN)) \

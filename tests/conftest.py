@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
 from glassfleet import catalogue
+from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes, without_settings
-from tests.support.programs import needs
 
-pytest_plugins = ["tests.support.needs"]
+pytest_plugins = ["tests.support.needs.plugin"]
 
 gc.set_threshold(10_000)  # as console.main, for its reason: modules and thousands of tests are objects that stay
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.

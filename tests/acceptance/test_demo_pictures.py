@@ -29,8 +29,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.dashboard_world import chromium
 from tests.support.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
 from tests.support.docs.pictures import NOTE, as_note, digests
+from tests.support.needs.programs import needs
 from tests.support.processes import eventually
-from tests.support.programs import needs
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")

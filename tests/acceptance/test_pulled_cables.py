@@ -24,9 +24,9 @@ from lab.processes import PROGRAM, ProcessFleet
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.cloud import EXACT
+from tests.support.needs.programs import needs
 from tests.support.netns import Network
 from tests.support.processes import eventually
-from tests.support.programs import needs
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 KEEPALIVE = 2

@@ -13,10 +13,10 @@ import pytest
 
 from broker.servers.mosquitto import find_mosquitto
 from lab.processes import PROGRAM, Process, ProcessFleet
+from tests.support.needs.programs import needs
 from tests.support.netns import Network
 from tests.support.postgres import PostgresServer
 from tests.support.processes import eventually
-from tests.support.programs import needs
 
 pytestmark = [
     pytest.mark.acceptance,

@@ -14,8 +14,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.dashboard_world import chromium
+from tests.support.needs.programs import needs
 from tests.support.processes import serving
-from tests.support.programs import needs
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from broker.servers.passwords import new_password, write_private
 from broker.servers.process import free_port, kept_password, prepare_state_dir
 from broker.servers.rabbitmq import RabbitmqConfig
 from broker.url import BrokerAddress
-from tests.support import programs
+from tests.support.needs import programs
 
 CONFIG = """
 server_name: "glassfleet-{port}"

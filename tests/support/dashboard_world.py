@@ -21,9 +21,9 @@ from lab.qoe.windows import BOUNDS, UNITS
 from schemas.envelope import Envelope
 from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
-from tests.support import programs
 from tests.support.cloud import CoordinatorProcess, ended
 from tests.support.coordinator_http import EVIL
+from tests.support.needs import programs
 from tests.support.processes import eventually
 
 ARGUMENTS = [

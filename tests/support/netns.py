@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker.servers.process import die_with_parent
-from tests.support import programs
+from tests.support.needs import programs
 
 T = TypeVar("T")
 CLONE_NEWNET = 0x40000000

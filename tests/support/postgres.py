@@ -22,7 +22,7 @@ import psycopg
 from psycopg import sql
 
 from broker.servers.process import die_with_parent, free_port
-from tests.support import programs
+from tests.support.needs import programs
 from tests.support.netns import Machine
 
 USER = "glassfleet"

@@ -30,7 +30,7 @@ from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.authorities import FleetCa
 from tests.support.brokers import NatsProcess, RabbitmqProcess
-from tests.support.programs import NEEDS
+from tests.support.needs.programs import NEEDS
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""

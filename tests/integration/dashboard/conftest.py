@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.dashboard_world import World, chromium, world
-from tests.support.programs import needs
+from tests.support.needs.programs import needs
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
 from lab.processes import Process
 from tests.support.docs.pages import ROOT, Block
-from tests.support.programs import NEEDS
+from tests.support.needs.programs import NEEDS
 
 SHELLS = frozenset({"bash", "sh"})
 PORTS = ("1883", "8080", "8443", "8883", "18830")

@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tests.support.needs import LeftOut
+from tests.support.needs.plugin import LeftOut
 
 # In the order of the folders, acceptance first: sorted by number of tests, files with few long ones would be last.
 TESTS = ["-m", "not slow", "--dist", "loadfile", "--no-loadscope-reorder"]

@@ -1,4 +1,4 @@
-"""Leaves out the tests that need what is absent here (`tests.support.programs`), and says so once, at the end.
+"""Leaves out the tests that need what is absent here (`tests.support.needs.programs`), and says so once, at the end.
 
 A test asks with ``@pytest.mark.needs("chromium", "bash")``, a fixture with ``@needs("chromium")``, and so do then the
 tests that use it. A test that starts a program of the table without having asked fails, also where it is installed.
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import NEEDS, hidden, packages, why_not
+from tests.support.needs.programs import NEEDS, hidden, packages, why_not
 
 _ABSENT = "absent"
 """Property of a test that is left out: what is absent."""
@@ -36,7 +36,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         if names := getattr(definition.func, "needs", ()):
             item.add_marker(pytest.mark.needs(*names))
     if unknown := _asks(item) - NEEDS.keys():
-        raise pytest.UsageError(f"{item.nodeid} needs {sorted(unknown)}: not in tests/support/programs.py")
+        raise pytest.UsageError(f"{item.nodeid} needs {sorted(unknown)}: not in tests/support/needs/programs.py")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

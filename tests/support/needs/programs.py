@@ -1,6 +1,6 @@
 """What tests need outside Python and a system's basic tools: how it is found, and the Debian packages that bring it.
 
-``python3 -m tests.support.programs`` prints the packages that are not installed here.
+``python3 -m tests.support.needs.programs`` prints the packages that are not installed here.
 """
 
 from __future__ import annotations
