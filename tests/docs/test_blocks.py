@@ -25,7 +25,7 @@ CLUSTER = "needs a Kubernetes cluster"
 ELSEWHERE = "needs the machines broker.example.org and so on"
 
 NOT_RUN: dict[str, dict[str, str]] = {
-    "CONTRIBUTING.md": {"make setup    # .venv with the locked versions": INSTALLS},
+    "CONTRIBUTING.md": {"make setup     # .venv with the locked versions": INSTALLS},
     "README.md": {
         "make demo     # sets everything up (Python >= 3.11 and make are all it needs), then shows it": INSTALLS
     },

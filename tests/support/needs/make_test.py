@@ -15,20 +15,20 @@ TESTS = ["-m", "not slow", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 class Closing:
-    """Keeps the reports of all tests."""
+    """How the tests ended, in a few words."""
 
-    said = "did not run"
+    summary = "did not run"
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say in a few words how they ended."""
+        """Count them, of all processes."""
         stats = terminalreporter.stats
         counts = [(len(stats.get(outcome, ())), outcome) for outcome in ("failed", "error", "passed")]
         left = LeftOut(stats)
         absent = [f"{count} for {name}" for name, count in sorted(left.absent.items())]
         absent += [f"{left.others.total()} for other reasons (above)"] * bool(left.others)
-        self.said = ", ".join(f"{count} {outcome}" for count, outcome in counts if count) or "none ran"
-        self.said += f"; left out: {', '.join([*absent, 'the slow ones (make test-slow)'])}"
+        self.summary = ", ".join(f"{count} {outcome}" for count, outcome in counts if count) or "none ran"
+        self.summary += f"; left out: {', '.join([*absent, 'the slow ones (make test-slow)'])}"
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
         if failed:
             log.seek(0)
             print(f"\nmake check says\n\n{log.read()}")
-    print(f"Checks {'FAILED (make check)' if failed else 'passed'}. Tests{' FAILED' if tests else ''}: {closing.said}.")
+    print(f"Checks {'FAILED (make check)' if failed else 'passed'}. Tests{' FAILED' if tests else ''}: {closing.summary}.")
     return 1 if failed else int(tests)
 
 
