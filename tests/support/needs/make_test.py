@@ -8,8 +8,6 @@ import tempfile
 
 import pytest
 
-from tests.support.needs.plugin import LeftOut
-
 # In the order of the folders, acceptance first: sorted by number of tests, files with few long ones would be last.
 TESTS = ["-m", "not slow", "--dist", "loadfile", "--no-loadscope-reorder"]
 
@@ -22,6 +20,8 @@ class Closing:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Count them, of all processes."""
+        from tests.support.needs.plugin import LeftOut  # not before pytest, which rewrites what it asserts
+
         stats = terminalreporter.stats
         counts = [(len(stats.get(outcome, ())), outcome) for outcome in ("failed", "error", "passed")]
         left = LeftOut(stats)
@@ -47,7 +47,9 @@ def main() -> int:
         if failed:
             log.seek(0)
             print(f"\nmake check says\n\n{log.read()}")
-    print(f"Checks {'FAILED (make check)' if failed else 'passed'}. Tests{' FAILED' if tests else ''}: {closing.summary}.")
+    print(
+        f"Checks {'FAILED (make check)' if failed else 'passed'}. Tests{' FAILED' if tests else ''}: {closing.summary}."
+    )
     return 1 if failed else int(tests)
 
 
