@@ -89,8 +89,8 @@ class LeftOut:
     def lines(self) -> list[str]:
         """Name each absent thing once, with its number of tests and the way out."""
         installed = packages(self.absent)
-        result = [f"{count:5} tests: {why_not(name)}" for name, count in sorted(self.absent.items())]
-        result += [f"{count:5} tests: {why}" for why, count in sorted(self.others.items())]
+        result = [f"{count:5} test{'s' * (count > 1)}: {why_not(name)}" for name, count in sorted(self.absent.items())]
+        result += [f"{count:5} test{'s' * (count > 1)}: {why}" for why, count in sorted(self.others.items())]
         return [*result, f"All of them: apt install {' '.join(installed)}"] if installed else result
 
 
