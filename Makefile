@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # multiply at once (seen: dsyrk, one holds its lock and waits for a worker that never comes).
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help setup demo pictures test not-slow test-lowest test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
+.PHONY: help setup demo pictures test test-bare test-lowest test-fast test-slow fuzz fuzz-guided check docs format lock bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -26,14 +26,12 @@ setup: $(READY)  ## Create the virtual environment with the locked versions
 demo: $(READY)  ## Fifteen vehicles learn one model while some are killed; ARGS=--stay keeps the dashboard up
 	$(BIN)/glassfleet demo $(ARGS)
 
-# Beside each other: mypy is one process that takes most of a minute.
 test: $(READY)  ## Checks and every test but the slow ones (five to eight minutes)
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going check not-slow || \
-	    { echo 'Where the tests above passed, a check failed: make check tells which.'; exit 1; }
+	@$(BIN)/python -m tests.support.needs.make_test -n $(JOBS) $(ARGS)
 
-# In the order of the folders, acceptance first: sorted by their number of tests, files with few long ones would be last.
-not-slow: $(READY)
-	$(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test-bare: $(READY)  ## The tests that need programs or real data, with all of it hidden: each is left out (half a minute)
+	@env -u GLASSFLEET_DATA -u GLASSFLEET_NO_SKIPS GLASSFLEET_BARE=1 GLASSFLEET_CHROMIUM=/nowhere PATH=$(abspath $(BIN)) \
+	    $(abspath $(BIN))/python -m pytest -m needs -qq $(ARGS)
 
 test-fast: $(READY)  ## Unit and property tests only
 	$(BIN)/python -m pytest tests/unit tests/property -m "not slow" $(ARGS)

@@ -17,11 +17,12 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
-from broker.servers.mosquitto import find_mosquitto
 from glassfleet import catalogue
-from tests.support.brokers import find_nats, find_rabbitmq
-from tests.support.postgres import PostgresServer, find_postgresql
+from tests.support.needs.programs import needs
+from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes, without_settings
+
+pytest_plugins = ["tests.support.needs.plugin"]
 
 gc.set_threshold(10_000)  # as console.main, for its reason: modules and thousands of tests are objects that stay
 # Texts are wrapped to the terminal; here it has one width, whoever runs the tests and wherever.
@@ -31,18 +32,6 @@ os.environ["COLUMNS"] = "120"
 # Fewer examples than its 100 for those that do not ask for a number: the schemes and readers have such tests in plenty.
 settings.register_profile("glassfleet", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("glassfleet")
-
-_DATA_ABSENT = (
-    "real datasets are not here: set GLASSFLEET_DATA to a folder with weather_izmir.csv.gz, mortgage.csv.gz and so on "
-    "(CONTRIBUTING.md)"
-)
-_PROGRAMS = {
-    "mosquitto": (find_mosquitto, "mosquitto"),
-    "rabbitmq": (find_rabbitmq, "rabbitmq-server"),
-    "nats": (find_nats, "nats-server"),
-    "postgresql": (find_postgresql, "postgresql"),
-}
-"""Marks that need a program: how it is found, and its Debian package."""
 
 _TEARDOWN_SECONDS = 180
 """What a test may take to put everything away."""
@@ -54,11 +43,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C reach what the tests start, also when they run in the background; name the marks of this file."""
+    """Let Ctrl-C reach what the tests start, also when they run in the background."""
     # A shell without job control starts background work with SIGINT ignored, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "postgresql: needs a PostgreSQL server (apt install postgresql)")
 
 
 def _no_skips() -> bool:
@@ -87,13 +75,6 @@ def pytest_make_collect_report(
         report.outcome = "failed"
         report.longrepr = f"skipped although GLASSFLEET_NO_SKIPS=1: {report.longrepr}"
     return report
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests of a broker where it is not installed."""
-    for mark, (find, package) in _PROGRAMS.items():
-        if item.get_closest_marker(mark) is not None and find() is None:
-            pytest.skip(f"{package} is not installed: apt install {package}")
 
 
 def _end_after(seconds: float, item: pytest.Item) -> None:
@@ -125,15 +106,14 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.fixture(scope="session")
+@needs("data")
 def glassfleet_data() -> Path:
     """Folder of real datasets, from ``GLASSFLEET_DATA``."""
-    folder = os.environ.get("GLASSFLEET_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip(_DATA_ABSENT)
-    return Path(folder)
+    return Path(os.environ["GLASSFLEET_DATA"])
 
 
 @pytest.fixture(scope="session")
+@needs("postgresql")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server that all tests of a process share; each takes a database of its own."""
     with PostgresServer() as server:
@@ -148,6 +128,7 @@ def structlog_defaults() -> Iterator[None]:
 
 
 @pytest.fixture
+@needs("postgresql")
 def mortal() -> Iterator[PostgresServer]:
     """A server that the test may kill."""
     with PostgresServer() as server:

@@ -87,7 +87,7 @@ def read_or_make_token(state_dir: Path) -> str:
     return kept_secret(state_dir / TOKEN_FILE, partial(secrets.token_urlsafe, 32))
 
 
-def make_app(  # noqa: C901, PLR0915  one short function per address
+def make_app(  # noqa: C901  one short function per address
     service: Service, token: str, hub: Hub | None = None
 ) -> FastAPI:
     """Return the application over a running service; `hub` holds the dashboard's live streams."""

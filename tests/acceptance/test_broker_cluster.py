@@ -26,7 +26,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(300)
 
 
 @pytest.fixture(
-    params=[pytest.param("rabbitmq", marks=pytest.mark.rabbitmq), pytest.param("nats", marks=pytest.mark.nats)]
+    params=[
+        pytest.param("rabbitmq", marks=pytest.mark.needs("rabbitmq")),
+        pytest.param("nats", marks=pytest.mark.needs("nats")),
+    ]
 )
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)

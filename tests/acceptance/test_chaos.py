@@ -201,7 +201,7 @@ def test_deployed_processes_know_no_faults() -> None:
 TOPICS = Topics("chaos")
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 @pytest.mark.slow
 def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thief_out(tmp_path: Path) -> None:
     done = chaos("--secure", "--faults", "6", "--seed", "4", "--vehicles", "4", "--json", "--keep", str(tmp_path / "w"))
@@ -216,7 +216,7 @@ def test_fleet_with_identities_survives_renewal_and_revocation_and_shuts_the_thi
     assert "stolen identities refused" in "\n".join(lines(report))
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 @pytest.mark.slow
 def test_audit_asks_a_broker_that_lives_when_it_had_died_by_itself(tmp_path: Path) -> None:
     files = write_data(tmp_path / "data", 2, 1)

@@ -29,7 +29,7 @@ from tests.support.cloud import DOMAIN, SOURCES, central_digest
 from tests.support.processes import eventually
 from tests.support.schedules import quiet
 
-pytestmark = [pytest.mark.mosquitto, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
 TOPICS = Topics("fleet")
 TINY = Path(__file__).parents[1] / "property" / "tiny"
 

@@ -27,7 +27,9 @@ PLACES = (
 """Before the transaction; in it, before and after the former records are gone; and committed, with nothing said yet."""
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgresql, pytest.mark.slow])])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.needs("postgresql"), pytest.mark.slow])]
+)
 def journal_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """URL of an empty journal."""
     if request.param == "sqlite":

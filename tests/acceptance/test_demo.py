@@ -52,7 +52,8 @@ def children_of(process: Process) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.mosquitto)]
+    "kind",
+    [pytest.param("embedded", marks=pytest.mark.slow), pytest.param("mosquitto", marks=pytest.mark.needs("mosquitto"))],
 )
 def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_and_lag(kind: str) -> None:
     done, summary = demo("--drop", "0.4", "--slow", "0.2", "--rejoin", "0.5", "--broker-kind", kind)
@@ -126,7 +127,7 @@ def test_difference_is_told_honestly_when_the_central_model_is_not_promised(opti
 
 
 @pytest.mark.slow
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_fleet_learns_the_central_model_over_mutual_tls_when_vehicles_are_killed(tmp_path: Path) -> None:
     work = tmp_path / "w"
     done, summary = demo("--secure", "--keep", str(work))

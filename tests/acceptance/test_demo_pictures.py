@@ -29,9 +29,10 @@ from playwright.sync_api import Browser, Page, expect
 from tests.support.dashboard_world import chromium
 from tests.support.demo_pictures import DARK, LIGHT, PHONE, Album, Look, Shot, Terminal, as_svg, plain, terminal
 from tests.support.docs.pictures import NOTE, as_note, digests
+from tests.support.needs.programs import needs
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.chromium, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600)]
 KEEP = os.environ.get("GLASSFLEET_PICTURES")
 FLEET = ["--drop", "0.3", "--seed", "7"]
 SMALL = ["--vehicles", "6", "--slow", "0.2", "--deadline", "1.5", "--pace", "0.1"]
@@ -132,6 +133,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
+@needs("chromium")
 def browser() -> Iterator[Browser]:
     with chromium() as made:
         yield made
@@ -302,6 +304,7 @@ def _check(stage: Stage, name: str, page: Page, gone: list[str]) -> None:
             expect(main).to_contain_text("buffer_last_s")
 
 
+@pytest.mark.needs("bash")
 def test_demo_that_stays_tells_of_a_vehicle_that_ends_and_leaves_nothing_at_ctrl_c(stage: Stage) -> None:
     children = psutil.Process(stage.terminal.process.pid).children(recursive=True)
     # What it says to type in another terminal.

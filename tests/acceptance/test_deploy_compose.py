@@ -20,7 +20,7 @@ from lab.qoe.simulator import simulate_vehicle, write_vehicle
 from tests.support.postgres import PASSWORD, USER, PostgresServer
 from tests.support.processes import ROOT, Processes, eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.postgresql, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 FOLDER = ROOT / "deploy" / "compose"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))["services"]
 BIN = Path(sys.executable).parent

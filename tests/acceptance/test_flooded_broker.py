@@ -20,7 +20,7 @@ from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_
 from tests.support.processes import Processes, eventually
 from tests.support.transports import Client
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
 LARGEST = 16 * 1024
 

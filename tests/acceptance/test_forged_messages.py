@@ -30,7 +30,7 @@ from tests.support.authorities import FleetCa, number_in
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
 from tests.support.processes import Processes, eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.needs("mosquitto"), pytest.mark.timeout(180)]
 TOPICS = Topics("fleet")
 OPEN = "topic readwrite gf/1/#\n\npattern readwrite gf/1/#\n"
 

@@ -15,7 +15,7 @@ from schemas.record import ModelRecord
 from tests.support.cloud import SOURCES, Start, begin_run, central_digest, ended, spec
 from tests.support.postgres import PASSWORD, PostgresServer
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.postgresql, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 
 @pytest.mark.slow

@@ -24,10 +24,11 @@ from lab.processes import PROGRAM, ProcessFleet
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 from tests.support.cloud import EXACT
-from tests.support.netns import Network, why_not
+from tests.support.needs.programs import needs
+from tests.support.netns import Network
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.mosquitto, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
 KEEPALIVE = 2
 VEHICLES = 4
 CLOUD, BROKER = "coordinator", "broker"
@@ -148,10 +149,9 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
+@needs("namespaces", "mosquitto")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A fleet in namespaces, connected."""
-    if reason := why_not():
-        pytest.skip(reason)
     made = Fleet(tmp_path_factory.mktemp("cables"))
     yield made
     made.stop()

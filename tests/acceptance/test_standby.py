@@ -17,7 +17,9 @@ from tests.support.processes import eventually, glassfleet
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.postgresql, pytest.mark.slow])])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.needs("postgresql"), pytest.mark.slow])]
+)
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'journal.sqlite'}"
@@ -58,7 +60,6 @@ def test_run_goes_on_when_the_coordinator_is_killed_and_another_stands_by(
 
 
 @pytest.mark.slow
-@pytest.mark.postgresql
 def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_leads(
     postgres: PostgresServer, start: Start, tmp_path: Path
 ) -> None:
@@ -86,7 +87,7 @@ def test_coordinator_that_lost_its_database_connection_ends_and_the_stand_by_lea
 
 
 @pytest.mark.slow
-@pytest.mark.postgresql
+@pytest.mark.needs("postgresql")
 def test_stand_by_waits_on_while_the_database_server_is_started_again(start: Start, tmp_path: Path) -> None:
     with PostgresServer() as server:
         first, second = pair(start, tmp_path, server.url(server.database()))

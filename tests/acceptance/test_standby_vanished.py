@@ -13,14 +13,14 @@ import pytest
 
 from broker.servers.mosquitto import find_mosquitto
 from lab.processes import PROGRAM, Process, ProcessFleet
-from tests.support.netns import Network, why_not
+from tests.support.needs.programs import needs
+from tests.support.netns import Network
 from tests.support.postgres import PostgresServer
 from tests.support.processes import eventually
 
 pytestmark = [
     pytest.mark.acceptance,
-    pytest.mark.mosquitto,
-    pytest.mark.postgresql,
+    pytest.mark.needs("mosquitto", "postgresql"),
     pytest.mark.slow,
     pytest.mark.timeout(300),
 ]
@@ -28,9 +28,8 @@ CLOUD, ONE, TWO = "cloud", "one", "two"
 
 
 @pytest.fixture
+@needs("namespaces")
 def network() -> Iterator[Network]:
-    if reason := why_not():
-        pytest.skip(reason)
     made = Network([CLOUD, ONE, TWO])
     yield made
     made.remove()

@@ -18,7 +18,7 @@ from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, Start
 from tests.support.processes import eventually
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = pytest.mark.needs("mosquitto")
 TOPICS = Topics("fleet")
 QUIET = "--no-api"
 """Nobody asks these: one starts in half the time without its HTTP side."""

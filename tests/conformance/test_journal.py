@@ -34,7 +34,7 @@ def entry(run: str, number: int, *, at: float | None = None) -> Entry:
     return Entry(run, "answer", float(number) if at is None else at, 1.7e9 + number, b"body %d" % number)
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens the same journal each time it is called."""
     if request.param == "sqlite":
@@ -314,7 +314,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.sqlite"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
 def address(request: pytest.FixtureRequest, path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{path}"

@@ -12,8 +12,6 @@ from coordinator.journal.sql import SqlJournal
 from schemas.errors import StorageError
 from tests.support.postgres import PASSWORD, PostgresServer
 
-pytestmark = pytest.mark.postgresql
-
 
 def entry(number: int, run: str = "r") -> Entry:
     return Entry(run, "answer", float(number), 1.7e9 + number, b"body %d \x00\xff" % number)

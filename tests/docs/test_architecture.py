@@ -55,6 +55,7 @@ STARTS_PROCESSES = {
     "edge_agent/compute/worker.py", "broker/servers/child.py", "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.
     *(f"tests/support/{name}.py" for name in ("demo_pictures", "netns", "postgres", "processes", "transports")),
+    "tests/support/needs/make_test.py",
 }  # fmt: skip
 """The only modules with a ``subprocess.Popen``."""
 

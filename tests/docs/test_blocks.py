@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.docs.commands import command_lines, fault
 from tests.support.docs.examples import SHELLS
 from tests.support.docs.pages import ROOT, Block, Page, pages
@@ -23,7 +25,7 @@ CLUSTER = "needs a Kubernetes cluster"
 ELSEWHERE = "needs the machines broker.example.org and so on"
 
 NOT_RUN: dict[str, dict[str, str]] = {
-    "CONTRIBUTING.md": {"make setup    # .venv with the locked versions": INSTALLS},
+    "CONTRIBUTING.md": {"make setup     # .venv with the locked versions": INSTALLS},
     "README.md": {
         "make demo     # sets everything up (Python >= 3.11 and make are all it needs), then shows it": INSTALLS
     },
@@ -103,6 +105,7 @@ def test_nearly_everything_is_executed():
     assert all(len(reason) > 10 for blocks in NOT_RUN.values() for reason in blocks.values())
 
 
+@pytest.mark.needs("bash")
 def test_blocks_that_are_not_executed_can_be_read_all_the_same():
     faults = []
     for page, block in _unmarked():

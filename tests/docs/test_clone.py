@@ -6,7 +6,6 @@ the package index.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,12 +15,11 @@ from tests.support.docs.examples import environment, run, shown
 from tests.support.docs.groups import SAYS
 from tests.support.docs.pages import ROOT, Block, Page
 
-_ABSENT = [name for name in ("git", "make") if shutil.which(name) is None]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.acceptance,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(bool(_ABSENT), reason=f"not installed: apt install {' '.join(_ABSENT)}"),
+    pytest.mark.needs("bash", "git", "make"),
     pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no clone itself: there is nothing to clone"),
 ]
 TUTORIAL = "docs/tutorial/first-fleet.md"

@@ -42,6 +42,7 @@ def test_what_a_page_shows_is_compared_with_what_the_block_before_it_printed(say
     assert shown(blocks, {0: "wo\n", 1: "one\ntwo  \nthree, 3.5\n"}) == ([] if holds else [says])
 
 
+@pytest.mark.needs("bash")
 def test_example_that_fails_or_hangs_is_noticed(tmp_path: Path):
     def result(name: str, text: str) -> tuple[int | None, dict[int, str]]:
         folder = tmp_path / name

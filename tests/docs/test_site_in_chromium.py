@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -14,10 +13,11 @@ pytest.importorskip("playwright", reason="pip install playwright")
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.dashboard_world import CHROMIUM, chromium
+from tests.support.dashboard_world import chromium
+from tests.support.needs.programs import needs
 from tests.support.processes import serving
 
-pytestmark = [pytest.mark.chromium, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LOOKED_AT = [
     "index",
@@ -30,9 +30,8 @@ LOOKED_AT = [
 
 
 @pytest.fixture(scope="module")
+@needs("chromium")
 def browser() -> Iterator[Browser]:
-    if not Path(os.environ.get("GLASSFLEET_CHROMIUM", CHROMIUM)).exists():
-        pytest.skip("chromium is not installed: apt install chromium")
     with chromium() as made:
         yield made
 

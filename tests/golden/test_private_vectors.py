@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,7 @@ def computed() -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.needs("node")
 def test_masks_can_be_made_from_the_protocol_page_in_another_language() -> None:
     program = VECTORS.with_suffix(".mjs")
     done = subprocess.run(["node", program, VECTORS], capture_output=True, text=True, timeout=60, check=False)

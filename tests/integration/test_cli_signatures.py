@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -140,7 +139,7 @@ def publisher(tmp_path: Path, ca: FleetCa) -> Iterator[tuple[Publisher, str]]:
     broker.stop()
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
     call: Call, ca: FleetCa, foreign: FleetCa, publisher: tuple[Publisher, str]
 ) -> None:
@@ -171,8 +170,7 @@ def test_registry_refuses_what_a_hostile_broker_serves_and_believes_the_rest(
 FORECAST = Forecast(name="qoe", version=1, digest="0" * 64, prediction=0.25, rule="IF x is Low", strength=0.5, at=1.0)
 
 
-@pytest.mark.mosquitto
-@pytest.mark.skipif(shutil.which("mosquitto") is None, reason="needs mosquitto: apt install mosquitto")
+@pytest.mark.needs("mosquitto")
 def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_stays_connected(tmp_path: Path):
     broker, identities = secure_broker(tmp_path, "fleet", "cloud", ["v1", "v1-forecast"])
     heard: queue.SimpleQueue[Message] = queue.SimpleQueue()

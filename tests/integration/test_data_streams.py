@@ -108,7 +108,7 @@ def vehicle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vehicle]:
     broker.stop()
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -137,7 +137,7 @@ def test_collector_says_why_at_once_when_the_broker_does_not_let_it_in(
     assert not store.exists(), "no empty window stays behind"
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_collector_says_so_and_goes_on_when_the_broker_dies_and_comes_back(
     vehicle: Vehicle, tmp_path: Path, processes: Processes
 ) -> None:
@@ -213,7 +213,6 @@ def test_collector_leaves_a_whole_window_when_the_disk_is_full(tmp_path: Path) -
     assert WindowStore.open(store).span()[0] == len(kept) + 1
 
 
-@pytest.mark.postgresql
 def test_query_reads_postgresql_with_the_password_from_the_environment_and_cannot_write(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from coordinator.main import assemble
 from schemas.topics import Topics
 from tests.support.authorities import FleetCa
 
-pytestmark = [pytest.mark.mosquitto, pytest.mark.usefixtures("own_state")]
+pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.usefixtures("own_state")]
 TOPICS = Topics("fleet")
 
 

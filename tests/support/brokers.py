@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import ssl
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from broker.servers.process import free_port, kept_password, prepare_state_dir
 from broker.servers.rabbitmq import RabbitmqConfig
 from broker.url import BrokerAddress
 from schemas.limits import MAX_MESSAGE_BYTES
+from tests.support.needs import programs
 
 CONFIG = """
 server_name: "glassfleet-{port}"
@@ -59,11 +59,6 @@ accounts {{
 """
 
 
-def find_nats() -> str | None:
-    """Path of the server program; None when it is not installed."""
-    return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/opt/homebrew/bin")
-
-
 class NatsProcess(ChildBroker):
     """One NATS server on this machine that is not part of a cluster.
 
@@ -74,8 +69,7 @@ class NatsProcess(ChildBroker):
     """
 
     def __init__(self, state_dir: Path) -> None:
-        program = find_nats()
-        assert program is not None, "nats-server is not installed: apt install nats-server"
+        program = programs.path("nats-server")
         state_dir = prepare_state_dir(state_dir)
         password, port = kept_password(state_dir), free_port()
         config = CONFIG.format(port=port, client_port=free_port(), jetstream=state_dir / "jetstream", password=password)
@@ -90,8 +84,7 @@ class NatsProcess(ChildBroker):
 @contextmanager
 def nats_cluster(folder: Path, nodes: int = 3) -> Iterator[list[ChildBroker]]:
     """Start a cluster on this machine, and end it. Sessions and retained messages are kept by all three."""
-    program = find_nats()
-    assert program is not None, "nats-server is not installed: apt install nats-server"
+    program = programs.path("nats-server")
     password, ports = new_password(), [(free_port(), free_port(), free_port()) for _ in range(nodes)]
     routes = ", ".join(f'"nats://127.0.0.1:{route}"' for *_, route in ports)
     made = []
@@ -118,15 +111,6 @@ def nats_cluster(folder: Path, nodes: int = 3) -> Iterator[list[ChildBroker]]:
     finally:
         for node in made:
             node.kill()
-
-
-_PLACES = "/usr/lib/rabbitmq/bin:/usr/local/sbin:/opt/homebrew/sbin"
-"""Where the script itself is; Debian's ``/usr/sbin/rabbitmq-server`` is a wrapper that changes the user."""
-
-
-def find_rabbitmq() -> str | None:
-    """Path of the server's start script; None when RabbitMQ or its MQTT plugin is not installed."""
-    return shutil.which("rabbitmq-server", path=_PLACES)
 
 
 @dataclass(frozen=True)
@@ -177,8 +161,7 @@ class RabbitmqProcess(ChildBroker):
         cluster: Cluster | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
-        program = find_rabbitmq()
-        assert program is not None, "rabbitmq-server is not installed: apt install rabbitmq-server"
+        program = programs.path("rabbitmq-server")
         state_dir = prepare_state_dir(state_dir)
         self.config = RabbitmqConfig(free_port(), state_dir, host, max_message_bytes)
         self._cluster = cluster

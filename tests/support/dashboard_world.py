@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,9 +23,9 @@ from schemas.messages import AgentState, Refusal, Request
 from schemas.topics import Topics
 from tests.support.cloud import CoordinatorProcess, ended
 from tests.support.coordinator_http import EVIL
+from tests.support.needs import programs
 from tests.support.processes import eventually
 
-CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -163,9 +162,7 @@ def world(folder: Path, *, hostile: bool = True, nasty: bool = True) -> Iterator
 def chromium() -> Iterator[Browser]:
     """Debian's browser, without a head."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("GLASSFLEET_CHROMIUM", CHROMIUM), args=ARGUMENTS
-        )
+        browser = playwright.chromium.launch(executable_path=programs.path("chromium"), args=ARGUMENTS)
         try:
             yield browser
         finally:

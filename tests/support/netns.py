@@ -1,15 +1,14 @@
 """Machines with a network of their own: kernel namespaces, joined by cables and a switch that can be pulled apart.
 
 A namespace lives as long as a process in it: when the tests are killed, the system removes everything. Nothing of this
-machine's own network is touched. It takes root, ``unshare`` and ``nsenter`` (util-linux) and ``ip`` and ``tc``
-(iproute2).
+machine's own network is touched. The fixture that makes one
+asks for ``namespaces``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import subprocess
 import threading
 import time
@@ -18,28 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker.servers.process import die_with_parent
+from tests.support.needs import programs
 
 T = TypeVar("T")
-SBIN = "/usr/sbin:/sbin"
 CLONE_NEWNET = 0x40000000
-TOOLS = {name: shutil.which(name) or shutil.which(name, path=SBIN) for name in ("ip", "tc", "unshare", "nsenter")}
-
-
-def why_not() -> str:
-    """Say why there are no namespaces here, and the way out; empty: there are."""
-    missing = sorted(name for name, path in TOOLS.items() if path is None)
-    if missing:
-        return f"{', '.join(missing)} not installed: apt install iproute2 util-linux"
-    if os.geteuid() != 0:
-        return "only root may pull cables: run this test as root (sudo -E .venv/bin/pytest ...)"
-    tried = subprocess.run([_tool("unshare"), "--net", "true"], capture_output=True, text=True, check=False)
-    return "" if tried.returncode == 0 else f"no network namespaces on this machine: {tried.stderr.strip()}"
-
-
-def _tool(name: str) -> str:
-    path = TOOLS[name]
-    assert path is not None, f"{name} is not installed"
-    return path
 
 
 class Machine:
@@ -47,7 +28,7 @@ class Machine:
 
     def __init__(self) -> None:
         self._keeper = subprocess.Popen(  # `lab.processes` needs a folder for logs; this one says nothing
-            [_tool("unshare"), "--net", "sleep", "infinity"],
+            [programs.path("unshare"), "--net", "sleep", "infinity"],
             stdin=subprocess.DEVNULL,
             preexec_fn=die_with_parent(),  # noqa: PLW1509 - calls one C function looked up beforehand
         )
@@ -65,7 +46,7 @@ class Machine:
     def run(self, tool: str, *arguments: str) -> str:
         """Run ``ip`` or ``tc`` in it."""
         done = subprocess.run(
-            self.command([_tool(tool), *arguments]), capture_output=True, text=True, check=False, timeout=30
+            self.command([programs.path(tool), *arguments]), capture_output=True, text=True, check=False, timeout=30
         )
         assert done.returncode == 0, f"{tool} {' '.join(arguments)}: {done.stderr}"
         return done.stdout
@@ -73,7 +54,7 @@ class Machine:
     def command(self, command: Sequence[str], user: int | None = None, group: int | None = None) -> list[str]:
         """Return a command that runs another one in it, as somebody else if that is told."""
         who = [] if user is None or group is None else ["--setuid", str(user), "--setgid", str(group)]
-        return [_tool("nsenter"), "--target", str(self.pid), "--net", *who, "--", *command]
+        return [programs.path("nsenter"), "--target", str(self.pid), "--net", *who, "--", *command]
 
     def visit(self, function: Callable[[], T]) -> T:
         """Call a function in a thread of this process whose sockets are in it."""

@@ -6,7 +6,6 @@ On loopback, or at the address of a machine with a network of its own.
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import pwd
 import shutil
@@ -23,24 +22,11 @@ import psycopg
 from psycopg import sql
 
 from broker.servers.process import die_with_parent, free_port
+from tests.support.needs import programs
 from tests.support.netns import Machine
 
 USER = "glassfleet"
 PASSWORD = "s3cret-for-tests"
-
-
-def find_postgresql() -> str | None:
-    """Folder of PostgreSQL's programs: the newest of Debian's, else of those on the PATH; None when not installed."""
-    for folder in sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=_version, reverse=True):  # noqa: PTH207
-        if Path(folder, "initdb").exists():
-            return folder
-    result = shutil.which("initdb")
-    return None if result is None else str(Path(result).resolve().parent)
-
-
-def _version(folder: str) -> float:
-    part = Path(folder).parent.name
-    return float(part) if part.replace(".", "", 1).isdigit() else 0.0
 
 
 def _account() -> dict[str, Any]:
@@ -62,9 +48,7 @@ class PostgresServer:
     def __init__(self, machine: Machine | None = None, host: str = "127.0.0.1") -> None:
         self.host = host
         self._machine = machine
-        programs = find_postgresql()
-        assert programs is not None, "apt install postgresql"
-        self._programs = Path(programs)
+        self._programs = Path(programs.path("initdb")).resolve().parent
         self._account = _account()
         # Not in pytest's folder: only its owner may enter that one. In memory where that is possible: what is tested is
         # killed processes, not cut power, and a busy disk would cost a minute.

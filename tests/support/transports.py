@@ -30,6 +30,7 @@ from schemas.topics import PROTOCOL, Address, Topics
 from schemas.trust.signing import split
 from tests.support.authorities import FleetCa
 from tests.support.brokers import NatsProcess, RabbitmqProcess
+from tests.support.needs.programs import NEEDS
 
 PATIENCE = 30.0
 """Seconds after which a condition that should come true is given up. Not a measure of speed."""
@@ -332,7 +333,7 @@ _PROTOCOLS: dict[str, Literal["auto", "5", "3.1.1"]] = {"mosquitto-5": "5", "mos
 def mark_of(name: str) -> list[pytest.MarkDecorator]:
     """Give the mark of a test that needs the program behind a bench."""
     program = name.partition("-")[0]
-    return [getattr(pytest.mark, program)] if program in ("mosquitto", "rabbitmq", "nats") else []
+    return [pytest.mark.needs(program)] if program in NEEDS else []
 
 
 def start_broker(name: str, folder: Path) -> ChildBroker | None:

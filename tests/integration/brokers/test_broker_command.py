@@ -15,7 +15,8 @@ from tests.support.processes import Processes, eventually
 
 
 @pytest.mark.parametrize(
-    ("kind", "again"), [("embedded", []), pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.mosquitto)]
+    ("kind", "again"),
+    [("embedded", []), pytest.param("mosquitto", ["--port", "0"], marks=pytest.mark.needs("mosquitto"))],
 )
 @pytest.mark.slow
 def test_broker_that_was_killed_gets_its_port_again_and_the_coordinator_is_back(

@@ -81,7 +81,7 @@ def honest_passes(world: World) -> None:
         client.transport.stop()
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["to itself", "to an absent coordinator", "under many names"])
 def test_vehicle_cannot_fill_mosquitto(world: World, kind: str, qos: int) -> None:
@@ -112,7 +112,7 @@ def test_vehicle_cannot_fill_mosquitto(world: World, kind: str, qos: int) -> Non
     honest_passes(world)
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_two_processes_with_one_certificate_are_told_why_connections_end(world: World, processes: Processes) -> None:
     table = rows()
     path = processes.folder / "rows.csv"
@@ -130,7 +130,7 @@ def test_two_processes_with_one_certificate_are_told_why_connections_end(world: 
 
 
 @pytest.mark.slow
-@pytest.mark.rabbitmq
+@pytest.mark.needs("rabbitmq")
 def test_client_that_is_away_cannot_fill_rabbitmq(tmp_path: Path) -> None:
     broker = RabbitmqProcess(tmp_path, max_message_bytes=LARGEST)
     broker.start()

@@ -17,7 +17,7 @@ from schemas.errors import BrokerError
 from tests.support.processes import eventually
 from tests.support.transports import Client, make_ready
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = pytest.mark.needs("mosquitto")
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ def test_client_stops_from_within_a_handler(broker):
     eventually(lambda: not transport.is_connected and not any(t.name == "mqtt-quitter" for t in threading.enumerate()))
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_transport_gives_up_a_message_that_ends_every_connection_and_carries_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.authorities import FleetCa
 from tests.support.processes import eventually
 from tests.support.transports import Client
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = pytest.mark.needs("mosquitto")
 TOPICS = Topics("fleet")
 DIGEST = "0" * 64
 ACL = certificate_acl(TOPICS, coordinators=["cloud"], operators=["anna"])

@@ -25,7 +25,7 @@ from schemas.trace import trace_ids
 from tests.support.cloud import SOURCES, CoordinatorProcess, rows
 from tests.support.processes import Processes, eventually
 
-pytestmark = [pytest.mark.mosquitto, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 class World:

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.dashboard_world import World, chromium, world
+from tests.support.needs.programs import needs
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
+@needs("chromium")
 def browser() -> Iterator[Browser]:
     """Chromium for a file. Not for the session: while it runs, nothing else in the process may use asyncio."""
     with chromium() as made:

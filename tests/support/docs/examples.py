@@ -15,6 +15,7 @@ from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
 from lab.processes import Process
 from tests.support.docs.pages import ROOT, Block
+from tests.support.needs.programs import NEEDS
 
 SHELLS = frozenset({"bash", "sh"})
 PORTS = ("1883", "8080", "8443", "8883", "18830")
@@ -24,6 +25,8 @@ CLONED = ("schemas", "glassfleet", "broker", "coordinator", "edge_agent", "conso
 
 _PLACE = "@@ block {} @@"
 _PLACES = re.compile(r"^@@ block (\d+) @@\n", re.MULTILINE)
+
+_COMMANDS = re.compile(r"(?m)(?:^|[|;&(])\s*([a-z0-9-]+)\b")
 
 
 def script(blocks: list[Block]) -> tuple[str, str]:
@@ -44,6 +47,12 @@ def script(blocks: list[Block]) -> tuple[str, str]:
     assert languages <= SHELLS | {"python"}, f"nothing runs {sorted(languages)}"
     lines = ["set -eu\n", *(_shell(number, block) for number, block in enumerate(blocks))]
     return "example.sh", "".join([*lines, "\nkill $(jobs -p) 2> /dev/null || true\nwait\n"])
+
+
+def programs(blocks: list[Block]) -> list[str]:
+    """Name the programs outside Python that a group is typed with: first words of its commands, and the shell."""
+    lines = "\n".join(block.text for block in blocks if block.mark == "run" and block.language in SHELLS)
+    return sorted(NEEDS.keys() & {"bash", *_COMMANDS.findall(lines)}) if lines else []
 
 
 def _python(number: int, block: Block) -> str:

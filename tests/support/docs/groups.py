@@ -7,45 +7,37 @@ is not executed is listed, with its reason, in ``test_blocks.py``.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.docs.examples import run, shown
+from tests.support.docs.examples import programs, run, shown
 from tests.support.docs.pages import pages
 
 GROUPS = {f"{page.name}:{name}": (page, blocks) for page in pages() for name, blocks in page.groups().items()}
 
 
-def _programs(*names: str) -> pytest.MarkDecorator:
-    absent = [name for name in names if shutil.which(name) is None]
-    return pytest.mark.skipif(bool(absent), reason=f"not installed: apt install {' '.join(absent)}")
-
-
-_DATA = pytest.mark.skipif("GLASSFLEET_DATA" not in os.environ, reason="real datasets: set GLASSFLEET_DATA")
+_DATA = pytest.mark.needs("data")
 MARKS = {
     "README.md:tables": [_DATA, pytest.mark.slow],
     "docs/explanation/model-registry.md:registry": [pytest.mark.slow],
     "docs/explanation/privacy.md:leakage": [_DATA, pytest.mark.slow],
-    "docs/howto/change-the-authority.md:change": [pytest.mark.mosquitto, pytest.mark.slow],
+    "docs/howto/change-the-authority.md:change": [pytest.mark.slow],
     "docs/howto/forecast-on-the-vehicle.md:forecast": [pytest.mark.slow],
-    "docs/howto/operate.md:operate": [_programs("curl", "sqlite3"), pytest.mark.slow],
+    "docs/howto/operate.md:operate": [pytest.mark.slow],
     "docs/howto/read-a-model-with-an-auditor.md:audit": [pytest.mark.slow],
-    "docs/howto/real-broker.md:broker": [pytest.mark.mosquitto, pytest.mark.slow],
+    "docs/howto/real-broker.md:broker": [pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:own": [pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:papers": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:report": [_DATA, pytest.mark.slow],
     "docs/howto/reproduce-the-papers.md:table": [_DATA, pytest.mark.slow],
-    "docs/howto/secure-fleet.md:secure": [pytest.mark.mosquitto, pytest.mark.slow],
-    "docs/howto/your-own-data.md:own-data": [_programs("sqlite3"), pytest.mark.mosquitto],
-    "docs/reference/http-api.md:http": [_programs("curl", "jq"), pytest.mark.slow],
+    "docs/howto/secure-fleet.md:secure": [pytest.mark.slow],
+    "docs/reference/http-api.md:http": [pytest.mark.slow],
     "docs/tutorial/first-fleet.md:first-fleet": [pytest.mark.slow],
 }
-"""What an example needs, beyond what is installed."""
+"""What an example needs, beyond the programs that it types."""
 CLONES = {"docs/howto/add-a-scheme.md:scheme"}
 """Their reader works in a clone of the repository, and changes it: they get a copy."""
 LONG = {"docs/howto/reproduce-the-papers.md:report": 3400.0}
@@ -117,10 +109,13 @@ PARTS = {
 
 def parameters(names: Iterable[str]) -> list[Any]:
     """Return groups as parameters of a test, each with its marks."""
-    return [
-        pytest.param(name, marks=[*MARKS.get(name, []), pytest.mark.timeout(LONG.get(name, 540) + 60)])
-        for name in names
-    ]
+    result = []
+    for name in names:
+        marks = [*MARKS.get(name, []), pytest.mark.timeout(LONG.get(name, 540) + 60)]
+        if typed := programs(GROUPS[name][1]):
+            marks.append(pytest.mark.needs(*typed))
+        result.append(pytest.param(name, marks=marks))
+    return result
 
 
 def check(group: str, folder: Path) -> None:

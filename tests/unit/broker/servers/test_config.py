@@ -22,7 +22,7 @@ def config(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.mosquitto
+@pytest.mark.needs("mosquitto")
 def test_written_configuration_is_the_one_that_the_tests_run_with(tmp_path: Path) -> None:
     running = MosquittoProcess(tmp_path / "state", port=1999)
     tested = (tmp_path / "state" / "mosquitto.conf").read_text(encoding="utf-8")
