@@ -11,14 +11,18 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
-from coordinator.specification.rollout import BEATS, GATE
+from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
+from glassfleet.influence import Influence, harmful
 from glassfleet.intervals import lines_of
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
@@ -202,4 +206,33 @@ def to_score(state: RunState) -> Asked:
     if state.spec.private is None:
         return Asked(model, lines=lines)
     champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
-    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)}, lines)
+    limits = {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
+    return Asked(model, champion, limits, lines)
+
+
+def harmful_member(
+    regressions: Callable[[Sequence[tuple[Task, Contribution]]], NDArray[np.float64] | None],
+    state: RunState,
+    levels: Sequence[Level],
+) -> Influence | None:
+    """Return the member of a plain run's cohort without which all others gain; errors are in the target's unit.
+
+    Parameters
+    ----------
+    regressions : callable
+        Returns what one vehicle's answers tell of the scheme's regressions; None: nothing.
+    state : RunState
+        With all answers.
+    levels : sequence of Level
+        All of them, closed.
+    """
+
+    def told(agent: str) -> NDArray[np.float64] | None:
+        return regressions([(level.task, state.store[level.digest][agent].contribution) for level in levels])
+
+    members, target = levels[-1].members, None if state.domain is None else state.domain.target
+    if target is None or told(members[0]) is None:
+        return None
+    found = harmful(members, cast("Callable[[str], NDArray[np.float64]]", told))
+    width = target.high - target.low
+    return found and replace(found, error=width * found.error, without=width * found.without)

@@ -1,0 +1,123 @@
+"""Without whom all others gain: one vehicle is left out of the sums of regressions, which are solved again.
+
+Theory. Sums over the products of ``[1, x, y]`` tell how large the squared error of *any* line is over the rows behind
+them: ``y'y - 2 b'X'y + b'X'X b``. So who has each vehicle's sums, rule by rule, can fit the rules to all of them and to
+all but one, and knows what either is worth to each of the others, without another question. Whoever has honest rows in
+a part of the inputs of its own changes little for the others: rules fit there, too. Whoever says something else where
+others have rows does.
+
+The tree itself stays as it was grown, with the sums of all. Two that lie together are not found: without one of them
+the other is left.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+LEAST_GAIN: Final = 1.25
+"""A vehicle is named when the error of the others is at least so many times as large with it. In 442 honest fleets the
+largest was 1.2; see docs/explanation/model-registry.md."""
+
+FEWEST: Final = 3
+"""Of two vehicles nobody can tell which one is wrong."""
+
+MOST: Final = 1000
+"""Of more vehicles none is looked at: each has less than a hundredth of the weight, and a look takes 0.3 ms."""
+
+_RIDGE: Final = 1e-3
+"""In rows: a rule that no row reaches has a solution, too."""
+
+_NOTHING: Final = 1e-9
+"""Squared error, on the scale of y, of what rounding leaves where rules fit all rows."""
+
+
+@dataclass(frozen=True)
+class Influence:
+    """One vehicle's influence on all others.
+
+    Attributes
+    ----------
+    agent : str
+    error, without : float
+        Root of the mean squared error over the rows of all others, on the scale of y: of the rules fitted to the sums
+        of all, and to those of all others.
+    """
+
+    agent: str
+    error: float
+    without: float
+
+    def in_words(self, name: str) -> str:
+        """Say it of the vehicle, which is called by `name`.
+
+        >>> Influence("v7", error=13.91, without=1.084).in_words("v7")
+        'without v7 all others gain: error 1.084 instead of 13.91; start the next run with --without v7'
+        """
+        gain = f"error {self.without:.4g} instead of {self.error:.4g}"
+        return f"without {name} all others gain: {gain}; start the next run with --without {self.agent}"
+
+
+def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | None:
+    """Return the vehicle without which all others gain, the median one by `LEAST_GAIN` or more; None: none.
+
+    Parameters
+    ----------
+    agents : sequence of str
+        Nobody is named of fewer than `FEWEST` or more than `MOST`.
+    of : callable
+        Returns a vehicle's moment matrices over ``[1, x, y]`` by rule, shape (k, k, m), in rows.
+
+    Examples
+    --------
+    >>> def vehicle(slope):
+    ...     x = np.linspace(0, 1, 20)
+    ...     line = np.stack([np.ones(20), x, slope * x])
+    ...     return (line @ line.T)[:, :, None]
+    >>> told = {"v1": vehicle(1.0), "v2": vehicle(1.1), "v3": vehicle(0.9), "v4": vehicle(-4.0)}
+    >>> harmful(sorted(told), told.__getitem__).agent
+    'v4'
+    """
+    if not FEWEST <= len(agents) <= MOST:
+        return None
+    total = sum(map(of, agents[1:]), of(agents[0]).copy())
+    line = _solved(total)
+
+    def gain(agent: str) -> float:
+        others = total - of(agent)
+        return _ratio(_error(others, line), _error(others, _solved(others)))
+
+    agent = max(agents, key=gain)
+    others = total - of(agent)
+    better = _solved(others)
+    each = [_ratio(_error(of(one), line), _error(of(one), better)) for one in agents if one != agent]
+    if min(each) < 1.0 or statistics.median(each) < LEAST_GAIN:
+        return None
+    rows = float(others[0, 0].sum())
+    return Influence(agent, math.sqrt(_error(others, line) / rows), math.sqrt(_error(others, better) / rows))
+
+
+def _ratio(error: float, without: float) -> float:
+    """Return how many times as large an error is, by its root; 1 where both are below what rounding leaves."""
+    return math.sqrt((error + _NOTHING) / (without + _NOTHING))
+
+
+def _error(matrix: Array, line: Array) -> float:
+    """Return the sum of squared errors, >= 0, of coefficients by rule, shape (m, k - 1)."""
+    residual = np.append(-line, np.ones((len(line), 1)), axis=1)
+    return max(float(np.einsum("mi,ijm,mj", residual, matrix, residual, optimize=True)), 0.0)
+
+
+def _solved(matrix: Array) -> Array:
+    """Return least-squares coefficients by rule, shape (m, k - 1), of moment matrices, shape (k, k, m)."""
+    moved = np.moveaxis(matrix, -1, 0)
+    k = matrix.shape[0] - 1
+    return np.linalg.solve(moved[:, :k, :k] + _RIDGE * np.eye(k), moved[:, :k, k:])[:, :, 0]
