@@ -286,7 +286,8 @@ def _too_bad(state: Rollout, result: Tally) -> str:
         return f"{_summary(state, result)}; the limit is {_change(state, most)}"
     most = plan.max_worse if state.start.suspect else WORSE_THAN_ALONE
     if plan.gate and is_first and result.beside_local is not None and result.beside_local > most:
-        return f"{_summary(state, result)}; {_alone(state, result.beside_local)}; the limit is {_change(state, most)}"
+        beside = f"worse than {_alone(state, result.beside_local)}"
+        return f"{_summary(state, result)}; {beside}; the limit is {_change(state, most)}"
     return ""
 
 
@@ -313,12 +314,12 @@ def _verdict(state: Rollout, result: Tally) -> str:
     if not state.start.plan.gate:
         return f"{text}, worse off: {result.worse}"
     if result.beside_local is not None and result.beside_local >= 0:
-        text += f"; warning: {_alone(state, result.beside_local)}"
+        text += f"; warning: no better than {_alone(state, result.beside_local)}"
     return text + _suspect(state)
 
 
 def _alone(state: Rollout, worse: float) -> str:
-    return f"no better than what each vehicle learns alone ({_change(state, worse)})"
+    return f"what each vehicle learns alone ({_change(state, worse)})"
 
 
 def _suspect(state: Rollout) -> str:
