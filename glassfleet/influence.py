@@ -21,14 +21,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from glassfleet.discovery.guard import MIN_FLEET
+
 Array = NDArray[np.float64]
 
 LEAST_GAIN: Final = 1.25
 """A vehicle is named when the error of the others is at least so many times as large with it. In 442 honest fleets the
 largest was 1.2; see docs/explanation/model-registry.md."""
-
-FEWEST: Final = 3
-"""Of two vehicles nobody can tell which one is wrong."""
 
 MOST: Final = 1000
 """Of more vehicles none is looked at: each has less than a hundredth of the weight, and a look takes 0.3 ms."""
@@ -60,10 +59,9 @@ class Influence:
         """Say it of the vehicle, which is called by `name`.
 
         >>> Influence("v7", error=13.91, without=1.084).in_words("v7")
-        'without v7 all others gain: error 1.084 instead of 13.91; start the next run with --without v7'
+        'without v7 all others gain: error 1.08 instead of 13.9'
         """
-        gain = f"error {self.without:.4g} instead of {self.error:.4g}"
-        return f"without {name} all others gain: {gain}; start the next run with --without {self.agent}"
+        return f"without {name} all others gain: error {self.without:.3g} instead of {self.error:.3g}"
 
 
 def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | None:
@@ -72,7 +70,7 @@ def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | No
     Parameters
     ----------
     agents : sequence of str
-        Nobody is named of fewer than `FEWEST` or more than `MOST`.
+        Nobody is named of fewer than `MIN_FLEET` or more than `MOST`.
     of : callable
         Returns a vehicle's moment matrices over ``[1, x, y]`` by rule, shape (k, k, m), in rows.
 
@@ -82,11 +80,11 @@ def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | No
     ...     x = np.linspace(0, 1, 20)
     ...     line = np.stack([np.ones(20), x, slope * x])
     ...     return (line @ line.T)[:, :, None]
-    >>> told = {"v1": vehicle(1.0), "v2": vehicle(1.1), "v3": vehicle(0.9), "v4": vehicle(-4.0)}
+    >>> told = {"v1": vehicle(1.0), "v2": vehicle(1.1), "v3": vehicle(0.9), "v4": vehicle(-4), "v5": vehicle(1)}
     >>> harmful(sorted(told), told.__getitem__).agent
     'v4'
     """
-    if not FEWEST <= len(agents) <= MOST:
+    if not MIN_FLEET <= len(agents) <= MOST:
         return None
     total = sum(map(of, agents[1:]), of(agents[0]).copy())
     line = _solved(total)

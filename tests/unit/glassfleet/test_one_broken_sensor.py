@@ -229,7 +229,7 @@ def test_the_run_names_who_lies_about_the_target_by_what_the_others_would_gain(*
         assert state.harmful is not None
         assert state.harmful.without == pytest.approx(0.02, abs=0.01), "in the target's unit: the honest rows' noise"
         assert state.harmful.error > 0.05
-        assert document["far_out"][0][1].endswith("; start the next run with --without v07")
+        assert document["far_out"][0][1] == state.harmful.in_words("it")
     again: RunState | None = None
     for event in drive.events:
         again, _ = Engine().step(again, from_value(codec.decode(codec.encode(to_value(event)))))
