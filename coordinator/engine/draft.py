@@ -10,7 +10,7 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
-from glassfleet.influence import Influence
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.scheme import Server
 from schemas.messages import Outcome

@@ -22,8 +22,8 @@ from coordinator.engine.table import SCHEME_ENDS
 from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
-from glassfleet.influence import Influence, harmful
 from glassfleet.intervals import lines_of
+from glassfleet.numerics.influence import Influence, harmful
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target

@@ -71,7 +71,7 @@ from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet import catalogue
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
-from glassfleet.influence import Influence
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Scheme, Server

@@ -15,7 +15,7 @@ from immutables import Map
 
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
-from glassfleet.influence import Influence
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.between import Held
 from glassfleet.private.groups import Edition
 from glassfleet.scheme import Contribution, State, Task

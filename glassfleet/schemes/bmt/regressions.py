@@ -1,4 +1,4 @@
-"""What one vehicle's answers say of each leaf by itself: for `glassfleet.influence`."""
+"""What one vehicle's answers say of each leaf by itself: for `glassfleet.numerics.influence`."""
 
 from __future__ import annotations
 

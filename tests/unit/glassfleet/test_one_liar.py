@@ -22,7 +22,7 @@ from edge_agent.models.evaluation import root_mean_square
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
-from glassfleet.influence import Influence, harmful
+from glassfleet.numerics.influence import Influence, harmful
 from glassfleet.scheme import Contribution, Task
 from glassfleet.traits import input_quantiles_of, regressions_of
 

@@ -114,10 +114,10 @@ def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than
         "worse_by": {"constant": -0.01, "champion": 0.05, "local": 1.0},
     }  # fmt: skip
     verdict = judged(scores, asked=None, current=None, cohort=12)
-    assert (verdict.passes, verdict.reason) == (
-        False,
+    assert not verdict.passes
+    assert verdict.reason == (
         "too-bad: worse than what each vehicle learns alone (error +150.0%), by more than 100% for 6 of 10 vehicles; "
-        "at most half may be",
+        "at most half may be"
     )
     assert judged(scores, asked="d", current="d", cohort=12).passes, "a later version need beat its former one"
 

@@ -21,13 +21,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.discovery.guard import MIN_FLEET
-
 Array = NDArray[np.float64]
 
 LEAST_GAIN: Final = 1.25
 """A vehicle is named when the error of the others is at least so many times as large with it. In 442 honest fleets the
 largest was 1.2; see docs/explanation/model-registry.md."""
+
+FEWEST: Final = 5
+"""Of fewer vehicles none is named, as for their rows (`glassfleet.discovery.guard.MIN_FLEET`)."""
 
 MOST: Final = 1000
 """Of more vehicles none is looked at: each has less than a hundredth of the weight, and a look takes 0.3 ms."""
@@ -70,7 +71,7 @@ def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | No
     Parameters
     ----------
     agents : sequence of str
-        Nobody is named of fewer than `MIN_FLEET` or more than `MOST`.
+        Nobody is named of fewer than `FEWEST` or more than `MOST`.
     of : callable
         Returns a vehicle's moment matrices over ``[1, x, y]`` by rule, shape (k, k, m), in rows.
 
@@ -84,7 +85,7 @@ def harmful(agents: Sequence[str], of: Callable[[str], Array]) -> Influence | No
     >>> harmful(sorted(told), told.__getitem__).agent
     'v4'
     """
-    if not MIN_FLEET <= len(agents) <= MOST:
+    if not FEWEST <= len(agents) <= MOST:
         return None
     total = sum(map(of, agents[1:]), of(agents[0]).copy())
     line = _solved(total)
