@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
-from glassfleet.numerics.influence import Influence, harmful
+from glassfleet.numerics.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target
@@ -231,8 +231,11 @@ def harmful_member(
         return regressions([(level.task, state.store[level.digest][agent].contribution) for level in levels])
 
     members, target = levels[-1].members, None if state.domain is None else state.domain.target
-    if target is None or told(members[0]) is None:
+    if target is None or not FEWEST <= len(members) <= MOST:
         return None
-    found = harmful(members, cast("Callable[[str], NDArray[np.float64]]", told))
+    first = told(members[0])
+    if first is None or len(members) * first.nbytes > MOST_BYTES:
+        return None
+    found = harmful({member: known for member in members if (known := told(member)) is not None})
     width = target.high - target.low
     return found and replace(found, error=width * found.error, without=width * found.without)

@@ -103,12 +103,8 @@ class Learned:
         vehicles = {**self.fleet.train, LIAR: forged}
         outcome = local.federated(Lied(), self.scheme.Parameters(), self.domain, vehicles, listen=listen)  # type: ignore[arg-type]
 
-        def moments(agent: str) -> Array:
-            known = regressions_of(self.scheme, told[agent])
-            assert known is not None
-            return known
-
-        return outcome.model, harmful(sorted(told), moments)
+        known = {agent: regressions_of(self.scheme, answers) for agent, answers in told.items()}
+        return outcome.model, harmful({agent: moments for agent, moments in known.items() if moments is not None})
 
     def gate(self, model: Any, named: Influence | None) -> Rollout:
         """Return what the gate says of a first version; the liar, too, tells the truth of its own test rows."""
