@@ -100,8 +100,8 @@ def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
 def regressions_of(scheme: object, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
     """Return what one vehicle's answers tell of a model's regressions; None: these are none, or the scheme has none."""
     hook = getattr(scheme, "regressions", None)
-    told: NDArray[np.float64] | None = None if hook is None else hook(answers)
-    return told
+    moments: NDArray[np.float64] | None = None if hook is None else hook(answers)
+    return moments
 
 
 def is_personal(scheme: object) -> bool:

@@ -227,15 +227,15 @@ def harmful_member(
         All of them, closed.
     """
 
-    def told(agent: str) -> NDArray[np.float64] | None:
+    def moments_of(agent: str) -> NDArray[np.float64] | None:
         return regressions([(level.task, state.store[level.digest][agent].contribution) for level in levels])
 
     members, target = levels[-1].members, None if state.domain is None else state.domain.target
     if target is None or not FEWEST <= len(members) <= MOST:
         return None
-    first = told(members[0])
+    first = moments_of(members[0])
     if first is None or len(members) * first.nbytes > MOST_BYTES:
         return None
-    found = harmful({member: known for member in members if (known := told(member)) is not None})
+    found = harmful({member: known for member in members if (known := moments_of(member)) is not None})
     width = target.high - target.low
     return found and replace(found, error=width * found.error, without=width * found.without)

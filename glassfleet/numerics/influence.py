@@ -72,12 +72,12 @@ class Influence:
         return f"without {name} all others gain: error {self.without:.3g} instead of {self.error:.3g}"
 
 
-def harmful(told: Mapping[str, Array]) -> Influence | None:
+def harmful(moments: Mapping[str, Array]) -> Influence | None:
     """Return the vehicle without which all others gain, by `EACH_GAINS` and `LEAST_GAIN`; None: there is none.
 
     Parameters
     ----------
-    told : mapping of str to ndarray of float64, shape (k, k, m)
+    moments : mapping of str to ndarray of float64, shape (k, k, m)
         Moment matrices over ``[1, x, y]`` by rule, in rows, by vehicle; at least one vehicle.
 
     Examples
@@ -89,17 +89,17 @@ def harmful(told: Mapping[str, Array]) -> Influence | None:
     >>> harmful({f"v{at}": vehicle(slope) for at, slope in enumerate([1.0, 1.1, 0.9, -4.0, 1.0])}).agent
     'v3'
     """
-    total = sum(told.values(), np.zeros_like(next(iter(told.values()))))
+    total = sum(moments.values(), np.zeros_like(next(iter(moments.values()))))
     line = _solved(total)
 
     def gain(agent: str) -> float:
-        others = total - told[agent]
+        others = total - moments[agent]
         return _ratio(_error(others, line), _error(others, _solved(others)))
 
-    agent = max(told, key=gain)
-    others = total - told[agent]
+    agent = max(moments, key=gain)
+    others = total - moments[agent]
     better = _solved(others)
-    each = [_ratio(_error(own, line), _error(own, better)) for one, own in told.items() if one != agent]
+    each = [_ratio(_error(own, line), _error(own, better)) for one, own in moments.items() if one != agent]
     if min(each, default=0.0) < EACH_GAINS or statistics.median(each) < LEAST_GAIN:
         return None
     rows = float(others[0, 0].sum())
@@ -121,4 +121,5 @@ def _solved(matrix: Array) -> Array:
     """Return least-squares coefficients by rule, shape (m, k - 1), of moment matrices, shape (k, k, m)."""
     moved = np.moveaxis(matrix, -1, 0)
     k = matrix.shape[0] - 1
-    return np.linalg.solve(moved[:, :k, :k] + _RIDGE * np.eye(k), moved[:, :k, k:])[:, :, 0]
+    solved: Array = np.linalg.solve(moved[:, :k, :k] + _RIDGE * np.eye(k), moved[:, :k, k:])[:, :, 0]
+    return solved

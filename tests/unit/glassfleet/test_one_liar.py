@@ -83,7 +83,7 @@ class Learned:
 
     def learn(self, forged: Dataset, times: int) -> tuple[Any, Influence | None]:
         """Return the model, and who is named, when the liar answers from `forged` rows, `times` over."""
-        told: dict[str, list[tuple[Task, Contribution]]] = {}
+        heard: dict[str, list[tuple[Task, Contribution]]] = {}
 
         class Client:
             @staticmethod
@@ -98,12 +98,12 @@ class Learned:
             client, server = Client(), self.scheme.server
 
         def listen(task: Task, answer: Contribution) -> None:
-            told.setdefault(answer.agent, []).append((task, answer))
+            heard.setdefault(answer.agent, []).append((task, answer))
 
         vehicles = {**self.fleet.train, LIAR: forged}
         outcome = local.federated(Lied(), self.scheme.Parameters(), self.domain, vehicles, listen=listen)  # type: ignore[arg-type]
 
-        known = {agent: regressions_of(self.scheme, answers) for agent, answers in told.items()}
+        known = {agent: regressions_of(self.scheme, answers) for agent, answers in heard.items()}
         return outcome.model, harmful({agent: moments for agent, moments in known.items() if moments is not None})
 
     def gate(self, model: Any, named: Influence | None) -> Rollout:
