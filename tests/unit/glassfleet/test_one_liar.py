@@ -22,6 +22,7 @@ from edge_agent.models.evaluation import root_mean_square
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.discovery import DiscoveryParameters, discover
+from glassfleet.errors import ContributionError
 from glassfleet.numerics.influence import Influence, harmful
 from glassfleet.scheme import Contribution, Task
 from glassfleet.traits import input_quantiles_of, regressions_of
@@ -165,6 +166,10 @@ def test_liar_is_named_and_its_first_version_is_not_current(
 ) -> None:
     folder = Path() if fleet == "made up" else request.getfixturevalue("glassfleet_data")
     truth = learned(scheme, fleet, folder)
+    if scheme == "frt" and times > 1:
+        with pytest.raises(ContributionError, match="a low limb"):  # carried sums of one vehicle are small there
+            truth.learn(forged(truth, lie), times)
+        return
     model, named = truth.learn(forged(truth, lie), times)
     state = truth.gate(model, named)
     assert named is not None
