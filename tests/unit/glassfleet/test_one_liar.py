@@ -150,6 +150,8 @@ def forged(truth: Learned, lie: str) -> Dataset:
 
 
 LIES = ("turned around", "the limit farther from the target", "the limit farther from the model", "a backdoor")
+BETTER_EVEN_SO = {("frt", "turned around", 1)}
+"""Current, with the liar's name: a vehicle that learns frt from its 78 rows alone is worse than that."""
 SETS = [
     pytest.param("fmt", "made up"),
     pytest.param("fmt", "weather_izmir", marks=pytest.mark.slow),
@@ -175,7 +177,8 @@ def test_liar_is_named_and_its_first_version_is_not_current(
     assert named is not None
     assert named.agent == LIAR
     assert named.without < named.error
-    assert state.outcome == "too-bad", state.reason
+    assert state.outcome == ("promoted" if (scheme, lie, times) in BETTER_EVEN_SO else "too-bad"), state.reason
+    assert named.in_words(LIAR) in state.reason
 
 
 @pytest.mark.parametrize(("scheme", "fleet"), SETS)
