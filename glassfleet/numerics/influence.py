@@ -34,8 +34,8 @@ FEWEST: Final = 5
 """Of fewer vehicles none is named, as for their rows (`glassfleet.discovery.guard.MIN_FLEET`)."""
 
 MOST: Final = 200
-"""Of more vehicles none is looked at: one has a fortieth of the weight at most, and reading what each told takes up to
-22 ms (bmt)."""
+"""Of more vehicles none is looked at: one has a fortieth of the weight at most, and it takes up to 22 ms (bmt) to make
+a vehicle's matrices of its answers."""
 
 MOST_BYTES: Final = 2**28
 """Of all moment matrices together."""
@@ -121,5 +121,5 @@ def _solved(matrix: Array) -> Array:
     """Return least-squares coefficients by rule, shape (m, k - 1), of moment matrices, shape (k, k, m)."""
     moved = np.moveaxis(matrix, -1, 0)
     k = matrix.shape[0] - 1
-    solved: Array = np.linalg.solve(moved[:, :k, :k] + _RIDGE * np.eye(k), moved[:, :k, k:])[:, :, 0]
-    return solved
+    solved = np.linalg.solve(moved[:, :k, :k] + _RIDGE * np.eye(k), moved[:, :k, k:])
+    return np.asarray(solved[:, :, 0], dtype=np.float64)

@@ -1,6 +1,6 @@
 """One vehicle lies within all limits: who is named from the sums, and what the gate says. Real halves, the real gate.
 
-Every answer passes the server's check. What is not found is here, too, as docs/explanation/threat-model.md has it.
+Every answer passes the server's check. docs/explanation/model-registry.md has what is not found.
 """
 
 from __future__ import annotations
