@@ -37,7 +37,7 @@ KIND: Final = "scores"
 MODELS: Final = ("candidate", "champion", "constant", "local")
 """Whose errors are told: the finished model, the current one, a constant, each vehicle's own."""
 
-OTHERS: Final = ("champion", "constant")
+OTHERS: Final = ("champion", "constant", "local")
 """What the candidate is compared with, vehicle by vehicle."""
 
 FEWEST_ROWS: Final = 3
@@ -45,6 +45,9 @@ FEWEST_ROWS: Final = 3
 
 MAX_CLASSES: Final = 64
 """With more labels than that a class's rows would be few in any fleet."""
+
+MOST: Final = 9.0
+"""How much worse one figure is than another is told up to here: ten times as large."""
 
 _GRID = 2.0**30
 _MOST = int(_GRID * WORST**2)
@@ -174,9 +177,9 @@ class Scoring:
         shapes: dict[str, tuple[int, ...]] = {"counts": (lines, BINS)} if lines else {}
         for name in asked:
             shapes[f"rows/{name}"] = (1,)
-            if task.body.get("worse_by"):
+            if limits := _limits(task):
                 shapes[f"errors/{name}"] = shape
-                if name in OTHERS:
+                if name in limits:
                     shapes[f"worse/{name}"] = (2,)
         return shapes
 
@@ -210,7 +213,7 @@ def scored(
         The task is malformed.
     """
     domain, shapes = _domain(task), SCORES.layout(task)
-    worse_by = task.body.get("worse_by")
+    worse_by = _limits(task)
     sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
     figures: dict[str, float] = {}
     for name in (each for each in MODELS if each in forecasts and f"rows/{each}" in shapes and y.size):
@@ -227,12 +230,8 @@ def scored(
         if not worse_by:  # not masked
             sums["counts"] = without_few(sums["counts"])
     for name in (each for each in OTHERS if {"candidate", each} <= figures.keys() and f"worse/{each}" in sums):
-        try:
-            limit = float(worse_by[name])  # type: ignore[index]  # of a peer: whatever it is
-        except (TypeError, ValueError, LookupError) as fault:
-            raise TaskError("worse_by is malformed") from fault
         change = relative("f1" if domain.target is None else "rmse", figures["candidate"], figures[name])
-        sums[f"worse/{name}"][:] = 1, change > limit
+        sums[f"worse/{name}"][:] = 1, change > worse_by[name]
     return Contribution(KIND, int(y.size), sums)
 
 
@@ -242,11 +241,28 @@ def without_few(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def relative(metric: str, figure: float, other: float) -> float:
-    """Return how much worse a figure is than another, relative to the other; in [-1, 1]. Of ``f1`` more is better."""
+    """Return how much worse a figure is than another, relative to the other. Of ``f1`` more is better.
+
+    In [-1, `MOST`]; of ``f1`` in [-`MOST`, 1].
+    """
     loss = other - figure if metric == "f1" else figure - other
     if not loss:
         return 0.0
-    return max(-1.0, min(1.0, loss / abs(other))) if other else math.copysign(1.0, loss)
+    return max(-MOST, min(MOST, loss / abs(other))) if other else math.copysign(MOST, loss)
+
+
+def change_in_words(metric: str, worse: float) -> str:
+    """Say what `relative` returns in the sign of what is measured: F1 falls where an error rises.
+
+    >>> change_in_words("rmse", 0.1234), change_in_words("f1", 0.05), change_in_words("rmse", 9.0)
+    ('error +12.3%', 'F1 -5.0%', 'error more than 10 times as high')
+    """
+    name = "F1" if metric == "f1" else "error"
+    change = -worse if metric == "f1" else worse
+    if change >= MOST:
+        return f"{name} more than 10 times as high"
+    # `+ 0.0` makes of a negative zero a positive one.
+    return f"{name} {round(change, 3) + 0.0:+.1%}"
 
 
 def same_target(model: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -270,6 +286,14 @@ def _read_domain(task: Task) -> Domain:
 
 _domain = Remembered(_read_domain)
 """The domain of the model that a task asks about; read once for all answers."""
+
+
+def _limits(task: Task) -> dict[str, float]:
+    """Return from which change on a vehicle is worse off, by what the model is compared with."""
+    try:
+        return {name: float(limit) for name, limit in dict(task.body.get("worse_by") or {}).items() if name in OTHERS}
+    except (TypeError, ValueError) as fault:
+        raise TaskError("worse_by is malformed") from fault
 
 
 def _lines(task: Task) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES
-from glassfleet.scheme import SUPPORT, Cost, Model, Scheme, Task
+from glassfleet.scheme import SUPPORT, Contribution, Cost, Model, Scheme, Task
 from schemas.errors import UsageError
 
 
@@ -91,6 +95,13 @@ def cost_of(scheme: Scheme, task: Task, rows: int) -> Cost | None:
         return None
     cost: Cost = hook(task, rows)
     return cost
+
+
+def regressions_of(scheme: object, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
+    """Return what one vehicle's answers tell of a model's regressions; None: these are none, or the scheme has none."""
+    hook = getattr(scheme, "regressions", None)
+    moments: NDArray[np.float64] | None = None if hook is None else hook(answers)
+    return moments
 
 
 def is_personal(scheme: object) -> bool:

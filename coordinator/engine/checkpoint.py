@@ -28,7 +28,7 @@ FORMAT: Final = 1
 """Of the record: a state with other fields has another."""
 
 _EMPTY = (
-    *("store", "reason", "founders", "lost", "model", "summary", "errors"),
+    *("store", "reason", "founders", "lost", "model", "summary", "errors", "harmful"),
     *("editions", "summed", "former", "held", "counted_rows", "sealed", "met"),
     *("champion", "private", "scores", "false_answers"),
 )

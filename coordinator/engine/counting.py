@@ -306,6 +306,8 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
     if draft.state.spec.private is not None:
         draft.update(private=_protection(draft.state, draft.collecting(draft.state)))
     else:
+        if draft.state.spec.participation == "cohort":
+            draft.update(harmful=draft.harmful(draft.state))
         _forget(draft, growth.levels)
     opening.begin(draft, "model-done")
 

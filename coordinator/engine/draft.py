@@ -10,6 +10,7 @@ from coordinator.engine.collecting import Collecting
 from coordinator.engine.effects import ClearRequest, Effect, Ended, Group, OpenRound, Publish, RoundClosed, SendReceipt
 from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.groups import Terms
 from glassfleet.scheme import Server
 from schemas.messages import Outcome
@@ -34,6 +35,9 @@ class Conduct(Protocol):
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of a state's phase become what that server half reduces."""
 
+    def harmful(self, state: RunState) -> Influence | None:
+        """Return the member of a plain run's cohort without which all others gain; None: nobody is named."""
+
     def terms(self, state: RunState) -> Terms:
         """Return what vehicles are told before they take part in a private run."""
 
@@ -54,6 +58,7 @@ class Draft:
         self.server_parameters = conduct.server_parameters
         self.most_rows = conduct.most_rows
         self.collecting = conduct.collecting
+        self.harmful = conduct.harmful
         self.terms = conduct.terms
         self.fleet = conduct.fleet
         self.effects: list[Effect] = []

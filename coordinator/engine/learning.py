@@ -13,13 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coordinator.engine.collecting import Collecting
 from coordinator.engine.state import Level, RunState, Store
 from coordinator.engine.table import SCHEME_ENDS
-from coordinator.specification.rollout import BEATS, GATE
+from coordinator.specification.rollout import BEATS, GATE, WORSE_THAN_ALONE
 from glassfleet.data.domain import Domain
 from glassfleet.errors import ContributionError
 from glassfleet.intervals import lines_of
+from glassfleet.numerics.influence import FEWEST, MOST, MOST_BYTES, Influence, harmful
 from glassfleet.private.groups import round_digest
 from glassfleet.scheme import Contribution, Done, Next, Scheme, Server, State, Task
 from glassfleet.scores import Asked, same_target
@@ -202,4 +206,36 @@ def to_score(state: RunState) -> Asked:
     if state.spec.private is None:
         return Asked(model, lines=lines)
     champion = state.champion if state.champion is not None and same_target(model, state.champion) else None
-    return Asked(model, champion, {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS)}, lines)
+    limits = {"champion": GATE.max_worse, "constant": min(GATE.max_worse, -BEATS), "local": WORSE_THAN_ALONE}
+    return Asked(model, champion, limits, lines)
+
+
+def harmful_member(
+    regressions: Callable[[Sequence[tuple[Task, Contribution]]], NDArray[np.float64] | None],
+    state: RunState,
+    levels: Sequence[Level],
+) -> Influence | None:
+    """Return the member of a plain run's cohort without which all others gain; errors are in the target's unit.
+
+    Parameters
+    ----------
+    regressions : callable
+        Returns what one vehicle's answers tell of the scheme's regressions; None: nothing.
+    state : RunState
+        With all answers.
+    levels : sequence of Level
+        All of them, closed.
+    """
+
+    def moments_of(agent: str) -> NDArray[np.float64] | None:
+        return regressions([(level.task, state.store[level.digest][agent].contribution) for level in levels])
+
+    members, target = levels[-1].members, None if state.domain is None else state.domain.target
+    if target is None or not FEWEST <= len(members) <= MOST:
+        return None
+    first = moments_of(members[0])
+    if first is None or len(members) * first.nbytes > MOST_BYTES:
+        return None
+    found = harmful({member: known for member in members if (known := moments_of(member)) is not None})
+    width = target.high - target.low
+    return found and replace(found, error=width * found.error, without=width * found.without)

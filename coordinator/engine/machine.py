@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from immutables import Map
@@ -70,11 +71,19 @@ from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet import catalogue
 from glassfleet.data.parameters import parameter_fault
 from glassfleet.discovery import DECLARE_TEXTS, DISCOVERY, DiscoveryParameters
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Scheme, Server
 from glassfleet.scores import SCORES
-from glassfleet.traits import input_quantiles_of, is_label_scheme, private_parameters, takes_categories, takes_missing
+from glassfleet.traits import (
+    input_quantiles_of,
+    is_label_scheme,
+    private_parameters,
+    regressions_of,
+    takes_categories,
+    takes_missing,
+)
 from schemas.errors import UsageError
 from schemas.topics import DEFAULT_FLEET
 
@@ -251,6 +260,14 @@ class Engine:
             floor=private.floor,
             company=private.company,
         )
+
+    def harmful(self, state: RunState) -> Influence | None:
+        """Return the member of a plain run's cohort without which all others gain; None: nobody is named."""
+        regressions = partial(regressions_of, self.lookup(state.spec.scheme))
+        try:
+            return learning.harmful_member(regressions, state, state.levels)
+        except Exception:  # noqa: BLE001  what is only told must not end a run, whatever sums a peer sent
+            return None
 
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of the present phase become what its server half reduces."""

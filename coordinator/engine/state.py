@@ -15,6 +15,7 @@ from immutables import Map
 
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
+from glassfleet.numerics.influence import Influence
 from glassfleet.private.between import Held
 from glassfleet.private.groups import Edition
 from glassfleet.scheme import Contribution, State, Task
@@ -287,6 +288,8 @@ class RunState:
         Private runs: the fleet's test scores (`glassfleet.scores`), or ``missing``: why there are none.
     errors : Mapping
         The finished model's errors on test rows (:func:`glassfleet.intervals.recorded_errors`); empty: nobody told any.
+    harmful : Influence or None
+        Plain runs of a cohort: the member without which all others gain.
     false_answers : tuple of str
         Private runs: vehicles whose answers fitted with nobody's, see `glassfleet.private.pairs`.
     silent : frozenset of str
@@ -331,6 +334,7 @@ class RunState:
     private: Mapping[str, Value] = field(default_factory=dict)
     scores: Mapping[str, Value] = field(default_factory=dict)
     errors: Mapping[str, Value] = field(default_factory=dict)
+    harmful: Influence | None = None
     false_answers: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     open: Round | None = None

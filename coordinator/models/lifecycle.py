@@ -250,7 +250,11 @@ class Models:
         plan = None if current is None else state.spec.rollout
         if plan is None and is_personal(self.lookup(state.spec.scheme)):
             return self.become_current(model, "published", "")
-        self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}")
+        suspect = ""
+        if state.harmful is not None:
+            agent = state.harmful.agent
+            suspect = f"{state.harmful.in_words(agent)}; start the next run with --without {agent}"
+        self.rollouts.replace(name, version, plan or GATE, f"run {model.run} brings version {version}", suspect)
         return set()
 
     def _decide_from_sums(self, model: StoredModel, state: RunState, current: ModelPointer | None) -> set[int]:

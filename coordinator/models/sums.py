@@ -1,8 +1,9 @@
 """Whether a model of a private run becomes current: decided from the summed scores, as no vehicle tells its own.
 
-The rule is that of the gate (`coordinator.specification.rollout.GATE`): the median vehicle decides. It is asked as a
-count, which is a sum: for at most half of the vehicles with test rows may the model be worse than what it is compared
-with by more than the gate allows. One false answer can turn such a sum, and nobody can find it there.
+The rule is that of the gate (`coordinator.specification.rollout.GATE`): the median vehicle decides, and a first version
+is compared with what each vehicle learns alone, too. It is asked as a count, which is a sum: for at most half of the
+vehicles with test rows may the model be worse than what it is compared with by more than the gate allows. One false
+answer can turn such a sum, and nobody can find it there; nor is a vehicle named whose sums ruined the model.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.specification.rollout import GATE
-from glassfleet.scores import relative
+from glassfleet.scores import change_in_words, relative
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,21 @@ def judged(scores: Mapping[str, Any], *, asked: str | None, current: str | None,
     if compared < max(1, GATE.min_reports * cohort):
         return Verdict(False, f"too-few-reports: {compared} of {cohort} vehicles compared the two")
     limit, metric = float(scores["worse_by"][other]), scores["metric"]
-    is_f1 = metric == "f1"
-    what = "F1" if is_f1 else "error"
     change = relative(metric, scores["candidate"], scores[other])
     beside = "the current version" if current is not None else "a constant"
     more = f"by more than {limit:.0%}" if limit >= 0 else f"or better by less than {-limit:.0%}"
     text = (
-        f"{what} {-change if is_f1 else change:+.1%} against {beside} over all {scores['rows']} test rows; worse "
+        f"{change_in_words(metric, change)} against {beside} over all {scores['rows']} test rows; worse "
         f"{more} for {worse} of {compared} vehicles"
     )
     if 2 * worse > compared:
         return Verdict(False, f"too-bad: {text}; at most half may be")
-    if "local" in scores and relative(metric, scores["candidate"], scores["local"]) >= 0:
-        text += "; warning: no better than what each vehicle learns alone"
-    return Verdict(True, text)
+    alone = None if "local" not in scores else relative(metric, scores["candidate"], scores["local"])
+    if alone is None or (alone < 0 and current is not None):
+        return Verdict(True, text)
+    beside = f"what each vehicle learns alone ({change_in_words(metric, alone)})"
+    compared, worse = (int(scores[key].get("local", 0)) for key in ("compared", "worse"))
+    if current is None and 2 * worse > compared:
+        more = f"by more than {scores['worse_by']['local']:.0%} for {worse} of {compared} vehicles"
+        return Verdict(False, f"too-bad: worse than {beside}, {more}; at most half may be")
+    return Verdict(True, text if alone < 0 else f"{text}; warning: no better than {beside}")

@@ -93,6 +93,9 @@ class EffectHandler:
                 log.info("waits-for-former", vehicles=list(vehicles), note="without them others are left out")
             case Publish():
                 assert state is not None  # its `Ended` comes after it
+                if state.harmful is not None:
+                    words = state.harmful.in_words("it")
+                    log.warning("vehicle-stands-out", what=f"{state.harmful.agent}: {words}")
                 self.runs.registered(effect.run, self.models.register(effect, state, log))
             case Ended():
                 self.runs.close(effect.run, self.models.pinned, self.rollouts.remembered_from)

@@ -47,7 +47,11 @@ def run_document(
         "nullified": state.nullified,
         "joined_bins": state.joined_bins,
         "max_rows_each": state.max_rows_each or None,
-        "far_out": [*map(list, in_words(state.guard, state.max_rows_each)), *map(_quarantine, state.false_answers)],
+        "far_out": [
+            *map(list, in_words(state.guard, state.max_rows_each)),
+            *map(_quarantine, state.false_answers),
+            *([[state.harmful.agent, state.harmful.in_words("it")]] if state.harmful else []),
+        ],
         "rows": {agent: rows for agent, (rows, _) in sorted(state.frozen.items())},
         "restarts": state.restarts,
         "rounds": [summary.to_document() for summary in state.rounds],

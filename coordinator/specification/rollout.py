@@ -69,6 +69,11 @@ class RolloutPlan(BaseModel):
 BEATS = 0.01
 """A first version's error must be so much lower than the constant's: one that tells nothing is lower by chance."""
 
+WORSE_THAN_ALONE = 1.0
+"""A first version's error may be so much larger than that of what each vehicle learns alone; `GATE.max_worse` where one
+is named without whom all others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
+condensed rows, and a vehicle alone from its rows as they are."""
+
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)
 """What every new version passes before it becomes current. The median decides alone: the share of vehicles that are
 worse off, which a minority of liars could raise, does not. Vehicles that are up report within seconds."""

@@ -12,7 +12,7 @@ from coordinator.fleet.outliers import in_one_metric
 from coordinator.http.dashboard.library import LoadedModel
 from coordinator.http.dashboard.standing import Standing
 from coordinator.journal.port import StoredModel
-from glassfleet.scores import relative
+from glassfleet.scores import MOST, relative
 from schemas.errors import GlassfleetError
 from schemas.record import ModelRecord
 
@@ -82,16 +82,15 @@ class Comparison:
 
 
 def in_words(worse_by: float) -> str:
-    """Return a relative difference of two scores, in [-1, 1], in words.
+    """Return a relative difference of two scores, of `relative`, in words.
 
-    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(1.0)
-    ('4.1 % worse', '1.1 % better', 'the same', 'at least 100 % worse')
+    >>> in_words(0.0414), in_words(-0.011), in_words(0.0004), in_words(MOST)
+    ('4.1 % worse', '1.1 % better', 'the same', 'more than 900 % worse')
     """
-    if abs(worse_by) >= 1:
-        return f"at least 100 % {'worse' if worse_by > 0 else 'better'}"
     if abs(worse_by) < SAME:
         return "the same"
-    return f"{100 * abs(worse_by):.1f} % {'worse' if worse_by > 0 else 'better'}"
+    percent = f"{100 * abs(worse_by):.1f}" if abs(worse_by) < MOST else f"more than {100 * MOST:.0f}"
+    return f"{percent} % {'worse' if worse_by > 0 else 'better'}"
 
 
 def against(result: Comparison, other: str) -> str:

@@ -5,15 +5,16 @@ Theory of operation. A rollout compares one candidate with one champion. In each
 that were up at its opening have reported, or at its deadline; a report counts for all later stages as well, once, the
 first one. A vehicle that says it cannot (it has no test rows, say) is counted out; when nobody is left in a stage, the
 stage is opened again among the others, and when nobody is left at all, the rollout ends. What a report says is made
-relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1]: no vehicle, however hostile, weighs
-more than one. The last stage passed, the candidate becomes current; anything else withdraws it, and the champion was
-never touched.
+relative, ``(candidate - champion) / champion`` for an error, and cut to [-1, 1] before it is averaged: no vehicle,
+however hostile, weighs more than one. The last stage passed, the candidate becomes current; anything else withdraws it,
+and the champion was never touched.
 
 The gate (`coordinator.specification.rollout.GATE`), which every new version passes, is such a rollout: one stage, the
 whole fleet, judged by the median over the vehicles, so that a minority that lies decides nothing. Where no version is
 current yet, the champion is the constant: each vehicle's forecast of the mean (or majority class) of its own training
-rows. A version that does not pass stays the name's candidate, with the reason, until an operator or a newer version
-decides.
+rows. A first version must also stand beside what each vehicle learns alone, or whoever lied in its run rules what the
+fleet forecasts with. A version that does not pass stays the name's candidate, with the reason, until an operator or a
+newer version decides.
 
 The shell writes each event that changes the state into the journal before it performs the effects. Folding the events
 gives the same state again; effects are idempotent, and `standing` gives those that hold now. An event that does not
@@ -28,8 +29,8 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.models.rollout import events
 from coordinator.models.rollout.table import TABLE, Phase
-from coordinator.specification.rollout import BEATS
-from glassfleet.scores import relative
+from coordinator.specification.rollout import BEATS, WORSE_THAN_ALONE
+from glassfleet.scores import change_in_words, relative
 from schemas.trial import place, threshold
 
 
@@ -204,14 +205,19 @@ def tally(state: Rollout) -> Tally:
     """Add up the reports."""
     plan, reports = state.start.plan, state.reports.values()
     worse = [relative(each.metric, each.candidate, each.champion) for each in reports]
-    middle = statistics.median if plan.gate else statistics.fmean
+    # A mean weighs what each vehicle says, a median does not.
+    middle = statistics.median(worse or [0.0]) if plan.gate else statistics.fmean(_cut(worse) or [0.0])
     alone = [relative(each.metric, each.candidate, each.local) for each in reports if each.local is not None]
     return Tally(
         len(worse),
-        middle(worse) if worse else 0.0,
+        middle,
         sum(each > plan.vehicle_worse for each in worse),
         statistics.median(alone) if alone else None,
     )
+
+
+def _cut(worse: list[float]) -> list[float]:
+    return [max(-1.0, min(1.0, each)) for each in worse]
 
 
 def _is_asked(state: Rollout, agent: str) -> bool:
@@ -260,10 +266,8 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
     if result.worse > plan.max_worse_share * result.reports:
         text = f"worse for {result.worse} of {_count(result.reports, 'vehicle')} by more than {plan.vehicle_worse:.0%}"
         return _end(state, "too-bad", now, text)
-    most = plan.max_worse if state.start.champion else min(plan.max_worse, -BEATS)
-    if result.mean > most:
-        text = f"{_summary(state, result)}; the limit is {_change(state, most)}"
-        return _end(state, "too-bad", now, text)
+    if text := _too_bad(state, result):
+        return _end(state, "too-bad", now, text + _suspect(state))
     verdict = _verdict(state, result)
     stages = (*state.stages[:-1], replace(stage, closed=now, verdict=verdict))
     if len(stages) == len(plan.stages):
@@ -272,6 +276,19 @@ def _judged(state: Rollout, now: float, *, waits: bool = True) -> tuple[Rollout,
         return after, (events.Promote(verdict),)
     phase = TABLE.target(state.phase, "stage-passed", state)
     return replace(state, phase=phase, stages=stages, due=now + plan.deadline, at=now), ()
+
+
+def _too_bad(state: Rollout, result: Tally) -> str:
+    """Say what the candidate is too bad beside, if it is: the champion, and of a first version what vehicles learn."""
+    plan, is_first = state.start.plan, not state.start.champion
+    most = min(plan.max_worse, -BEATS) if is_first else plan.max_worse
+    if result.mean > most:
+        return f"{_summary(state, result)}; the limit is {_change(state, most)}"
+    most = plan.max_worse if state.start.suspect else WORSE_THAN_ALONE
+    if plan.gate and is_first and result.beside_local is not None and result.beside_local > most:
+        beside = f"worse than {_alone(state, result.beside_local)}"
+        return f"{_summary(state, result)}; {beside}; the limit is {_change(state, most)}"
+    return ""
 
 
 def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
@@ -283,7 +300,7 @@ def _nobody(state: Rollout, agents: tuple[str, ...]) -> str:
 def _summary(state: Rollout, result: Tally) -> str:
     start, vehicles = state.start, _count(result.reports, "vehicle")
     if start.champion and not start.plan.gate:
-        return f"error {_percent(result.mean)} on average over {vehicles}"
+        return f"{change_in_words('rmse', result.mean)} on average over {vehicles}"
     constant = "the most frequent class" if _is_f1(state) else "the mean"
     other = f"version {start.champion}" if start.champion else f"always forecasting {constant}"
     return (
@@ -296,9 +313,17 @@ def _verdict(state: Rollout, result: Tally) -> str:
     text = _summary(state, result)
     if not state.start.plan.gate:
         return f"{text}, worse off: {result.worse}"
-    if result.beside_local is None or result.beside_local < 0:
-        return text
-    return f"{text}; warning: no better than what each vehicle learns alone ({_change(state, result.beside_local)})"
+    if result.beside_local is not None and result.beside_local >= 0:
+        text += f"; warning: no better than {_alone(state, result.beside_local)}"
+    return text + _suspect(state)
+
+
+def _alone(state: Rollout, worse: float) -> str:
+    return f"what each vehicle learns alone ({_change(state, worse)})"
+
+
+def _suspect(state: Rollout) -> str:
+    return state.start.suspect and f"; {state.start.suspect}"
 
 
 def _is_f1(state: Rollout) -> bool:
@@ -306,13 +331,7 @@ def _is_f1(state: Rollout) -> bool:
 
 
 def _change(state: Rollout, worse: float) -> str:
-    """Say how much worse, in the sign of what is measured: F1 falls where an error rises."""
-    return f"F1 {_percent(-worse)}" if _is_f1(state) else f"error {_percent(worse)}"
-
-
-def _percent(share: float) -> str:
-    # `+ 0.0` makes of a negative zero a positive one.
-    return f"{round(share, 3) + 0.0:+.1%}"
+    return change_in_words("f1" if _is_f1(state) else "rmse", worse)
 
 
 def _count(number: int, what: str) -> str:

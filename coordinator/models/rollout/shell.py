@@ -84,8 +84,8 @@ class Rollouts:
 
     # -- what operators and runs want -----------------------------------------------------------------------------
 
-    def start(self, name: str, version: int, plan: RolloutPlan) -> str:
-        """Start trying a version.
+    def start(self, name: str, version: int, plan: RolloutPlan, suspect: str = "") -> str:
+        """Start trying a version; `suspect` as in `events.Started`.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class Rollouts:
             )
         rollout = f"rollout-{secrets.token_hex(6)}"
         beside = (0, "") if champion is None else (champion.version, champion.digest)
-        self._apply(rollout, events.Started(self.now(), rollout, name, version, model.digest, *beside, plan))
+        self._apply(rollout, events.Started(self.now(), rollout, name, version, model.digest, *beside, plan, suspect))
         self.metrics["rollouts.started"] += 1
         return rollout
 
@@ -133,7 +133,7 @@ class Rollouts:
         """End the rollout of a model, the champion stays; raises NotFoundError when none lives."""
         return self._apply(self._named(name), events.Stop(self.now(), reason))
 
-    def replace(self, name: str, version: int, plan: RolloutPlan, why: str) -> None:
+    def replace(self, name: str, version: int, plan: RolloutPlan, why: str, suspect: str = "") -> None:
         """Start trying a version; one that is being tried is judged by the reports that have come, or stopped."""
         live = self.live(name)
         if live is not None and live.start.plan.gate:
@@ -142,7 +142,7 @@ class Rollouts:
         if live is not None and not live.is_ended:
             self.stop(name, why)
             _log.info("rollout-replaced", rollout=live.start.rollout, by=version)
-        self.start(name, version, plan)
+        self.start(name, version, plan, suspect)
 
     def superseding(self, name: str, version: int) -> list[Decision]:
         """Return what is to be written down with the decision that another version is current from now on."""

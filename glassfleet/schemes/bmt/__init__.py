@@ -14,6 +14,7 @@ from glassfleet.schemes.bmt.client import CLIENT
 from glassfleet.schemes.bmt.messages import read_task
 from glassfleet.schemes.bmt.model import BlendedModelTree
 from glassfleet.schemes.bmt.params import Parameters
+from glassfleet.schemes.bmt.regressions import regressions
 from glassfleet.schemes.bmt.server import SERVER
 
 
@@ -34,6 +35,7 @@ class FederatedBlendedTree(SumScheme):
     client = CLIENT
     server = SERVER
     tables = staticmethod(BlendedModelTree.tables)
+    regressions = staticmethod(regressions)
     from_document = staticmethod(BlendedModelTree.from_document)
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -63,11 +63,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
         "features": list(range(f)),
-        # Of the joint fit, training rows first, held-out ones second: pairs of leaves, and leaves.
-        "pairs": np.zeros((1, 2), dtype=np.int64),
-        "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-        "target": full[:, [*columns, -1], -1][:, None],
-        "leaves": [0],
+        **root_sums(full, columns),
         "errors": [],
         "sizes": [],
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
@@ -90,6 +86,24 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         edges=memory["edges"],
     )
     return ask(asked, memory)
+
+
+def root_sums(full: Ints, columns: Sequence[int]) -> dict[str, Any]:
+    """Return the sums of the joint fit of a tree without splits: pairs of leaves, and leaves.
+
+    Parameters
+    ----------
+    full : ndarray of int64, shape (2, f + 2, f + 2)
+        A scan's sums over the products of ``[1, x, y]``, of training rows first, held-out ones second.
+    columns : sequence of int
+        Which columns the rules have, the 1 among them.
+    """
+    return {
+        "pairs": np.zeros((1, 2), dtype=np.int64),
+        "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
+        "target": full[:, [*columns, -1], -1][:, None],
+        "leaves": [0],
+    }
 
 
 def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
 from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.private.support import no_texts
-from glassfleet.scheme import SUPPORT, Cost, Participation, Purpose, Task
+from glassfleet.scheme import SUPPORT, Contribution, Cost, Participation, Purpose, Task
 from glassfleet.schemes.fmt.checks import shapes_of
 from glassfleet.schemes.fmt.client import CLIENT
+from glassfleet.schemes.fmt.grow import moments
 from glassfleet.schemes.fmt.messages import read_task
 from glassfleet.schemes.fmt.model import FuzzyModelTree
 from glassfleet.schemes.fmt.params import Parameters
@@ -37,6 +40,13 @@ class FederatedModelTree(SumScheme):
     server = SERVER
     tables = staticmethod(FuzzyModelTree.tables)
     from_document = staticmethod(FuzzyModelTree.from_document)
+
+    def regressions(self, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
+        """Return the moment matrices over ``[1, x, y]`` of the final leaves, shape (k, k, L), of one vehicle's rows."""
+        for task, answer in answers:
+            if task.kind == "leaves":
+                return moments(answer.sums["gram"], len(read_task(task).columns) + 2)
+        return None
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from glassfleet.aggregate import SumScheme
-from glassfleet.scheme import Cost, Participation, Purpose, Task
+from glassfleet.numerics.simplify import moments
+from glassfleet.scheme import Contribution, Cost, Participation, Purpose, Task
 from glassfleet.schemes.frt.checks import shapes_of
 from glassfleet.schemes.frt.client import ROW_BLOCK, FrtClient
 from glassfleet.schemes.frt.document import read_document
@@ -29,6 +32,14 @@ class FederatedRegressionTree(SumScheme):
     client = FrtClient()
     server = FrtServer()
     tables = staticmethod(FuzzyRegressionTree.tables)
+
+    def regressions(self, answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:
+        """Return the moment matrices over ``[1, x, y]`` of the final leaves, shape (k, k, L), of one vehicle's rows."""
+        for task, answer in reversed(answers):
+            if task.kind == "leaves":
+                question = read_task(task)
+                return moments(answer.sums, question.gram_columns, question.parameters.gram_bits)
+        return None
 
     def layout(self, task: Task) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`."""

@@ -216,6 +216,27 @@ def test_the_run_tells_who_stands_out_and_goes_on_from_its_journal() -> None:
     assert run_document(Engine(), again, started=0.0, ended=1.0, model=None) == document
 
 
+@pytest.mark.parametrize("lies", [False, True])
+def test_the_run_names_who_lies_about_the_target_by_what_the_others_would_gain(*, lies: bool) -> None:
+    vehicles = fleet(8)
+    vehicles[-1].y[:] = 1.0 - vehicles[-1].y if lies else vehicles[-1].y
+    drive = a_run(vehicles, parameters={"max_rules": 4}, lies={"v07": 5} if lies else {})
+    state = drive.run()
+    assert state.phase == "finished", state.reason
+    document = run_document(Engine(), state, started=0.0, ended=1.0, model=None)
+    assert [agent for agent, _ in document["far_out"]] == (["v07"] if lies else [])
+    if lies:
+        assert state.harmful is not None
+        assert state.harmful.without == pytest.approx(0.02, abs=0.01), "in the target's unit: the honest rows' noise"
+        assert state.harmful.error > 0.05
+        assert document["far_out"][0][1] == state.harmful.in_words("it")
+    again: RunState | None = None
+    for event in drive.events:
+        again, _ = Engine().step(again, from_value(codec.decode(codec.encode(to_value(event)))))
+    assert again is not None
+    assert again.harmful == state.harmful
+
+
 def test_a_run_that_a_former_version_began_asks_as_it_did() -> None:
     drive = a_run(fleet(factor=1e6), scheme="frt", guarded=False)
     state = drive.run()

@@ -73,7 +73,7 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
         "v0": ["refused: no sensor"],
         "v3": [
             "its RMSE is 40, the median vehicle's is 1.9; always forecasting the mean would have 3",
-            "at least 100 % worse than alone with m",
+            "more than 900 % worse than alone with m",
         ],
         "v2": ["down"],
         "v1": ["late: answered statistics 3 after its end"],

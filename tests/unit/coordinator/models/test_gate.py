@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -34,8 +34,8 @@ class Gated(Fleet):
         pointer = self.pointer()
         return 0 if pointer is None else pointer.version
 
-    def score(self, *agents: str, error: float, cannot: str = "", metric: Literal["rmse", "f1"] = "rmse") -> None:
-        """Agents say how the candidate does; constant and champion have the score 1."""
+    def score(self, *agents: str, error: float, constant: float = 1.0, **more: Any) -> None:
+        """Agents say how the candidate does; champion, and constant if nothing is said, have the score 1."""
         pointer = self.pointer("candidate")
         assert pointer is not None
         assert pointer.trial is not None
@@ -44,14 +44,13 @@ class Gated(Fleet):
             name="model",
             version=pointer.version,
             digest=pointer.digest,
-            metric=metric,
             federated=error,
             local=0.5,
             rows=9,
-            constant=1.0,
-            champion=1.0 if beside and not cannot else None,
+            constant=constant,
+            champion=1.0 if beside and not more.get("cannot") else None,
             champion_digest=beside,
-            cannot=cannot,
+            **{"metric": "rmse", **more},
         )
         for agent in agents:
             payload = Envelope(fleet="f", body=body, run="r1", agent=agent).to_bytes()
@@ -104,6 +103,50 @@ def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candid
     assert fleet.core.models.promote("model", 1, "tried by hand").version == 1
     fleet.hub.pump()
     assert (fleet.current(), fleet.pointer("candidate")) == (1, None)
+
+
+SUSPECT = "without c all others gain: error 1 instead of 9; start the next run with --without c"
+
+
+ALONE = "what each vehicle learns alone"
+
+
+@pytest.mark.parametrize(
+    ("error", "suspect", "reason"),
+    [
+        (0.9, "", f"; warning: no better than {ALONE} (error +80.0%)"),
+        (1.1, "", f"; worse than {ALONE} (error +120.0%); the limit is error +100.0%"),
+        (50.0, "", f"; worse than {ALONE} (error more than 10 times as high); the limit is"),
+        (0.49, SUSPECT, f"; {SUSPECT}"),
+        (0.51, SUSPECT, f"; warning: no better than {ALONE} (error +2.0%); {SUSPECT}"),
+        (0.6, SUSPECT, f"; worse than {ALONE} (error +20.0%); the limit is error +5.0%; {SUSPECT}"),
+    ],
+)
+def test_first_version_is_judged_against_what_vehicles_learn_alone_more_strictly_where_one_is_named(
+    fleet: Gated, error: float, suspect: str, reason: str
+) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.core.rollouts.replace("model", 1, GATE, "again", suspect)
+    fleet.pass_time(0.1)
+    fleet.score("a", "b", "c", error=error, constant=100.0)
+    passes = "limit" not in reason
+    assert fleet.current() == passes
+    pointer = fleet.pointer("current" if passes else "candidate")
+    assert pointer is not None
+    assert reason in pointer.reason
+    fleet.crash()
+    assert fleet.newest()["reason"] == pointer.reason
+
+
+def test_later_version_is_judged_against_the_present_one_alone_and_says_who_is_named(fleet: Gated) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.score("a", "b", "c", error=0.4)
+    fleet.learn("r2", "a", "b", "c")
+    fleet.core.rollouts.replace("model", 2, GATE, "again", SUSPECT)
+    fleet.pass_time(0.1)
+    fleet.score("a", "b", "c", error=0.9)
+    assert fleet.current() == 2
+    assert SUSPECT in fleet.newest()["reason"]
 
 
 def test_version_that_is_worse_than_the_present_one_is_named_and_the_present_one_stays(fleet: Gated) -> None:

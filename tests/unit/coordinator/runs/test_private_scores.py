@@ -51,7 +51,7 @@ def test_scores_of_a_private_run_are_those_of_all_test_rows_together_and_the_row
     X, y = np.concatenate([each.X for each in tests]), np.concatenate([each.y for each in tests])
     assert state.scores["candidate"] == pytest.approx(root_mean_square(y, state.model.predict(X)), rel=1e-6)
     assert (state.scores["rows"], state.scores["vehicles"]) == (len(y), len(AGENTS))
-    assert state.scores["compared"] == {"constant": len(AGENTS)}
+    assert state.scores["compared"] == {"constant": len(AGENTS), "local": len(AGENTS)}
     assert state.errors == errors_on(state.model, X, y), "the errors are those of all test rows in one place"
     result = {"floor": 8, "company": 3, "support": 3, "groups": 1, "editions": 1, "vehicles": 14, "rows": 14 * 12}
     assert state.private == result
@@ -85,7 +85,7 @@ def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings
     stage = played(champion=document)
     state = stage.state
     assert state.scores["champion"] == state.scores["candidate"]
-    assert state.scores["compared"] == {"champion": 14, "constant": 14}
+    assert state.scores["compared"] == {"champion": 14, "constant": 14, "local": 14}
     stage.restart()
     assert stage.state.scores == state.scores
     other = {**document, "domain": {**document["domain"], "target": {"name": "z", "low": 0.0, "high": 1.0}}}
@@ -95,8 +95,8 @@ def test_champion_is_compared_when_its_target_is_the_same_and_the_journal_brings
 def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     scores = {
         "metric": "rmse", "rows": 100, "candidate": 0.9, "constant": 1.0, "local": 0.95, "champion": 1.0,
-        "compared": {"constant": 10, "champion": 10}, "worse": {"constant": 5, "champion": 6},
-        "worse_by": {"constant": -0.01, "champion": 0.05},
+        "compared": {"constant": 10, "champion": 10, "local": 10}, "worse": {"constant": 5, "champion": 6, "local": 5},
+        "worse_by": {"constant": -0.01, "champion": 0.05, "local": 0.5},
     }  # fmt: skip
     assert judged(scores, asked=None, current=None, cohort=12).passes
     verdict = judged(scores, asked="d", current="d", cohort=12)
@@ -105,6 +105,21 @@ def test_gate_asks_for_half_of_the_vehicles_and_says_why() -> None:
     assert judged(scores, asked="d", current="e", cohort=12).reason.startswith("not-compared")
     assert judged(scores, asked=None, current=None, cohort=30).reason.startswith("too-few-reports: 10 of 30")
     assert "warning" in judged({**scores, "local": 0.8}, asked=None, current=None, cohort=12).reason
+
+
+def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than_half_of_the_vehicles() -> None:
+    scores = {
+        "metric": "rmse", "rows": 100, "candidate": 2.5, "constant": 9.0, "local": 1.0, "champion": 9.0,
+        "compared": {"constant": 10, "champion": 10, "local": 10}, "worse": {"constant": 0, "champion": 0, "local": 6},
+        "worse_by": {"constant": -0.01, "champion": 0.05, "local": 1.0},
+    }  # fmt: skip
+    verdict = judged(scores, asked=None, current=None, cohort=12)
+    assert not verdict.passes
+    assert verdict.reason == (
+        "too-bad: worse than what each vehicle learns alone (error +150.0%), by more than 100% for 6 of 10 vehicles; "
+        "at most half may be"
+    )
+    assert judged(scores, asked="d", current="d", cohort=12).passes, "a later version need beat its former one"
 
 
 def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
