@@ -23,7 +23,7 @@ from starlette.types import Message, Receive
 
 from coordinator.http.guard import Line, is_foreign
 from coordinator.http.server import HttpLimits
-from coordinator.http.text import check_characters
+from coordinator.http.text import ShownJson, check_characters
 from coordinator.http.tokens import TokenCheck
 from schemas.limits import MAX_DECODED_BYTES
 
@@ -157,7 +157,17 @@ def with_token(tokens: TokenCheck) -> Callable[[Request], Awaitable[None]]:
 
 
 class StatedRoute(APIRoute):
-    """A route that states who may use it: one of the statements above is among its dependencies."""
+    """A route that states who may use it: one of the statements above is among its dependencies.
+
+    Attributes
+    ----------
+    access : Access
+        The statement.
+    door : Door
+        What sees to it; `open_door` sets it, and without it nobody is answered.
+    """
+
+    door: Door
 
     def __init__(
         self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[Any] | None = None, **rest: Any
@@ -175,19 +185,26 @@ class StatedRoute(APIRoute):
         answer = super().get_route_handler()
 
         async def stated(request: Request) -> Response:
-            door: Door = request.app.state.door
-            await door.check(self.access, request)
+            await self.door.check(self.access, request)
             # Whole, before it takes a place: who sends slowly holds up nobody.
-            body = await door.body(self.access, request)
-            async with door.place(self.access):
+            body = await self.door.body(self.access, request)
+            async with self.door.place(self.access):
                 return await answer(Request(request.scope, _again(body, request.receive)))
 
         return stated
 
 
-def stated_app(title: str, **rest: Any) -> FastAPI:
-    """Return an application whose routes must state who may use them, without any."""
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, **rest)
+def stated_app(title: str, responses: dict[int | str, dict[str, Any]] | None = None) -> FastAPI:
+    """Return an application whose routes must state who may use them, without any; `responses` are described."""
+    app = FastAPI(
+        title=title,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        responses=responses,
+        default_response_class=ShownJson,
+    )
     app.router.route_class = StatedRoute
     return app
 
@@ -197,7 +214,7 @@ def open_door(app: FastAPI, door: Door) -> None:
     for route in app.routes:
         if not isinstance(route, StatedRoute):
             raise TypeError(f"{route!r} does not state who may use it")
-    app.state.door = door
+        route.door = door
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -93,7 +93,6 @@ def make_app(  # noqa: C901  one short function per address
     """Return the application over a running service; `hub` holds the dashboard's live streams."""
     app = stated_app(
         "Glassfleet coordinator",
-        default_response_class=ShownJson,
         responses={
             400: {"model": Fault, "description": "It is no text in UTF-8, or no JSON."},
             422: {"model": Fault, "description": "It cannot be meant as written; the text names the field."},
