@@ -20,6 +20,7 @@ import glassfleet.schemes
 from broker.servers.mosquitto import find_mosquitto
 from glassfleet import catalogue
 from tests.support.brokers import find_nats, find_rabbitmq
+from tests.support.datasets import data_folder
 from tests.support.postgres import PostgresServer, find_postgresql
 from tests.support.processes import Processes, without_settings
 
@@ -32,10 +33,6 @@ os.environ["COLUMNS"] = "120"
 settings.register_profile("glassfleet", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("glassfleet")
 
-_DATA_ABSENT = (
-    "real datasets are not here: set GLASSFLEET_DATA to a folder with weather_izmir.csv.gz, mortgage.csv.gz and so on "
-    "(CONTRIBUTING.md)"
-)
 _PROGRAMS = {
     "mosquitto": (find_mosquitto, "mosquitto"),
     "rabbitmq": (find_rabbitmq, "rabbitmq-server"),
@@ -127,10 +124,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 @pytest.fixture(scope="session")
 def glassfleet_data() -> Path:
     """Folder of real datasets, from ``GLASSFLEET_DATA``."""
-    folder = os.environ.get("GLASSFLEET_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip(_DATA_ABSENT)
-    return Path(folder)
+    return data_folder()
 
 
 @pytest.fixture(scope="session")
