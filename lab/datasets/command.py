@@ -33,7 +33,7 @@ _data_dir = click.option(
     callback=_named,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder of the datasets.",
+    help="Folder of the datasets.  [required]",
 )
 
 
@@ -90,10 +90,11 @@ def _facts(known: Known) -> dict[str, Any]:
 @click.option("--force", is_flag=True, help="Fetch it although the file is there.")
 @json_option
 def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Fetch datasets into DIR, as csv.gz with the target last. diabetes, wine and breast_cancer need no network.
+    """Fetch datasets into DIR, as csv.gz with the target last.
 
-    What is fetched is compared with the known shape and digest of the values, and written only when it is the same.
-    Mind the licences: see `glassfleet datasets list`.
+    diabetes, wine and breast_cancer come with scikit-learn and need no network. What is fetched is compared with the
+    known shape and digest of the values, and written only when it is the same. Mind the licences: see `glassfleet
+    datasets list`.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ from tests.support.privacy.transcripts import (
 )
 from tests.support.sample_models import search
 
-SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic", "diabetes", "simulated", "breast_cancer")
+SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic", "diabetes", "breast_cancer", "simulated")
 MOST_ROWS = 3000
 """Of all vehicles together: the attack's time grows with the square of the cells."""
 
@@ -223,8 +223,10 @@ def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str) -> None:
     assert count(np.array(result), truth(domain, data)).read == 0
 
 
-@pytest.mark.parametrize("name", ["weather_izmir", "breast_cancer"])
-def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_privacy_says(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("weather_izmir", 10), ("diabetes", 5)])
+def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_privacy_says(
+    name: str, least: int
+) -> None:
     fleet = fleet_of(name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
     rows, after = truth(domain, data), partial(ask_below, data, domain)
@@ -233,4 +235,4 @@ def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_
         old = replace(data, X=np.delete(data.X, new, axis=0), y=np.delete(data.y, new), memo={})
         result = row_that_joins(partial(ask_below, old, domain), after, len(domain.names) + 1)
         read += count(result[None], rows[[new]]).read
-    assert read > 10
+    assert read > least

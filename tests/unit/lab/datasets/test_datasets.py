@@ -196,7 +196,7 @@ def test_sets_of_scikit_learn_are_fetched_without_a_network_and_are_the_known_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
-    monkeypatch.delattr("urllib.request.urlopen")
+    monkeypatch.setattr("urllib.request.urlopen", None)
     names = [known.name for known in SHIPPED]
     assert run("fetch", *names, "--data-dir", str(tmp_path)).exit_code == 0
     assert [read_table(tmp_path / known.file).names[-1] for known in SHIPPED] == [known.target for known in SHIPPED]
