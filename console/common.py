@@ -21,7 +21,7 @@ import click
 from click.core import ParameterSource
 
 from console.interrupts import raise_interrupt
-from schemas.errors import StorageError, UsageError, os_faults_as
+from schemas.errors import DataError, StorageError, UsageError, os_faults_as
 from schemas.private_files import make_folders, state_home
 from schemas.text import number_of, show_hidden, without_password
 from schemas.topics import DEFAULT_FLEET
@@ -85,6 +85,16 @@ class RowsFile(click.Path):
             hint = param.get_error_hint(ctx).strip("'")
             raise UsageError(f"{hint} {without_password(value)}: only files are read here, no URLs")
         return super().convert(value, param, ctx)
+
+
+def rows_there(path: Path) -> Path:
+    """Return where rows are; raises DataError, with sets for everybody, when nothing is there."""
+    if not path.exists():
+        way = (
+            "Check its name and its folder. Rows that need no download: glassfleet datasets fetch diabetes --data-dir ."
+        )
+        raise DataError("there is no such file or folder", way, str(path))
+    return path
 
 
 def _load_settings(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

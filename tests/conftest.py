@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 import glassfleet.schemes
 from glassfleet import catalogue
+from tests.support.datasets import data_folder
 from tests.support.needs.programs import needs
 from tests.support.postgres import PostgresServer
 from tests.support.processes import Processes, without_settings
@@ -109,7 +110,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 @needs("data")
 def glassfleet_data() -> Path:
     """Folder of real datasets, from ``GLASSFLEET_DATA``."""
-    return Path(os.environ["GLASSFLEET_DATA"])
+    return data_folder()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from console.common import (
     parse_parameters,
     print_json,
     result_options,
+    rows_there,
     state_dir_option,
     table_lines,
 )
@@ -108,6 +109,7 @@ def leakage(options: LeakageOptions) -> None:
         raise UsageError("--param, --target and --vehicles go with --scheme; a run has its own")
     if options.save and options.scheme is not None:
         raise UsageError("--save goes with RUN: a simulated fleet has no page")
+    rows_there(options.data)
     with progress("attacking what was sent"):
         document, lines, models = _simulated(options) if options.scheme else _of_run(options)
     whole = {

@@ -65,5 +65,6 @@ def data_folder() -> Path:
     """Return where the datasets are."""
     folder = os.environ.get("GLASSFLEET_DATA")
     if folder is None:
-        raise SystemExit("set GLASSFLEET_DATA to the folder that has california.csv.gz and weather_izmir.csv.gz")
+        fetch = "glassfleet datasets fetch california weather_izmir --data-dir data"
+        raise SystemExit(f"set GLASSFLEET_DATA to a folder with datasets, for example after: {fetch}")
     return Path(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -13,18 +14,26 @@ from console.progress import progress
 from lab.datasets.fetch import fetch as fetch_one
 from lab.datasets.fetch import put, verify
 from lab.datasets.formats import as_csv_gz
-from lab.datasets.known import DATASETS, Known
+from lab.datasets.known import DATASETS, NO_FOLDER, Known
 from lab.datasets.qoe_export import Form, Layout, prepare, read_export
 from lab.qoe.windows import METRICS
 from schemas.errors import DataError, UsageError, VerificationError
 
+
+def _named(ctx: click.Context, _parameter: click.Parameter, folder: Path | None) -> Path | None:
+    """Say more than that an option is missing."""
+    if folder is None and not ctx.resilient_parsing:
+        raise UsageError(NO_FOLDER)
+    return folder
+
+
 _data_dir = click.option(
     "--data-dir",
     envvar="GLASSFLEET_DATA",
-    required=True,
+    callback=_named,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Folder of the datasets.",
+    help="Folder of the datasets.  [required]",
 )
 
 
@@ -56,7 +65,8 @@ def list_(*, as_json: bool) -> None:
         click.echo(f"  used by  {known.used_by}")
         click.echo(f"  home     {known.home}")
         click.echo(f"  licence  {known.licence}")
-        click.echo(f"  fetched  {'from ' + ', '.join(known.source.urls) if known.source else 'no'}")
+        places = known.source and (", ".join(known.source.urls) or "scikit-learn")
+        click.echo(f"  fetched  {'from ' + places if places else 'no'}")
         if known.note:
             click.echo(f"  note     {known.note}")
 
@@ -82,11 +92,13 @@ def _facts(known: Known) -> dict[str, Any]:
 def fetch(*, names: tuple[str, ...], data_dir: Path, urls: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Fetch datasets into DIR, as csv.gz with the target last.
 
-    What is fetched is compared with the known shape and digest of the values, and written only when it is the same.
-    Mind the licences: see `glassfleet datasets list`.
+    diabetes, wine and breast_cancer come with scikit-learn and need no network. What is fetched is compared with the
+    known shape and digest of the values, and written only when it is the same. Mind the licences: see `glassfleet
+    datasets list`.
 
     \b
     Examples:
+      glassfleet datasets fetch diabetes wine breast_cancer --data-dir data
       glassfleet datasets fetch mortgage california --data-dir data
     """
     chosen = [_known(name) for name in names]
@@ -135,7 +147,8 @@ def verify_(*, names: tuple[str, ...], data_dir: Path, as_json: bool) -> None:
     if wrong:
         raise VerificationError(f"{wrong[0].known.name} is {wrong[0].state}: {wrong[0].words}")
     if all(check.state == "missing" for check in checks):
-        raise DataError(f"{data_dir} holds none of the known datasets; fetch some: glassfleet datasets fetch NAME")
+        way = f"glassfleet datasets fetch diabetes --data-dir {quote(str(data_dir))} (no download), or another NAME"
+        raise DataError(f"{data_dir} holds none of the known datasets; fetch some: {way}")
 
 
 @datasets.command("qoe")
@@ -216,6 +229,8 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as fault:
+        raise DataError("there is no such file", "Check its name and its folder", str(path)) from fault
     except OSError as fault:
         raise DataError(f"{path}: cannot be read ({fault.strerror})") from fault
     except UnicodeDecodeError as fault:

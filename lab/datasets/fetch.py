@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.datasets.formats import RawTable, as_csv_gz, read_any, read_plain_csv
-from lab.datasets.known import Known, Source
+from lab.datasets.known import Known, Source, how_to_get
 from schemas.errors import DataError, StorageError, UsageError, VerificationError, os_faults_as
 from schemas.private_files import replace_private
 
@@ -75,6 +75,19 @@ def download(url: str, arrived: Arrived) -> bytes:
     return b"".join(parts)
 
 
+def shipped(name: str) -> RawTable:
+    """Return a set that scikit-learn ships: original values, classes by their names, the target last."""
+    from sklearn import datasets  # the extra `experiments`, and slow to import
+
+    load = getattr(datasets, f"load_{name}")
+    whole = load(scaled=False) if name == "diabetes" else load()
+    classes = whole.get("target_names")
+    target = whole.target if classes is None else classes[whole.target]
+    names = [str(each).replace(" ", "_") for each in whole.feature_names]
+    rows = [[*map(repr, row), str(last)] for row, last in zip(whole.data.tolist(), target.tolist(), strict=True)]
+    return RawTable((*names, "progression" if classes is None else "class"), rows)
+
+
 def table_of(source: Source, files: Sequence[tuple[str, bytes]]) -> RawTable:
     """Return the one table that fetched files, (name, bytes) each, make.
 
@@ -137,8 +150,12 @@ def fetch(known: Known, folder: Path, urls: Sequence[str] = (), arrived: Arrived
     """
     if known.source is None:
         raise UsageError(f"{known.name} cannot be fetched: {known.note}. Its home is {known.home}")
-    files = [(Path(urllib.parse.urlsplit(url).path).name, download(url, arrived)) for url in urls or known.source.urls]
-    table = table_of(known.source, files)
+    if known.source.shipped and not urls:
+        table = shipped(known.source.shipped)
+    else:
+        wanted = urls or known.source.urls
+        files = [(Path(urllib.parse.urlsplit(url).path).name, download(url, arrived)) for url in wanted]
+        table = table_of(known.source, files)
     if words := difference(known, table):
         raise VerificationError(f"{known.name}: {words}. Nothing was written")
     if len(table.names) == known.features + 1 and table.names[-1] != known.target:
@@ -161,8 +178,7 @@ def verify(known: Known, folder: Path) -> Check:
     try:
         table = read_any(path.name, path.read_bytes())
     except FileNotFoundError:
-        advice = f"glassfleet datasets fetch {known.name}" if known.source is not None else known.note
-        return Check(known, "missing", advice)
+        return Check(known, "missing", how_to_get([known.file], folder))
     except (DataError, OSError) as fault:
         return Check(known, "unreadable", str(fault))
     words = difference(known, table)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 KEEL = "https://sci2s.ugr.es/keel/datasets.php"
@@ -12,6 +14,7 @@ RAW = "https://raw.githubusercontent.com"
 
 KEEL_NOTE = "KEEL states no licence; free for research, cite KEEL (Alcala-Fdez et al. 2011)"
 UCI_NOTE = "CC BY 4.0 (UCI Machine Learning Repository)"
+SHIPPED_NOTE = "scikit-learn ships it: no download"
 COPY_NOTE = "the copy that is fetched lies in a third party's repository; the home's terms apply"
 
 
@@ -33,14 +36,17 @@ class Source:
         Columns to leave out.
     strip_last : str
         Cut from the end of the last column's cells.
+    shipped : str
+        Name of a set that scikit-learn has in its package, instead of `urls`: nothing is downloaded.
     """
 
-    urls: tuple[str, ...]
+    urls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     delimiter: str = ","
     target: str = ""
     without: tuple[str, ...] = ()
     strip_last: str = ""
+    shipped: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,23 @@ _ALL = (
         Source((f"{_IMBALANCED}/1a9ef66f44d957d337a5b2b3c8d431b54a1ae005/data/wine_quality.csv",), target="quality"),
         f"red wines, then white ones; {COPY_NOTE}",
     ),
+    Known(
+        "diabetes", "regression", 442, 10, "progression", "none",
+        "https://www4.stat.ncsu.edu/~boos/var.select/diabetes.html", "no licence stated; Efron et al. 2004",
+        "0f9c4201ae763c3582a40d4be85f12dff18f5ca8dea51da6152c4b526f5d93ba",
+        Source(shipped="diabetes"), SHIPPED_NOTE,
+    ),
+    Known(
+        "wine", "classification", 178, 13, "class", "none", f"{UCI}/109/wine", UCI_NOTE,
+        "c93befb7a29ec644dd1e24fe9e965a6e2f93c69c2ca4b1dff1c9b6913858f6bc",
+        Source(shipped="wine"), SHIPPED_NOTE,
+    ),
+    Known(
+        "breast_cancer", "classification", 569, 30, "class", "none",
+        f"{UCI}/17/breast+cancer+wisconsin+diagnostic", UCI_NOTE,
+        "46f739354bc2e50be4505f6385d5896eabb7a47e8d232e09a9aafb3968105c1f",
+        Source(shipped="breast_cancer"), SHIPPED_NOTE,
+    ),
     *(
         Known(
             f"qoe/vehicle_{number}", "regression", rows, 16, "y", "FRT, FRBC, TSK",
@@ -179,3 +202,18 @@ _ALL = (
 
 DATASETS: Mapping[str, Known] = {known.name: known for known in _ALL}
 """By name."""
+
+NO_FOLDER = (
+    "no --data-dir (or GLASSFLEET_DATA): name the folder of the datasets. "
+    "Without a download: glassfleet datasets fetch diabetes --data-dir DIR"
+)
+"""What a command says that needs one."""
+
+
+def how_to_get(files: Container[str], folder: Path) -> str:
+    """Return how files that are not in the folder get there, as a sentence without its point."""
+    wanted = [known for known in _ALL if known.file in files]
+    ways = [f"copy {known.file}: {known.note}" for known in wanted if known.source is None]
+    if names := " ".join(known.name for known in wanted if known.source is not None):
+        ways.insert(0, f"glassfleet datasets fetch {names} --data-dir {quote(str(folder))}")
+    return "; ".join(ways)

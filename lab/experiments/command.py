@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from console.common import RowsFile, json_option, parse_parameters, print_json, table_lines
+from console.common import RowsFile, json_option, parse_parameters, print_json, rows_there, table_lines
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet import catalogue
@@ -137,7 +137,7 @@ def experiment(
             f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
         )
     memory = None if memory_path is None else memory_file(memory_path)
-    table = _rows(path, target, loaded, labels=labels, memory=memory)
+    table = _rows(rows_there(path), target, loaded, labels=labels, memory=memory)
     y = table.y
     paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
     parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})

@@ -11,6 +11,7 @@ import click
 
 from console.common import json_option, print_json
 from console.progress import progress
+from lab.datasets.known import NO_FOLDER, how_to_get
 from lab.papers.jobs import Chapter
 from lab.papers.page import Report, Section
 from schemas.errors import DataError, UsageError
@@ -68,15 +69,19 @@ def papers(
         _list(chosen, data_dir, as_json=as_json)
         return
     if data_dir is None:
-        raise UsageError("no --data-dir (or GLASSFLEET_DATA): name the folder of the datasets")
+        raise UsageError(f"{NO_FOLDER}. An empty folder gives the tables of simulated vehicles")
     if not data_dir.is_dir():
-        raise DataError(f"{data_dir} is not a folder: name the one with the datasets with --data-dir")
+        way = how_to_get(["weather_izmir.csv.gz"], data_dir)
+        raise DataError(f"{data_dir} is not a folder: name that of the datasets with --data-dir, or begin one: {way}")
     missing = [chapter for chapter in chosen if not _there(chapter, data_dir)]
     for chapter in missing:
         click.echo(f"{chapter.key} is left out: {data_dir} has none of {', '.join(chapter.needs)}", err=True)
     todo = [chapter for chapter in chosen if chapter not in missing]
+    way = how_to_get([name for chapter in missing for name in chapter.needs], data_dir)
     if not todo:
-        raise DataError(f"{data_dir} has no data for what was asked; see: glassfleet datasets list")
+        raise DataError(f"{data_dir} has no data for what was asked: {way}  (see: glassfleet datasets list)")
+    if missing:
+        click.echo(f"what is left out needs: {way}", err=True)
     report = _compute(todo, missing, data_dir, out, jobs=jobs or os.cpu_count() or 1, full=full, fresh=fresh)
     _tell(report, out, as_json=as_json)
 

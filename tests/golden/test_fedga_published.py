@@ -5,24 +5,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import pytest
 
-from edge_agent.sources import read_source
 from glassfleet.catalogue import load
-from glassfleet.data.dataset import Dataset
 from lab.protocols.fedga import SplitResult, run_split
+from tests.support.datasets import dataset
 
 SPLITS = 3
 
 pytestmark = pytest.mark.timeout(600)
-
-
-def _rows(folder: Path, name: str, *, labels: bool) -> Dataset:
-    return read_source(folder / f"{name}.csv.gz", labels=labels, categories=True).train
 
 
 def median_delta(results: list[SplitResult]) -> float:
@@ -35,16 +29,16 @@ def better(results: list[SplitResult]) -> float:
     return fmean(fmean(delta > 0 for delta in result.deltas) for result in results)
 
 
-def _results(folder: Path, scheme: str, name: str, *, labels: bool = True, **parameters: Any) -> list[SplitResult]:
+def _results(scheme: str, name: str, **parameters: Any) -> list[SplitResult]:
     learned = load(scheme)
-    dataset = _rows(folder, name, labels=labels)
+    rows = dataset(name)
     chosen = learned.Parameters(**parameters)
-    return [run_split(learned, chosen, dataset, split) for split in range(SPLITS)]
+    return [run_split(learned, chosen, rows, split) for split in range(SPLITS)]
 
 
 @pytest.mark.slow
-def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
-    results = _results(glassfleet_data, "fedga", "compas", generations=25)
+def test_structures_of_the_fleet_help_on_compas() -> None:
+    results = _results("fedga", "compas", generations=25)
     assert median_delta(results) > 0.0
     assert better(results) > 0.5
     assert fmean(r.nodes["federated"] for r in results) < 0.6 * fmean(r.nodes["local"] for r in results)
@@ -53,35 +47,34 @@ def test_structures_of_the_fleet_help_on_compas(glassfleet_data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_structures_of_the_fleet_help_on_adult(glassfleet_data: Path) -> None:
-    results = _results(glassfleet_data, "fedga", "adult", generations=25)
+def test_structures_of_the_fleet_help_on_adult() -> None:
+    results = _results("fedga", "adult", generations=25)
     assert median_delta(results) > 0.0
     assert better(results) > 0.5
 
 
 @pytest.mark.slow
-def test_structures_of_the_fleet_hurt_on_nursery(glassfleet_data: Path) -> None:
-    results = _results(glassfleet_data, "fedga", "nursery", generations=25)
+def test_structures_of_the_fleet_hurt_on_nursery() -> None:
+    results = _results("fedga", "nursery", generations=25)
     assert -15.0 < median_delta(results) < 0.0
 
 
 @pytest.mark.slow
-def test_structures_of_the_fleet_lower_the_error_on_abalone(glassfleet_data: Path) -> None:
-    results = _results(glassfleet_data, "fedga", "abalone", labels=False, generations=25)
+def test_structures_of_the_fleet_lower_the_error_on_abalone() -> None:
+    results = _results("fedga", "abalone", generations=25)
     assert median_delta(results) < 0.0
     assert fmean(fmean(r.federated) for r in results) < fmean(fmean(r.local) for r in results)
 
 
 @pytest.mark.slow
-def test_noisy_tree_is_much_worse_than_local_on_nursery(glassfleet_data: Path) -> None:
-    assert median_delta(_results(glassfleet_data, "dp_tree", "nursery", noise="paper")) < -10.0
+def test_noisy_tree_is_much_worse_than_local_on_nursery() -> None:
+    assert median_delta(_results("dp_tree", "nursery", noise="paper")) < -10.0
 
 
 @pytest.mark.slow
-def test_noisy_tree_is_worse_than_local_on_average(glassfleet_data: Path) -> None:
+def test_noisy_tree_is_worse_than_local_on_average() -> None:
     deltas = {
-        name: median_delta(_results(glassfleet_data, "dp_tree", name, noise="paper"))
-        for name in ("adult", "compas", "nursery", "magic")
+        name: median_delta(_results("dp_tree", name, noise="paper")) for name in ("adult", "compas", "nursery", "magic")
     }
     assert fmean(deltas.values()) < 0.0
     assert deltas["adult"] < 0.0
@@ -90,8 +83,8 @@ def test_noisy_tree_is_worse_than_local_on_average(glassfleet_data: Path) -> Non
 @pytest.mark.parametrize(
     ("share", "splits"), [(0.25, 1), *(pytest.param(share, SPLITS, marks=pytest.mark.slow) for share in (0.25, 0.5))]
 )
-def test_gain_stays_when_only_some_agents_take_part(glassfleet_data: Path, share: float, splits: int) -> None:
+def test_gain_stays_when_only_some_agents_take_part(share: float, splits: int) -> None:
     scheme = load("fedga")
-    dataset = _rows(glassfleet_data, "compas", labels=True)
+    rows = dataset("compas")
     chosen = scheme.Parameters(generations=25)
-    assert median_delta([run_split(scheme, chosen, dataset, split, participation=share) for split in range(splits)]) > 0
+    assert median_delta([run_split(scheme, chosen, rows, split, participation=share) for split in range(splits)]) > 0

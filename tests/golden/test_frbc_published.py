@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
 from glassfleet.local import central
@@ -16,6 +14,7 @@ from lab.experiments.folds import plan_of, run_fold
 from lab.papers.frbc import summarise
 from lab.protocols.frbc import reduction_curve
 from lab.protocols.paper import minmax_domain
+from tests.support.datasets import dataset
 
 PUBLISHED = {
     # setting: F1 g, F1 h (Table I), rules (Table II)
@@ -27,9 +26,9 @@ PUBLISHED = {
 
 
 @pytest.fixture(scope="module")
-def magic(glassfleet_data: Path) -> Dataset:
+def magic() -> Dataset:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
-    return read_source(glassfleet_data / "magic.csv.gz", labels=True).train
+    return dataset("magic")
 
 
 def _summary(dataset: Any, settings: Any = ("local", "federated", "central"), **parameters: Any) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from lab.experiments.folds import averages_of, plan_of
+from tests.support.datasets import dataset
 
 PUBLISHED = {
     # dataset: (scale of print, FL per client, FL average, CL average, nodes, leaves, depth, C_FRT of FL)
@@ -25,11 +23,11 @@ average, and every other number, agree."""
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str) -> None:
+def test_paper_protocol_gives_published_digits(name: str) -> None:
     pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
     scale, clients, average, central, nodes, leaves, depth, parameters = PUBLISHED[name]
-    dataset = read_source(glassfleet_data / f"{name}.csv.gz").train
-    result = averages_of(plan_of(load("frt"), dataset, {}, ["federated", "central"]), dataset)
+    data = dataset(name)
+    result = averages_of(plan_of(load("frt"), data, {}, ["federated", "central"]), data)
 
     federated = result["federated"]
     assert f"{federated['test_rmse']['mean'] * scale:.2f}" == f"{average:.2f}"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edge_agent.sources import read_source
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.local import central, federated
@@ -19,6 +17,7 @@ from lab.experiments.folds import Plan, averages_of, plan_of, rows_of
 from lab.protocols.paper import rmse
 from lab.protocols.tsk import SPLIT_SEED
 from schemas.documents import document_digest
+from tests.support.datasets import dataset, drives
 from tests.support.sample_models import unit_domain
 
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
@@ -30,29 +29,26 @@ TABLES: dict[str, Any] = {
     "california": (1e9, (4.71, 4.88), (4.78, 4.83), (4.78, 4.81), (8.80, 8.60, 10.20)),
 }
 
+UNITS = {name: table[0] for name, table in TABLES.items()} | {"diabetes": 1e3}
 SEEDS = {"weather_izmir": 19}
 
 QUICK = "weather_izmir"
 DATASETS = [pytest.param(name, marks=[] if name == QUICK else [pytest.mark.slow]) for name in TABLES]
 
 
-def _read(folder: Path, name: str) -> Dataset:
-    return read_source(folder / f"{name}.csv.gz").train
+def _plan(data: Dataset, name: str, *settings: str, **parameters: Any) -> Plan:
+    return replace(plan_of(load("tsk"), data, parameters, settings), seed=SEEDS.get(name, SPLIT_SEED))
 
 
-def _plan(dataset: Dataset, name: str, *settings: str, **parameters: Any) -> Plan:
-    return replace(plan_of(load("tsk"), dataset, parameters, settings), seed=SEEDS.get(name, SPLIT_SEED))
-
-
-def _run(dataset: Dataset, name: str, *settings: str, **parameters: Any) -> dict[str, dict[str, Any]]:
-    return averages_of(_plan(dataset, name, *settings, **parameters), dataset)
+def _run(data: Dataset, name: str, *settings: str, **parameters: Any) -> dict[str, dict[str, Any]]:
+    return averages_of(_plan(data, name, *settings, **parameters), data)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", DATASETS)
-def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str) -> None:
+def test_paper_protocol_gives_published_digits(name: str) -> None:
     unit, *errors, rules = TABLES[name]
-    result = _run(_read(glassfleet_data, name), name, "local", "federated", "central")
+    result = _run(dataset(name), name, "local", "federated", "central")
 
     printed = [
         tuple(f"{each[f'{kind}_mse']['mean'] / unit:.2f}" for kind in ("train", "test")) for each in result.values()
@@ -62,11 +58,11 @@ def test_paper_protocol_gives_published_digits(glassfleet_data: Path, name: str)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", DATASETS)
-def test_pooled_consequents_err_less_than_averaged_ones(glassfleet_data: Path, name: str) -> None:
-    dataset = _read(glassfleet_data, name)
-    averaged = _run(dataset, name, "federated")["federated"]
-    pooled = _run(dataset, name, "federated", consequents="pooled")["federated"]
+@pytest.mark.parametrize("name", [*DATASETS, "diabetes"])
+def test_pooled_consequents_err_less_than_averaged_ones(name: str) -> None:
+    data = dataset(name)
+    averaged = _run(data, name, "federated")["federated"]
+    pooled = _run(data, name, "federated", consequents="pooled")["federated"]
     assert pooled["test_mse"]["mean"] < averaged["test_mse"]["mean"]
     assert pooled["complexity"]["rules"] <= averaged["complexity"]["rules"] + 1  # OTHERWISE
 
@@ -76,35 +72,36 @@ DEFAULTS: dict[str, Any] = {
     "weather_izmir": (1.42, 13.6),
     "mortgage": (6.02, 22.2),
     "california": (4.68, 8.0),
+    "diabetes": (3.64, 6.0),
 }
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", DATASETS)
-def test_default_gives_the_central_model_bit_for_bit_in_every_fold(glassfleet_data: Path, name: str) -> None:
-    dataset, scheme = _read(glassfleet_data, name), load("tsk")
+@pytest.mark.parametrize("name", [*DATASETS, "diabetes"])
+def test_default_gives_the_central_model_bit_for_bit_in_every_fold(name: str) -> None:
+    data, scheme = dataset(name), load("tsk")
     exact = scheme.exact(scheme.Parameters())
     assert promises_central(scheme, exact)
-    plan = _plan(dataset, name, "federated", **exact.model_dump(mode="json"))
+    plan = _plan(data, name, "federated", **exact.model_dump(mode="json"))
     for unit in range(plan.folds):
-        rows = rows_of(plan, dataset.X, dataset.y, unit)
+        rows = rows_of(plan, data.X, data.y, unit)
         fleet = federated(scheme, exact, rows.domain, rows.train)
         alone = central(scheme, exact, rows.domain, pool(list(rows.train.values())))
         assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
         assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
         assert fleet.rounds <= exact.max_rounds + 2
-    result, (error, rules) = averages_of(plan, dataset)["federated"], DEFAULTS[name]
-    assert round(result["test_mse"]["mean"] / TABLES[name][0], 2) == error
+    result, (error, rules) = averages_of(plan, data)["federated"], DEFAULTS[name]
+    assert round(result["test_mse"]["mean"] / UNITS[name], 2) == error
     assert round(result["complexity"]["rules"], 2) == rules
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("consequents", ["pooled", "averaged"])
 def test_rows_that_no_rule_covers_are_what_makes_the_published_system_poor_on_quality_of_experience(
-    glassfleet_data: Path, consequents: str
+    consequents: str,
 ) -> None:
     scheme = load("tsk")
-    sources = [read_source(path) for path in sorted((glassfleet_data / "qoe").glob("vehicle_*.csv.gz"))]
+    sources = drives("qoe")
     names = sources[0].train.features
     domain = unit_domain(names)
     parameters = scheme.Parameters(consequents=consequents, min_rows=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from glassfleet.private.draws import DRAWS
 from glassfleet.schemes.bmt.params import SCORE_BITS
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 from schemas.errors import RunFailedError
-from tests.support.privacy.opened_sums import SETS, attacked, opened
-from tests.support.privacy.transcripts import Fleet
+from tests.support.privacy.opened_sums import attacked, opened
+from tests.support.privacy.transcripts import Fleet, fleet_of
 from tests.support.sample_models import unit_domain
 
 
@@ -214,30 +213,32 @@ def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked
     assert is_read()
 
 
+@pytest.mark.parametrize("data", ["qoe", "simulated"])
 def test_products_of_few_rows_of_another_value_give_rows_of_a_leaf_away(
-    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+    data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def every(question: Any, contributions: Any) -> Any:
         columns = np.ones((len(question.nodes), question.n_features + 1), dtype=np.bool_)
         return replace(question, kind="leaves", common=None, columns=columns), columns
 
     monkeypatch.setattr("glassfleet.schemes.frt.server.answer_leaves", every)
-    assert attacked("frt", SETS["qoe"](glassfleet_data), 3, {}).read > 0
+    assert attacked("frt", fleet_of(data, 15), 3, {}).read > 0
 
 
+@pytest.mark.parametrize(("data", "least"), [("weather_izmir", 5), ("simulated", 0)])
 def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
-    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+    data: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("glassfleet.private.columns.MOST_EQUAL", 1.0)
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("fmt", SETS["weather_izmir"](glassfleet_data), 3, {}, max_rules=16)
-    assert result.read > 5, result
+    result = attacked("fmt", fleet_of(data, 15), 3, {}, max_rules=16)
+    assert result.read > least, result
 
 
 @pytest.mark.slow
 def test_a_value_that_many_rows_have_gives_rows_away_where_others_are_not_counted(
-    glassfleet_data: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("fmt", SETS["qoe"](glassfleet_data), 3, {"v03": 9})
+    result = attacked("fmt", fleet_of("qoe", 15), 3, {"v03": 9})
     assert result.read > 3, result

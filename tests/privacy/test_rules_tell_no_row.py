@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +16,13 @@ from glassfleet.audit.report import truth
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.catalogue import load
 from glassfleet.data.condense import condense
-from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import INPUT_QUANTILES, Domain
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.schemes.frbc.matching import pack
 from glassfleet.schemes.frbc.messages import Candidates, Question
 from glassfleet.schemes.frbc.params import Parameters
 from glassfleet.traits import input_quantiles_of
+from tests.support.datasets import DRIVES, dataset, numbers
 from tests.support.privacy.attacks_discovery import (
     ask_below,
     changed,
@@ -40,17 +37,17 @@ from tests.support.privacy.transcripts import (
     Fleet,
     Transcript,
     count,
+    dealt,
     domain_of,
+    fleet_of,
     fleets_of,
-    qoe,
-    table,
     total,
     transcripts,
     view_of,
 )
 from tests.support.sample_models import search
 
-SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic")
+SETS = ("weather_izmir", "mortgage", "california", "qoe", "magic", "diabetes", "breast_cancer", "simulated")
 MOST_ROWS = 3000
 """Of all vehicles together: the attack's time grows with the square of the cells."""
 
@@ -58,31 +55,23 @@ FINE = 9
 """Sets of an input: with as many, most rows are alone in their cell. The default is 3."""
 
 
-def fleet_of(folder: Path, name: str, vehicles: int) -> tuple[Fleet, Domain]:
-    """Return rows with classes: magic's own, else the upper half of the target and the lower."""
-    if name == "magic":
-        return magic(folder, vehicles)
-    fleet = qoe(folder, vehicles) if name == "qoe" else table(folder, name, vehicles, rows=MOST_ROWS)
+def classes_of(name: str, vehicles: int) -> tuple[Fleet, Domain]:
+    """Return rows with the set's own classes, or the upper half of the target and the lower."""
+    if name not in DRIVES and dataset(name).y.dtype.kind == "U":
+        fleet = dealt(dataset(name), vehicles, MOST_ROWS)
+        one = next(iter(fleet.values()))
+        classes = tuple(np.unique(dataset(name).y))
+        wanted = DiscoveryParameters(features=one.features, target=one.target, classes=classes)
+        return fleet, discover(wanted, list(fleet.values()))
+    fleet = fleet_of(name, vehicles) if name in DRIVES else dealt(numbers(name), vehicles, MOST_ROWS)
     most = MOST_ROWS // vehicles
     fleet = {agent: replace(data, X=data.X[:most], y=data.y[:most]) for agent, data in fleet.items()}
     domain = domain_of(fleet)
     middle = np.median(np.concatenate([data.y for data in fleet.values()]))
-    classes = {
+    labelled = {
         agent: replace(data, y=np.where(data.y > middle, "high", "low"), memo={}) for agent, data in fleet.items()
     }
-    return classes, Domain(features=domain.features, label=domain.target_name, classes=("high", "low"))
-
-
-def magic(folder: Path, vehicles: int) -> tuple[Fleet, Domain]:
-    with gzip.open(folder / "magic.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        names, *lines = csv.reader(file)
-    values = np.array(lines)[np.random.default_rng(0).permutation(len(lines))[:MOST_ROWS]]
-    fleet = {
-        f"v{place:02d}": Dataset(tuple(names[:-1]), names[-1], part[:, :-1].astype(np.float64), part[:, -1])
-        for place, part in enumerate(np.array_split(values, vehicles))
-    }
-    wanted = DiscoveryParameters(features=tuple(names[:-1]), target=names[-1], classes=("g", "h"))
-    return fleet, discover(wanted, list(fleet.values()))
+    return labelled, Domain(features=domain.features, label=domain.target_name, classes=("high", "low"))
 
 
 def neighbours_asked(fleet: Fleet, domain: Domain, parameters: Parameters) -> dict[str, Transcript]:
@@ -117,34 +106,37 @@ def attacked(fleet: Fleet, domain: Domain, result: dict[str, Transcript]) -> Cou
 
 
 def often(sets: Iterable[str]) -> list[Any]:
-    """Return :func:`fleets_of` some sets; of two of these all is slow."""
-    rare = ("weather_izmir", "california")
+    """Return :func:`fleets_of` some sets; of three of these all is slow."""
+    rare = ("weather_izmir", "california", "simulated")
     slow = pytest.mark.slow
     return [pytest.param(*each.values, marks=slow) if each.values[0] in rare else each for each in fleets_of(sets)]
 
 
 @pytest.mark.parametrize(("name", "vehicles"), often(SETS))
-def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicles: int, glassfleet_data: Path) -> None:
-    fleet, domain = fleet_of(glassfleet_data, name, vehicles)
+def test_attacker_reads_no_row_from_strengths_of_a_default_run(name: str, vehicles: int) -> None:
+    fleet, domain = classes_of(name, vehicles)
     questions: list[tuple[Asking, Parameters]] = [(honest, Parameters()), (neighbours_asked, Parameters(n_sets=FINE))]
     for ask, parameters in questions:
         result = attacked(fleet, domain, ask(fleet, domain, parameters))
         assert result.read == 0, result
 
 
-@pytest.mark.parametrize(("name", "least"), [("weather_izmir", 0.3), ("mortgage", 0.02), ("qoe", 0.1)])
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("weather_izmir", 0.3), ("mortgage", 0.02), ("qoe", 0.1), ("diabetes", 0.1), ("simulated", 0.05)],
+)
 def test_the_same_attack_reads_rows_that_are_used_as_they_are_and_knows_that_it_is_right(
-    name: str, least: float, glassfleet_data: Path
+    name: str, least: float
 ) -> None:
-    fleet, domain = fleet_of(glassfleet_data, name, 15)
+    fleet, domain = classes_of(name, 15)
     result = attacked(fleet, domain, neighbours_asked(fleet, domain, Parameters(n_sets=FINE, min_rows=1)))
     assert result.read > least * result.rows, result
     assert result.false == 0, result
 
 
 @pytest.mark.parametrize(("name", "vehicles"), fleets_of(SETS))
-def test_no_row_is_near_a_made_up_one_of_its_class(name: str, vehicles: int, glassfleet_data: Path) -> None:
-    fleet, domain = fleet_of(glassfleet_data, name, vehicles)
+def test_no_row_is_near_a_made_up_one_of_its_class(name: str, vehicles: int) -> None:
+    fleet, domain = classes_of(name, vehicles)
     counts = []
     for data in fleet.values():
         rows = truth(domain, data)
@@ -154,7 +146,7 @@ def test_no_row_is_near_a_made_up_one_of_its_class(name: str, vehicles: int, gla
     assert total(counts).read == 0, total(counts)
 
 
-HISTOGRAM_SETS = ("weather_izmir", "mortgage", "california", "qoe")
+HISTOGRAM_SETS = ("weather_izmir", "mortgage", "california", "qoe", "diabetes", "simulated")
 
 
 class Read(NamedTuple):
@@ -164,10 +156,6 @@ class Read(NamedTuple):
     values: int
     false: int
     columns: int
-
-
-def histogram_fleet(folder: Path, name: str, vehicles: int) -> Fleet:
-    return qoe(folder, vehicles) if name == "qoe" else table(folder, name, vehicles, rows=6000)
 
 
 def told_of(
@@ -202,9 +190,9 @@ def histograms_attacked(fleet: Fleet, min_count: int, quantiles: tuple[float, fl
 @pytest.mark.parametrize(("scheme", "share"), [("fmt", 0.0012), ("frt", 0.001)])  # fmt's limits are further out
 @pytest.mark.parametrize(("name", "vehicles"), often(HISTOGRAM_SETS))
 def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_default_search(
-    name: str, vehicles: int, scheme: str, share: float, glassfleet_data: Path
+    name: str, vehicles: int, scheme: str, share: float
 ) -> None:
-    fleet = histogram_fleet(glassfleet_data, name, vehicles)
+    fleet = fleet_of(name, vehicles)
     result = histograms_attacked(fleet, min_count=3, quantiles=input_quantiles_of(load(scheme)))
     assert result.false == 0
     assert result.read <= share * result.values, result
@@ -212,18 +200,19 @@ def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_defaul
     assert result.columns <= 3, result
 
 
-def test_the_same_attack_reads_many_values_when_small_counts_are_told(glassfleet_data: Path) -> None:
-    fleet = histogram_fleet(glassfleet_data, "qoe", 15)
+@pytest.mark.parametrize(("name", "share"), [("qoe", 0.03), ("simulated", 0.003)])
+def test_the_same_attack_reads_many_values_when_small_counts_are_told(name: str, share: float) -> None:
+    fleet = fleet_of(name, 15)
     result = histograms_attacked(fleet, min_count=0)
-    assert result.read > 0.03 * result.values, result
+    assert result.read > share * result.values, result
     assert result.false == 0
 
 
 @pytest.mark.parametrize("name", ["weather_izmir", "compactiv"])
 def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_have(
-    name: str, glassfleet_data: Path
+    name: str,
 ) -> None:
-    fleet = table(glassfleet_data, name, 12)
+    fleet = fleet_of(name, 12)
     (domain, after), data = told_of(fleet, 3), fleet["v00"]
     columns, ranges = (*data.features, data.target), ranges_of(domain)
     read = alone = 0
@@ -242,9 +231,9 @@ def test_one_new_row_between_two_default_runs_tells_the_values_that_many_rows_ha
     assert alone <= 0.01 * 20 * len(columns)
 
 
-@pytest.mark.parametrize("name", ["weather_izmir", "mortgage"])
-def test_values_that_a_coordinator_reads_by_narrowing_are_no_rows(name: str, glassfleet_data: Path) -> None:
-    fleet = histogram_fleet(glassfleet_data, name, 15)
+@pytest.mark.parametrize("name", ["weather_izmir", "mortgage", "breast_cancer"])
+def test_values_that_a_coordinator_reads_by_narrowing_are_no_rows(name: str) -> None:
+    fleet = fleet_of(name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
     rows = truth(domain, data)
     values = sorted_values(data, domain, 1000)
@@ -256,19 +245,20 @@ def test_values_that_a_coordinator_reads_by_narrowing_are_no_rows(name: str, gla
     assert count(np.nan_to_num(linked, nan=-1.0), rows).read == 0
 
 
-@pytest.mark.parametrize("name", [pytest.param("weather_izmir", marks=pytest.mark.slow), "mortgage"])
-def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str, glassfleet_data: Path) -> None:
-    fleet = histogram_fleet(glassfleet_data, name, 15)
+@pytest.mark.parametrize("name", [pytest.param("weather_izmir", marks=pytest.mark.slow), "mortgage", "diabetes"])
+def test_one_row_more_in_the_limit_of_rows_tells_no_row(name: str) -> None:
+    fleet = fleet_of(name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
     asked = [partial(ask_below, data, domain, most=most) for most in range(3, data.rows + 1)]
     result = [row_that_joins(fewer, more, len(domain.names) + 1) for fewer, more in itertools.pairwise(asked)]
     assert count(np.array(result), truth(domain, data)).read == 0
 
 
+@pytest.mark.parametrize(("name", "least"), [("weather_izmir", 10), ("diabetes", 5)])
 def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_privacy_says(
-    glassfleet_data: Path,
+    name: str, least: int
 ) -> None:
-    fleet = histogram_fleet(glassfleet_data, "weather_izmir", 15)
+    fleet = fleet_of(name, 15)
     domain, data = domain_of(fleet), fleet["v00"]
     rows, after = truth(domain, data), partial(ask_below, data, domain)
     read = 0
@@ -276,4 +266,4 @@ def test_a_row_that_is_new_is_read_by_narrowing_before_and_after_as_the_page_on_
         old = replace(data, X=np.delete(data.X, new, axis=0), y=np.delete(data.y, new), memo={})
         result = row_that_joins(partial(ask_below, old, domain), after, len(domain.names) + 1)
         read += count(result[None], rows[[new]]).read
-    assert read > 10
+    assert read > least

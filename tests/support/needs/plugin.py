@@ -80,11 +80,13 @@ class LeftOut:
         self.absent: Counter[str] = Counter()
         self.others: Counter[str] = Counter()
         for report in stats.get("skipped", ()):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            reason = reason.removeprefix("Skipped: ")
             names = dict(getattr(report, "user_properties", ())).get(_ABSENT)
-            self.absent.update(names or ())
+            names = names or [name for name in NEEDS if why_not(name) == reason]  # rows that a test took in its middle
+            self.absent.update(names)
             if not names:
-                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-                self.others[reason.removeprefix("Skipped: ")] += 1
+                self.others[reason] += 1
 
     def lines(self) -> list[str]:
         """Name each absent thing once, with its number of tests and the way out."""

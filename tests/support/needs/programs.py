@@ -23,10 +23,7 @@ def _no_data() -> str:
     folder = os.environ.get("GLASSFLEET_DATA")
     if folder and Path(folder).is_dir() and not hidden():
         return ""
-    return (
-        "real datasets are not here: set GLASSFLEET_DATA to a folder with weather_izmir.csv.gz, mortgage.csv.gz and so "
-        "on (CONTRIBUTING.md)"
-    )
+    return "real datasets are not here: set GLASSFLEET_DATA to a folder with them (glassfleet datasets fetch --help)"
 
 
 def _no_namespaces() -> str:

@@ -18,13 +18,8 @@ from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.private.sums import Words, add
 from glassfleet.traits import private_parameters
-from tests.support.privacy.transcripts import Count, Fleet, domain_of, qoe, table, total
+from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
-SETS: dict[str, Any] = {
-    "weather_izmir": lambda folder: table(folder, "weather_izmir", 15),
-    "compactiv": lambda folder: table(folder, "compactiv", 15),
-    "qoe": lambda folder: qoe(folder, 15),
-}
 ATTACKS: dict[str, Any] = {
     "fmt": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
