@@ -21,7 +21,7 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     The joint fit's sums, as the server half makes them of all vehicles' answers, over this one's; of each leaf alone,
     as degrees add up to one. None: no tree was grown.
     """
-    asked = [(read_task(task), answer.sums) for task, answer in answers]
+    asked = [(read_task(task), dict(answer.sums)) for task, answer in answers]
     (scan, first), *others = [each for each in asked if each[0].kind in {"scan", "bins"}]
     if not others:
         return None
