@@ -1,31 +1,27 @@
-"""What earlier private runs mean for the next one: whose sums it must keep its distance from, and who is left out."""
+"""What earlier private runs mean for the next one: what can be combined with its sums, and who is left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from coordinator.engine import Former
+from glassfleet.private.totals import Total
 
-FORMER_RUNS = 16
-"""So many earlier runs are looked at when vehicles are paired. A vehicle joins four over the same rows, unless its
-owner allows more."""
+MOST_TOTALS = 1024
+"""So many different sums of earlier runs are looked at when vehicles are paired, the newest first."""
 
 
-def former(documents: Iterable[Mapping[str, Any]]) -> tuple[Former, ...]:
-    """Return the newest runs in which vehicles were added up.
+def earlier(documents: Iterable[Mapping[str, Any]]) -> tuple[Total, ...]:
+    """Return over whom the newest runs summed.
 
     Parameters
     ----------
     documents : iterable of Mapping
         Of private runs that have ended, the newest first.
     """
-    runs = [
-        Former(document["spec"]["nonce"], tuple(frozenset(members) for members in document["editions"]))
-        for document in documents
-        if document.get("editions")
-    ]
-    return tuple(runs[:FORMER_RUNS])
+    totals = (Total.from_value(value) for document in documents for value in document["totals"])
+    return tuple(islice(dict.fromkeys(totals), MOST_TOTALS))
 
 
 def quarantined(documents: Iterable[Mapping[str, Any]], readmit: Iterable[str]) -> frozenset[str]:

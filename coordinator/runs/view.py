@@ -55,7 +55,7 @@ def run_document(
         "progress": _progress(engine, state),
         "summary": plain(state.summary),
         "private": plain(state.private),
-        "editions": [list(members) for members in state.summed],
+        "totals": [each.to_value() for each in state.summed],
         "false_answers": list(state.false_answers),
         "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
@@ -125,7 +125,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "size": {},
         "summary": {},
         "private": {},
-        "editions": [],
+        "totals": [],
         "false_answers": [],
         "scores": {},
         "agents": {},

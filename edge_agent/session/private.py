@@ -3,6 +3,7 @@
     runs/{run}/key      the secret of the run, 32 bytes      lives and dies with the rows, ``rows.npz``
     runs/{run}/chain    what was announced, met and answered
     ledger              what was answered in earlier runs over the same rows
+    private/            the rows of the last run: the next ones are answered from them until enough have come or gone
 
 Chain and ledger are on the disk before an answer leaves. The rules are in `glassfleet.private`; here are the files, and
 the reading of messages.
@@ -10,6 +11,7 @@ the reading of messages.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,19 +19,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from edge_agent.session.snapshots import Snapshot
-from edge_agent.storage import explained, replacing
+from edge_agent.session.snapshots import Snapshot, Snapshots, load_rows
+from edge_agent.storage import explained, make_directory, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms, place
-from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.ledger import Ledger, Limits, row_hashes, rows_tag
 from glassfleet.private.pairs import PAIRS
+from glassfleet.private.totals import Total
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES
 from schemas import codec
-from schemas.codec import Value
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import ContributionBody, Manifest, PrivateGroup, Request
@@ -72,8 +74,10 @@ class PrivateRuns:
         Whether runs that are not private are answered, and whether private ones are.
     verifier : Verifier or None
         Verifies the other vehicles' announcements; None: in a fleet that does not sign, they are taken as they are.
+    snapshots : Snapshots
+        Rows of the runs.
     tests : callable
-        Gives the test rows that a run is scored on, the same ones whenever it is called for this run.
+        Gives the test rows that the vehicle has now.
     """
 
     def __init__(
@@ -86,7 +90,8 @@ class PrivateRuns:
         limits: Limits,
         choice: Literal["only", "allowed", "never"],
         verifier: Verifier | None,
-        tests: Callable[[str], Dataset],
+        snapshots: Snapshots,
+        tests: Callable[[], Dataset],
     ) -> None:
         self._topics = topics
         self._agent = agent
@@ -95,6 +100,7 @@ class PrivateRuns:
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
+        self._snapshots = snapshots
         self._tests = tests
         self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
         self._rows: dict[str, tuple[str, Hashes]] = {}  # by run: digest of the rows, and the hashes
@@ -129,6 +135,34 @@ class PrivateRuns:
         elif self._path(run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
+    def rows(self, run: str, request: Request, present: Dataset) -> Dataset:
+        """Return the training rows that a run is answered from, and freeze its test rows: before a snapshot is made.
+
+        Those of the last private run, if there is one over some of these rows. Present ones are offered where enough
+        came or went since, and taken once the coordinator says that others have new rows, too. Raises PrivacyError
+        ``few-new-rows`` where those of the last run are gone, and few came or went.
+        """
+        met = self._met(run)
+        if request.private is not None and met is not None and met.chain is None:
+            if any(each.renews for each in request.private if self._is_mine(each, None)):
+                self._snapshots.take_offer(run)
+            return present
+        if Task.from_value(request.task).scheme != PRIVATE or met is not None:
+            return present
+        train, test, ledger = present, self._tests(), self._ledger()
+        every = self._every(run, train, test)
+        # Products of fewer rows than twice their columns may tell what these rows span.
+        least = max(self._limits.least_rows, 2 * (len(present.features) + 2))
+        kept, tells_few = self._kept(), ledger.tells_few(every, least)
+        if tells_few and kept is None:
+            raise PrivacyError("few-new-rows", f"{self._directory / 'private'} lacks the rows of the last private run")
+        if kept is not None and ledger.has_some(every):
+            if not tells_few and not np.array_equal(every, self._every(run, *kept)):
+                self._snapshots.offer(run, train, test)
+            train, test = kept
+        self._snapshots.tests_of_run(run, test)
+        return train
+
     def roster(self, run: str, request: Request) -> Manifest | None:
         """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
         met = self._met(run) if request.rosters is not None else None
@@ -136,7 +170,7 @@ class PrivateRuns:
             return None
         if any(self._is_mine(group, met.chain) for group in request.private or ()):
             return None
-        return request.rosters.of(place(met.terms, self._agent))
+        return request.rosters.of(place(met.terms, met.own))
 
     def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
@@ -158,7 +192,7 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         if met.chain is None:
-            self._save_ledger(self._ledger().asked(asked.chain, self._hashes(run, snapshot)))
+            self._save_ledger(self._ledger().asked(asked.chain, self._all_hashes(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
         if task.scheme == "domain":
@@ -184,16 +218,20 @@ class PrivateRuns:
             self._drop_key(former.run)
         if joined != ledger:
             self._save_ledger(joined)
-        floor = max(self._limits.floor, joined.least_founders(rows))
         if met is None:
-            met = _Met(Announcement(self._agent, self._new_key(run).public, snapshot.digest, floor), terms)
+            stands = joined.stands(rows, rows_tag(self.row_secret(run), rows), terms.nonce)
+            if (offered := self._snapshots.offered(run)) is not None:
+                train, test, digest = offered
+                tag = rows_tag(self.row_secret(run), self._every(run, train, test))
+                stands |= {"new_rows": tag, "new_digest": digest}
+            key = self._new_key(run).public
+            met = _Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
             self._save(run, met)
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
         self._key(run)
-        values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
-        values["former"] = list(joined.overlapping(terms, rows))
-        values["rosters"] = True  # it fetches its group's roster, and keeps it in the chain
+        told = met.own.to_value()
+        values = {name: told[name] for name in told if name not in ("agent", "data_digest")}
         contribution = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
@@ -237,8 +275,8 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
-        hashes = self._all_hashes if task.scheme == SCORES.name else self._hashes
-        self._save_ledger(self._ledger().note(chain, hashes(run, snapshot)))
+        self._save_ledger(self._ledger().note(chain, self._all_hashes(run, snapshot)))
+        self._keep(run)
         answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
@@ -302,16 +340,15 @@ class PrivateRuns:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")
         if self._ledger().open != met.terms:
             raise PrivacyError("run-over", "the run ended here, another was joined since, or the ledger is gone")
-        if met.own.data_digest != snapshot.digest:
-            raise PrivacyError("not-member", "the rows are others than those announced")
         group = next((each for each in groups if self._is_mine(each, met.chain)), None)
         if group is None:
             raise PrivacyError("not-member", "this vehicle is in no group")
         chain = met.chain
+        if met.own.digest(renews=group.renews if chain is None else chain.roster.renews) != snapshot.digest:
+            raise PrivacyError("not-member", "the rows are others than those announced")
         if chain is None:
             roster = self._roster(run, met.terms, group, verify=True)
-            rows = self._all_hashes(run, snapshot)
-            chain = meet(met.own, met.terms, roster, self._ledger().former(met.terms, rows))
+            chain = meet(met.own, met.terms, roster, map(Total.from_value, group.totals))
         elif group.founders:
             same_roster(chain, self._roster(run, met.terms, group, verify=False))
         members = group.members or chain.editions[-1].members
@@ -338,11 +375,11 @@ class PrivateRuns:
                     self._open(self._verifier, run, envelope.agent, message)
                 if body.task_digest != asked:
                     raise WireError("malformed", "an announcement for another run")  # noqa: TRY301 - as above
-                values = Contribution.from_value(body.contribution).values
-                founders.append(Announcement(envelope.agent, values["key"], body.data_digest, values["floor"]))
+                told = {**Contribution.from_value(body.contribution).values, "data_digest": body.data_digest}
+                founders.append(Announcement.from_value({**told, "agent": envelope.agent}))
             except (WireError, ContributionError, ValueError, KeyError) as fault:
                 raise PrivacyError("bad-member", str(fault), member) from fault
-        return Roster(terms, group.group, tuple(founders))
+        return Roster(terms, group.group, tuple(founders), group.renews)
 
     def _open(self, verifier: Verifier, run: str, agent: str, message: bytes) -> None:
         from schemas.trust.owner import Owner  # noqa: PLC0415 - it needs the cryptography
@@ -374,7 +411,28 @@ class PrivateRuns:
 
     def _all_hashes(self, run: str, snapshot: Snapshot) -> Hashes:
         """Return those of the test rows, too: scores tell of them."""
-        return np.union1d(self._hashes(run, snapshot), row_hashes(self.row_secret(run), self._tests(run)))
+        return self._every(run, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
+
+    def _every(self, run: str, train: Dataset, test: Dataset) -> Hashes:
+        """Return hashes of all rows; a row that goes from one part to the other is another one."""
+        secret = self.row_secret(run)
+        return np.union1d(row_hashes(secret, train), row_hashes(hmac.digest(secret, b"tests", "sha256"), test))
+
+    def _keep(self, run: str) -> None:
+        """Keep the rows of a run that is answered; no copy is made."""
+        for path in (self._snapshots.path(run), self._snapshots.test_path(run)):
+            kept = make_directory(self._directory / "private") / path.name
+            with explained("keep", kept):
+                if path.exists() and not (kept.exists() and kept.samefile(path)):
+                    link = kept.with_suffix(".new")
+                    link.unlink(missing_ok=True)
+                    link.hardlink_to(path)
+                    link.replace(kept)
+
+    def _kept(self) -> tuple[Dataset, Dataset] | None:
+        """Return training and test rows of the last private run; None: they are gone, or there was none."""
+        paths = [self._directory / "private" / name for name in ("rows.npz", "test.npz")]
+        return (load_rows(paths[0]), load_rows(paths[1])) if all(path.exists() for path in paths) else None
 
     # -- files --------------------------------------------------------------------------------------------------------
 

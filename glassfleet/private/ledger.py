@@ -1,10 +1,11 @@
 """What a vehicle remembers between private runs, and its own limits.
 
-Two runs over equal rows are one run to whoever subtracts: if a set of vehicles answered in the first, and all but one
-of them in the second, the difference is that one. So a vehicle keeps, for each run that it answered, in which editions,
-as long as it still has one of the rows; and it joins no run that would tell of fewer than `company` vehicles. That
-bounds the difference of two runs. It does not bound combinations of several, nor what differs because a vehicle's rows
-changed; `runs` bounds how many there can be.
+Runs over the same rows are one run to whoever adds and subtracts. So a vehicle keeps, for each run that it answered,
+all totals that it then knew, as long as it has one of the rows, and announces them in the next: whoever is added up
+with it knows them, too. What follows from them is in `glassfleet.private.totals`.
+
+Nor does a row tell of itself by coming or going: a vehicle answers from the rows of the run before until enough have
+come or gone, :meth:`Ledger.tells_few`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import Chain
-from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, LEAST_GROUP, Terms
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, MOST_TOTALS, Terms
+from glassfleet.private.totals import TAG, Total, tells_few_rows
 from schemas.codec import Value, encode
 from schemas.errors import WireError
 
@@ -44,7 +46,8 @@ class Limits:
     least_rows : int
         With fewer rows it does not join: it would be no company for others. Why: rows that come slowly.
     runs : int
-        It joins at most so many private runs over one row. Why: a fleet that learns again and again from the same rows.
+        It joins at most so many private runs over one row; those that asked nothing new are not counted. Why: a fleet
+        that learns again and again from the same rows.
     """
 
     floor: Annotated[int, Ge(LEAST_FLOOR), Lt(2**31)] = LEAST_FLOOR
@@ -61,18 +64,45 @@ class Answered:
     ----------
     nonce : str
     rows : ndarray of uint64, shape (n,)
-        Keyed hashes of the rows that it answered from, increasing, see :func:`row_hashes`; of its test rows, too, if it
-        answered with scores.
-    founders : int
-        Of its group.
-    editions : tuple of frozenset of str
-        In which it answered; none where it was asked alone.
+        Keyed hashes of the rows that it answered from, increasing, see :func:`row_hashes`; its test rows, too.
+    era, anchor : str
+        As it announced the one, and as the other is since.
+    totals : tuple of Total
+        All that it knows since: what its group announced, and the editions in which it answered.
+    tasks : frozenset of str
+        Digests of the questions that it answered, whatever the run's nonce.
+    counts : bool
+        Whether it asked what no run over some of these rows had asked before.
     """
 
     nonce: str
     rows: NDArray[np.uint64]
-    founders: int
-    editions: tuple[frozenset[str], ...]
+    era: str
+    anchor: str
+    totals: tuple[Total, ...] = ()
+    tasks: frozenset[str] = frozenset()
+    counts: bool = False
+
+    def to_value(self) -> dict[str, Value]:
+        """Return it as a codec value."""
+        return {
+            **{name: getattr(self, name) for name in ("nonce", "rows", "era", "anchor", "counts")},
+            "totals": [each.to_value() for each in self.totals],
+            "tasks": sorted(self.tasks),
+        }
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> Answered:
+        """Read :meth:`to_value`."""
+        return cls(
+            str(value["nonce"]),
+            np.asarray(value["rows"], dtype=np.uint64),
+            str(value["era"]),
+            str(value["anchor"]),
+            tuple(map(Total.from_value, value["totals"])),
+            frozenset(value["tasks"]),
+            bool(value["counts"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -122,52 +152,55 @@ class Ledger:
             raise PrivacyError("no-rows", f"{training} rows; {limits.least_rows} make a vehicle company for others")
         if terms.company < limits.company:
             raise PrivacyError("company-too-small", f"the run has {terms.company}, this vehicle asks {limits.company}")
-        before = sum(each.nonce != terms.nonce for each in self._overlapping(rows))
-        if before >= limits.runs:
-            raise PrivacyError("too-many-runs", f"{before} private runs over some of these rows were answered")
+        if not self.left(rows, limits, terms.nonce):
+            raise PrivacyError("too-many-runs", f"{limits.runs} private runs over some of these rows were answered")
+        if len(self._totals(rows, terms.nonce)) > MOST_TOTALS:
+            raise PrivacyError("too-many-runs", f"this vehicle knows more than {MOST_TOTALS} sums over these rows")
         return replace(self, open=terms)
+
+    def left(self, rows: NDArray[np.uint64], limits: Limits, nonce: str = "") -> int:
+        """Return how many more private runs over `rows` the vehicle joins, the one with this nonce included."""
+        counted = sum(each.counts for each in self._others(rows, nonce))
+        return max(0, limits.runs - counted)
 
     def has_answered(self, nonce: str) -> bool:
         """Whether a run is noted; without its chain, such a run must not be met again: it would begin anew."""
         return any(each.nonce == nonce for each in self.answered)
 
-    def former(self, terms: Terms, rows: NDArray[np.uint64]) -> tuple[frozenset[str], ...]:
-        """Return the sets that were answered over some of `rows` in other runs than that of `terms`, each once."""
-        sets = (members for each in self._overlapping(rows) if each.nonce != terms.nonce for members in each.editions)
-        return tuple(dict.fromkeys(sets))
+    def stands(self, rows: NDArray[np.uint64], tag: str, nonce: str) -> dict[str, Any]:
+        """Return what a vehicle announces of earlier runs: ``era``, ``rows``, ``anchor`` and ``totals``.
 
-    def overlapping(self, terms: Terms, rows: NDArray[np.uint64]) -> tuple[str, ...]:
-        """Return the nonces of other runs than that of `terms` that were answered over some of `rows`, in order.
-
-        A vehicle announces them: who chooses the founders must know in which of the earlier runs' sets it still is.
+        Parameters
+        ----------
+        rows : ndarray of uint64, shape (n,)
+            As for `join`.
+        tag : str
+            Of `rows`, from :func:`rows_tag`.
+        nonce : str
+            Of the run to come.
         """
-        return tuple(sorted(each.nonce for each in self._overlapping(rows) if each.nonce != terms.nonce))
-
-    def least_founders(self, rows: NDArray[np.uint64]) -> int:
-        """Return how many founders a group must have: three quarters of the largest that was met over these rows.
-
-        A coordinator that wants to meet a vehicle alone, with vehicles of its own, must first have shown it a small
-        fleet. At most :data:`~glassfleet.private.groups.LEAST_GROUP`, as larger fleets are cut.
-        """
-        met = max((each.founders for each in self._overlapping(rows)), default=0)
-        return min(LEAST_GROUP, -(-3 * met // 4))
+        last = next(reversed(self._others(rows, nonce)), None)
+        era, anchor = (tag, "") if last is None else (last.era, last.anchor)
+        return {"era": era, "rows": tag, "anchor": anchor, "totals": tuple(sorted(self._totals(rows, nonce)))}
 
     def asked(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger with the run noted, before anything of it is answered: it counts as one over `rows`.
-
-        What a vehicle cannot answer may depend on its rows, so that one is told of these by a run without answers, too.
-        """
-        return self._noted(chain, rows, ())
+        """Return the ledger with the run noted, before anything of it is answered."""
+        return self._noted(chain, rows, chain.known, frozenset())
 
     def note(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger with the editions in `chain` and `rows` noted; to be synced before the answer leaves."""
-        return self._noted(chain, rows, tuple(frozenset(each.members) for each in chain.editions))
+        """Return the ledger with what `chain` knows and answered noted; to be synced before the answer leaves."""
+        return self._noted(chain, rows, chain.totals, chain.contents)
 
-    def _noted(self, chain: Chain, rows: NDArray[np.uint64], editions: tuple[frozenset[str], ...]) -> Ledger:
-        nonce = chain.roster.terms.nonce
+    def _noted(
+        self, chain: Chain, rows: NDArray[np.uint64], totals: tuple[Total, ...], tasks: frozenset[str]
+    ) -> Ledger:
+        nonce, own = chain.roster.terms.nonce, chain.roster.by_id[chain.agent]
         rows = np.unique(np.concatenate([rows, *(each.rows for each in self.answered if each.nonce == nonce)]))
-        own = Answered(nonce, rows, len(chain.roster.founders), editions)
-        return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), own))
+        before = frozenset().union(*(each.tasks for each in self._others(rows, nonce)))
+        # Noise is drawn anew in each run: the same question told twice tells more.
+        counts = chain.spent > 0 or not tasks <= before
+        run = Answered(nonce, rows, own.era, chain.roster.anchor, totals, tasks, counts)
+        return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), run))
 
     def close(self, nonce: str) -> Ledger:
         """Return the ledger with the run ended; what was answered in it stays noted."""
@@ -177,41 +210,51 @@ class Ledger:
 
     def forget(self, rows: NDArray[np.uint64]) -> Ledger:
         """Return the ledger without the runs of which none of `rows`, all that the vehicle has now, was part."""
-        return replace(self, answered=tuple(self._overlapping(rows)))
+        return replace(self, answered=tuple(self._others(rows)))
 
-    def _overlapping(self, rows: NDArray[np.uint64]) -> list[Answered]:
-        return [each for each in self.answered if np.isin(each.rows, rows, assume_unique=True).any()]
+    def tells_few(self, rows: NDArray[np.uint64], least: int) -> bool:
+        """Whether answers from `rows` would, with those of earlier runs, tell of fewer than `least` rows."""
+        return tells_few_rows([*(each.rows for each in self._others(rows)), rows], least)
+
+    def has_some(self, rows: NDArray[np.uint64]) -> bool:
+        """Whether a run was answered from some of `rows`."""
+        return bool(self._others(rows))
+
+    def _others(self, rows: NDArray[np.uint64], nonce: str = "") -> list[Answered]:
+        """Return the runs that had some of `rows`, but for the one with this nonce."""
+        return [
+            each for each in self.answered if each.nonce != nonce and np.isin(each.rows, rows, assume_unique=True).any()
+        ]
+
+    def _totals(self, rows: NDArray[np.uint64], nonce: str) -> dict[bytes, Total]:
+        return {total.digest: total for each in self._others(rows, nonce) for total in each.totals}
 
     def to_value(self) -> dict[str, Value]:
         """Return the ledger as a codec value, for the vehicle's disk."""
-        runs = [
-            {
-                "nonce": each.nonce,
-                "rows": each.rows,
-                "founders": each.founders,
-                "editions": [sorted(members) for members in each.editions],
-            }
-            for each in self.answered
-        ]
-        return {"answered": runs, "ended": list(self.ended), "open": self.open and self.open.to_value()}
+        answered = [each.to_value() for each in self.answered]
+        return {"answered": answered, "ended": list(self.ended), "open": self.open and self.open.to_value()}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Ledger:
         """Read :meth:`to_value`; raises WireError when the file is damaged."""
         try:
-            runs = tuple(
-                Answered(
-                    str(each["nonce"]),
-                    np.asarray(each["rows"], dtype=np.uint64),
-                    int(each["founders"]),
-                    tuple(frozenset(members) for members in each["editions"]),
-                )
-                for each in value["answered"]
-            )
             is_open = None if value["open"] is None else Terms.from_value(value["open"])
-            return cls(runs, tuple(value["ended"]), is_open)
+            return cls(tuple(map(Answered.from_value, value["answered"])), tuple(value["ended"]), is_open)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"ledger: {fault}"[:200]) from fault
+
+
+def rows_tag(secret: bytes, rows: NDArray[np.uint64]) -> str:
+    """Return what tells these rows from others, to who knows nothing else of them; :data:`TAG` characters.
+
+    Parameters
+    ----------
+    secret : bytes
+        Of the vehicle.
+    rows : ndarray of uint64
+        From :func:`row_hashes`.
+    """
+    return hmac.digest(secret, b"glassfleet-rows/1\x00" + rows.astype("<u8").tobytes(), "sha256").hex()[:TAG]
 
 
 def row_hashes(secret: bytes, data: Dataset) -> NDArray[np.uint64]:
