@@ -74,6 +74,7 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
     draft.update(
         editions=paired.editions,
         summed=tuple(each.total for each in paired.editions),
+        runs_left={one.agent: one.left for each in paired.editions for one in each.roster.founders},
         sealed=paired.sealed,
         cohort=cohort,
         founders=len(cohort),

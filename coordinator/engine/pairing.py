@@ -27,7 +27,7 @@ SCHEME, KIND = "private", "keys"
 KEY, SEALED = "key", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
 
-TOLD = (KEY, "floor", "era", "rows", "new_rows", "new_digest", "anchor", "totals")
+TOLD = (KEY, "floor", "era", "rows", "new_rows", "new_digest", "anchor", "left", "totals")
 """Fields of an announcement that an answer has."""
 
 BLAMES = "bad-member: "
@@ -199,7 +199,7 @@ def _agreed(
         for roster in rosters:
             demanding = _demanding(terms, roster)
             parted = _parted(roster, earlier, demanding)
-            few |= demanding | parted.reasons
+            few |= {**demanding, **parted.reasons}
             awaited |= parted.missing
         if not few:
             return rosters, left_out, awaited

@@ -241,6 +241,8 @@ class RunState:
         Private runs: over each edition that there was, in order.
     earlier : tuple of Total
         Private runs: those of earlier ones, the newest first.
+    runs_left : Mapping[str, int]
+        Private runs: how many over its rows each founder joins, this one included.
     counted_rows : Mapping
         Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
@@ -295,6 +297,7 @@ class RunState:
     editions: tuple[Edition, ...] = ()
     summed: tuple[Total, ...] = ()
     earlier: tuple[Total, ...] = ()
+    runs_left: Mapping[str, int] = field(default_factory=dict)
     counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     met: frozenset[bytes] = frozenset()

@@ -56,6 +56,7 @@ def run_document(
         "summary": plain(state.summary),
         "private": plain(state.private),
         "totals": [each.to_value() for each in state.summed],
+        "runs_left": dict(state.runs_left),
         "false_answers": list(state.false_answers),
         "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
@@ -126,6 +127,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "summary": {},
         "private": {},
         "totals": [],
+        "runs_left": {},
         "false_answers": [],
         "scores": {},
         "agents": {},
@@ -171,7 +173,7 @@ def time_in_words(time: float, now: float) -> str:
 
 
 def _quarantine(agent: str) -> list[str]:
-    what = "its answers were false, its masks fit nobody's"
+    what = "its answers were false, or it ended private runs by refusing"
     return [agent, f"{what}: later private runs leave it out, until one is started with --readmit {agent}"]
 
 

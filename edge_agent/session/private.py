@@ -3,7 +3,6 @@
     runs/{run}/key      the secret of the run, 32 bytes      lives and dies with the rows, ``rows.npz``
     runs/{run}/chain    what was announced, met and answered
     ledger              what was answered in earlier runs over the same rows
-    private/            the rows of the last run: the next ones are answered from them until enough have come or gone
 
 Chain and ledger are on the disk before an answer leaves. The rules are in `glassfleet.private`; here are the files, and
 the reading of messages.
@@ -11,22 +10,22 @@ the reading of messages.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edge_agent.session.snapshots import Snapshot, Snapshots, load_rows
-from edge_agent.storage import explained, make_directory, replacing
+from edge_agent.session.private_rows import Hashes, PrivateRows
+from edge_agent.session.snapshots import Snapshot, Snapshots
+from edge_agent.storage import explained, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms, place
-from glassfleet.private.ledger import Ledger, Limits, row_hashes, rows_tag
+from glassfleet.private.ledger import Ledger, Limits
 from glassfleet.private.pairs import PAIRS
 from glassfleet.private.totals import Total
 from glassfleet.scheme import Contribution, Task
@@ -41,8 +40,6 @@ if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptogra
     from glassfleet.private.answering import Asked
     from glassfleet.private.masks import RunKey
     from schemas.trust.signing import Verifier
-
-Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
@@ -96,14 +93,11 @@ class PrivateRuns:
         self._topics = topics
         self._agent = agent
         self._directory = directory
-        self._secret = secret
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
-        self._snapshots = snapshots
-        self._tests = tests
+        self._rows = PrivateRows(directory, secret, snapshots, tests, limits.least_rows)
         self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
-        self._rows: dict[str, tuple[str, Hashes]] = {}  # by run: digest of the rows, and the hashes
         self._known_ledger: Ledger | None = None  # as it is on the disk; nobody else writes it
         self._heard: set[str] = set()
 
@@ -111,10 +105,6 @@ class PrivateRuns:
     def is_signed(self) -> bool:
         """Whether the other vehicles' keys are verified."""
         return self._verifier is not None
-
-    def row_secret(self, run: str) -> bytes:  # noqa: ARG002 - one for all runs, which shall know each other's rows
-        """Return what the rows of a run are hashed with."""
-        return self._secret
 
     def connected(self) -> None:
         """Take note that a connection stands: the requests of all open runs come again."""
@@ -145,23 +135,11 @@ class PrivateRuns:
         met = self._met(run)
         if request.private is not None and met is not None and met.chain is None:
             if any(each.renews for each in request.private if self._is_mine(each, None)):
-                self._snapshots.take_offer(run)
+                self._rows.take_offer(run)
             return present
         if Task.from_value(request.task).scheme != PRIVATE or met is not None:
             return present
-        train, test, ledger = present, self._tests(), self._ledger()
-        every = self._every(run, train, test)
-        # Products of fewer rows than twice their columns may tell what these rows span.
-        least = max(self._limits.least_rows, 2 * (len(present.features) + 2))
-        kept, tells_few = self._kept(), ledger.tells_few(every, least)
-        if tells_few and kept is None:
-            raise PrivacyError("few-new-rows", f"{self._directory / 'private'} lacks the rows of the last private run")
-        if kept is not None and ledger.has_some(every):
-            if not tells_few and not np.array_equal(every, self._every(run, *kept)):
-                self._snapshots.offer(run, train, test)
-            train, test = kept
-        self._snapshots.tests_of_run(run, test)
-        return train
+        return self._rows.choose(run, present, self._ledger())
 
     def roster(self, run: str, request: Request) -> Manifest | None:
         """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
@@ -183,16 +161,15 @@ class PrivateRuns:
         task = Task.from_value(request.task)
         if request.private is None:
             if task.scheme == PRIVATE and self._met(run) is None:
-                rows = self._hashes(run, snapshot)
-                if present is not snapshot.data and not np.array_equal(rows, row_hashes(self.row_secret(run), present)):
+                if not self._rows.are(run, snapshot, present):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
-                self._forget(self._all_hashes(run, snapshot))
+                self._forget(self._rows.every(run, snapshot))
             return
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
         assert met is not None
-        if met.chain is None:
-            self._save_ledger(self._ledger().asked(asked.chain, self._all_hashes(run, snapshot)))
+        if met.chain is None or met.chain.contents != asked.chain.contents:
+            self._save_ledger(self._ledger().asked(asked.chain, self._rows.every(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
         if task.scheme == "domain":
@@ -207,23 +184,20 @@ class PrivateRuns:
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
-        rows = self._all_hashes(run, snapshot)
+        rows = self._rows.every(run, snapshot)
         ledger, met = self._ledger(), self._met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
         former = self._unheard(ledger, run)
         left = ledger if former is None else ledger.close(former.nonce)
-        joined = left.join(terms, rows, self._limits, training=self._hashes(run, snapshot).size)
+        joined = left.join(terms, rows, self._limits, training=self._rows.training(run, snapshot).size)
         if former is not None:  # not before: a request that is refused takes nothing from the open run
             self._drop_key(former.run)
         if joined != ledger:
             self._save_ledger(joined)
         if met is None:
-            stands = joined.stands(rows, rows_tag(self.row_secret(run), rows), terms.nonce)
-            if (offered := self._snapshots.offered(run)) is not None:
-                train, test, digest = offered
-                tag = rows_tag(self.row_secret(run), self._every(run, train, test))
-                stands |= {"new_rows": tag, "new_digest": digest}
+            stands = joined.stands(rows, self._rows.tag(run, snapshot), terms.nonce) | self._rows.offered(run)
+            stands["left"] = joined.left(rows, self._limits, terms.nonce)
             key = self._new_key(run).public
             met = _Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
             self._save(run, met)
@@ -275,8 +249,8 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
-        self._save_ledger(self._ledger().note(chain, self._all_hashes(run, snapshot)))
-        self._keep(run)
+        self._save_ledger(self._ledger().note(chain, self._rows.every(run, snapshot)))
+        self._rows.keep(run)
         answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
@@ -303,7 +277,7 @@ class PrivateRuns:
     def end(self, run: str) -> None:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)
-        self._rows.pop(run, None)
+        self._rows.forget(run)
         try:
             met, ledger = self._met(run), self._ledger()
         except PrivacyError:
@@ -402,37 +376,6 @@ class PrivateRuns:
         if known is None or known[0] != roster.digest:
             known = self._pairs[run] = (roster.digest, pair_keys(self._key(run), self._agent, roster))
         return known[1]
-
-    def _hashes(self, run: str, snapshot: Snapshot) -> Hashes:
-        known = self._rows.get(run)
-        if known is None or known[0] != snapshot.digest:
-            known = self._rows[run] = (snapshot.digest, row_hashes(self.row_secret(run), snapshot.data))
-        return known[1]
-
-    def _all_hashes(self, run: str, snapshot: Snapshot) -> Hashes:
-        """Return those of the test rows, too: scores tell of them."""
-        return self._every(run, snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
-
-    def _every(self, run: str, train: Dataset, test: Dataset) -> Hashes:
-        """Return hashes of all rows; a row that goes from one part to the other is another one."""
-        secret = self.row_secret(run)
-        return np.union1d(row_hashes(secret, train), row_hashes(hmac.digest(secret, b"tests", "sha256"), test))
-
-    def _keep(self, run: str) -> None:
-        """Keep the rows of a run that is answered; no copy is made."""
-        for path in (self._snapshots.path(run), self._snapshots.test_path(run)):
-            kept = make_directory(self._directory / "private") / path.name
-            with explained("keep", kept):
-                if path.exists() and not (kept.exists() and kept.samefile(path)):
-                    link = kept.with_suffix(".new")
-                    link.unlink(missing_ok=True)
-                    link.hardlink_to(path)
-                    link.replace(kept)
-
-    def _kept(self) -> tuple[Dataset, Dataset] | None:
-        """Return training and test rows of the last private run; None: they are gone, or there was none."""
-        paths = [self._directory / "private" / name for name in ("rows.npz", "test.npz")]
-        return (load_rows(paths[0]), load_rows(paths[1])) if all(path.exists() for path in paths) else None
 
     # -- files --------------------------------------------------------------------------------------------------------
 

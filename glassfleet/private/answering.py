@@ -119,7 +119,7 @@ def reply(asked: Asked, contribution: Contribution, pairs: Mapping[str, bytes]) 
         words = _words_of_pairs(asked, pairs)
     else:
         words = mask(vector, asked.chain.agent, asked.edition, pairs, asked.task.digest)
-    return answered(asked.chain, asked.question, words, asked.task, asked.cost), words
+    return answered(asked.chain, asked.question, words, asked.cost), words
 
 
 def no_rows(asked: Asked) -> Contribution:

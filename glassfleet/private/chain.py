@@ -66,7 +66,8 @@ class Chain:
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
     contents : frozenset of str
-        Digests of the tasks that were answered, whatever the run's nonce.
+        Digests of the tasks that were asked, whatever the run's nonce; checks of pairs, not being about rows, are not in
+        it.
     spent : float
         Of the run's privacy budget (epsilon), by all answers; 0 where the scheme adds no noise.
     known : tuple of Total
@@ -212,7 +213,10 @@ def admit(chain: Chain, task: Task) -> Chain:
     if task.nonce != chain.roster.terms.nonce:
         raise PrivacyError("not-private", "the task has another nonce than the run")
     # A check of pairs may come in any part of a run: it is not about rows.
-    after = chain if task.scheme == PAIRS_SCHEME else _in_its_part(chain, task)
+    after = chain
+    if task.scheme != PAIRS_SCHEME:
+        # What it cannot answer may tell of its rows: this counts as well.
+        after = replace(_in_its_part(chain, task), contents=chain.contents | {replace(task, nonce="").digest})
     if len(chain.tasks) >= chain.roster.terms.max_questions:
         raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
     return replace(after, tasks={**chain.tasks, task.digest: ""})
@@ -264,7 +268,7 @@ def afford(chain: Chain, question: str, cost: float, budget: float) -> None:
         raise PrivacyError("budget-spent", f"epsilon {chain.spent:g} of {budget:g} is spent; this costs {cost:g}")
 
 
-def answered(chain: Chain, question: str, words: NDArray[Any], task: Task, cost: float = 0.0) -> Chain:
+def answered(chain: Chain, question: str, words: NDArray[Any], cost: float = 0.0) -> Chain:
     """Return the chain with the masked answer to `question` noted; to be synced before the answer leaves.
 
     Parameters
@@ -272,7 +276,6 @@ def answered(chain: Chain, question: str, words: NDArray[Any], task: Task, cost:
     chain : Chain
     question : str
     words : ndarray of uint64
-    task : Task
     cost : float
         Of the privacy budget, epsilon.
 
@@ -288,10 +291,7 @@ def answered(chain: Chain, question: str, words: NDArray[Any], task: Task, cost:
         return chain
     if known is not None:
         raise PrivacyError("other-answer", "the same question was answered with other numbers before")
-    # A check of pairs is not about rows.
-    content = set() if task.scheme == PAIRS_SCHEME else {replace(task, nonce="").digest}
-    answers, contents = {**chain.answers, question: digest}, chain.contents | content
-    return replace(chain, answers=answers, contents=contents, spent=chain.spent + cost)
+    return replace(chain, answers={**chain.answers, question: digest}, spent=chain.spent + cost)
 
 
 def _part(chain: Chain, task: Task) -> int:

@@ -134,6 +134,8 @@ class Announcement:
         run; empty: it has no others to answer from.
     anchor : str
         Tells its group from others in the next runs over some of these rows, :attr:`Roster.anchor`; empty: it has none.
+    left : int
+        How many private runs over some of these rows it joins, this one included.
     totals : tuple of bytes
         Digests of the totals over some of these rows that it knows, of its own and of those whom it met in earlier
         runs; increasing, at most :data:`MOST_TOTALS`.
@@ -148,6 +150,7 @@ class Announcement:
     new_rows: str = ""
     new_digest: str = ""
     anchor: str = ""
+    left: int = 1
     totals: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
@@ -157,6 +160,7 @@ class Announcement:
         if type(self.key) is not bytes or len(self.key) != KEY_BYTES:
             raise ValueError(f"key must be {KEY_BYTES} bytes")
         _check_number("floor", self.floor, 1)
+        _check_number("left", self.left, 1)
         for name, most in (("era", TAG), ("rows", TAG), ("new_rows", TAG), ("new_digest", _TEXT), ("anchor", TAG)):
             if not isinstance(text := getattr(self, name), str) or len(text) > most:
                 raise ValueError(f"{name} must be a text of at most {most} characters")

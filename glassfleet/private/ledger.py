@@ -70,7 +70,7 @@ class Answered:
     totals : tuple of Total
         All that it knows since: what its group announced, and the editions in which it answered.
     tasks : frozenset of str
-        Digests of the questions that it answered, whatever the run's nonce.
+        Digests of the questions that it was asked, whatever the run's nonce.
     counts : bool
         Whether it asked what no run over some of these rows had asked before.
     """
@@ -184,22 +184,20 @@ class Ledger:
         return {"era": era, "rows": tag, "anchor": anchor, "totals": tuple(sorted(self._totals(rows, nonce)))}
 
     def asked(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger with the run noted, before anything of it is answered."""
-        return self._noted(chain, rows, chain.known, frozenset())
+        """Return the ledger with what `chain` was asked noted, before it is answered."""
+        return self._noted(chain, rows, chain.totals if chain.answers else chain.known)
 
     def note(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
         """Return the ledger with what `chain` knows and answered noted; to be synced before the answer leaves."""
-        return self._noted(chain, rows, chain.totals, chain.contents)
+        return self._noted(chain, rows, chain.totals)
 
-    def _noted(
-        self, chain: Chain, rows: NDArray[np.uint64], totals: tuple[Total, ...], tasks: frozenset[str]
-    ) -> Ledger:
+    def _noted(self, chain: Chain, rows: NDArray[np.uint64], totals: tuple[Total, ...]) -> Ledger:
         nonce, own = chain.roster.terms.nonce, chain.roster.by_id[chain.agent]
         rows = np.unique(np.concatenate([rows, *(each.rows for each in self.answered if each.nonce == nonce)]))
         before = frozenset().union(*(each.tasks for each in self._others(rows, nonce)))
         # Noise is drawn anew in each run: the same question told twice tells more.
-        counts = chain.spent > 0 or not tasks <= before
-        run = Answered(nonce, rows, own.era, chain.roster.anchor, totals, tasks, counts)
+        counts = chain.spent > 0 or not chain.contents <= before
+        run = Answered(nonce, rows, own.era, chain.roster.anchor, totals, chain.contents, counts)
         return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), run))
 
     def close(self, nonce: str) -> Ledger:

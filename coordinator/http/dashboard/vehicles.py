@@ -282,7 +282,7 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
     elif agent in document.get("false_answers", ()):
-        reason = "left out: it gave false answers"
+        reason = "left out: it gave false answers, or ended private runs by refusing"
     elif not status:
         reason = "it was not up"
     rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]
