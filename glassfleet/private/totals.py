@@ -96,7 +96,7 @@ class Total:
             places = [int(each) for each in given["members"]]
             in_order = list(founders) == sorted(set(founders)) and places == sorted(set(places))
             members = tuple(founders[place] for place in places if place >= 0)
-        except (KeyError, TypeError, ValueError, IndexError) as fault:
+        except (KeyError, TypeError, ValueError, OverflowError, IndexError) as fault:
             raise WireError("malformed", f"total: {fault}"[:200]) from fault
         if not in_order or len(members) < len(places):
             raise WireError("malformed", "total: founders and members must be in order, each once")

@@ -107,9 +107,8 @@ class Honest:
         else:
             same_roster(chain, roster)
         chain, edition = follow(chain, number, members)
-        chain = answered(
-            admit(chain, task), f"{edition.digest.hex()} {task.digest}", np.zeros(1, dtype=np.uint64), task
-        )
+        words = np.zeros(1, dtype=np.uint64)
+        chain = answered(admit(chain, task), f"{edition.digest.hex()} {task.digest}", words)
         self.chain, self.ledger = chain, self.ledger.note(chain, self.rows)
         return edition
 
