@@ -95,6 +95,7 @@ class PrivateRows:
     def take_offer(self, run: str) -> None:
         """Answer a run from the other rows, if there are any. Idempotent."""
         self._snapshots.take_offer(run)
+        self._known.pop(run, None)  # test rows may be others though training rows are not
 
     def are(self, run: str, snapshot: Snapshot, rows: Dataset) -> bool:
         """Whether training rows are those of a snapshot."""
