@@ -73,7 +73,7 @@ def apart(
         if few is not None:
             of_group = {each.as_before: each.agent for each in few.founders}
             there = [agent for agent, member in left.items() if member.as_before in of_group]
-            missing |= set(of_group.values()) - set(there)
+            missing |= set(of_group.values()) - members.keys()
             more = lacking(few, left.values(), company)
             without(
                 there or list(left),
