@@ -83,7 +83,7 @@ def apart(
             continue
         now = Total((), tuple(left.values()))
         told = singled_out([*totals, now], company)
-        if not told:
+        if not told or not totals:  # of new vehicles, too few are no group: whoever cuts groups sees that
             break
         alike = _alike(told, totals, left)
         inside, outside = [agent for agent in order if agent in alike & left.keys()], alike - left.keys()
