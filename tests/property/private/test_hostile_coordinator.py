@@ -43,7 +43,7 @@ class HostileCoordinator(RuleBasedStateMachine):
         self.table: dict[Total, None] = {}
         self.meet(TERMS, set(self.vehicles))
 
-    def meet(self, terms: Terms, asked: frozenset[str] | set[str]) -> None:
+    def meet(self, terms: Terms, asked: frozenset[str] | set[str], *, renews: bool = False) -> None:
         """Ask for keys, and make one group of those who answer."""
         self.terms, self.announced = terms, {}
         for agent in sorted(asked):
@@ -54,11 +54,11 @@ class HostileCoordinator(RuleBasedStateMachine):
             self.announced[agent] = contribution
         own = [Announcement(agent, agent.encode().rjust(32), "rows", 1) for agent in self.colluders]
         if self.announced:
-            self.group([*self.announced.values(), *own], 0)
+            self.group([*self.announced.values(), *own], 0, renews=renews)
 
-    def group(self, founders: list[Announcement], number: int) -> None:
+    def group(self, founders: list[Announcement], number: int, *, renews: bool) -> None:
         try:
-            roster = Roster(self.terms, number, tuple(sorted(founders, key=lambda each: each.agent)))
+            roster = Roster(self.terms, number, tuple(sorted(founders, key=lambda each: each.agent)), renews)
         except PrivacyError as fault:
             assert fault.code == "bad-member"  # noqa: PT017 - a roster may also be good
             return
@@ -128,7 +128,7 @@ class HostileCoordinator(RuleBasedStateMachine):
         for agent in self.colluders:
             key = data.draw(st.sampled_from([founders[0].key, b"z".rjust(32)]))
             founders.append(Announcement(data.draw(st.sampled_from([agent, founders[0].agent])), key, "rows", 1))
-        self.group(founders, data.draw(st.integers(0, 1)))
+        self.group(founders, data.draw(st.integers(0, 1)), renews=data.draw(st.booleans()))
 
     @rule(data=st.data())
     def again(self, data: st.DataObject) -> None:
@@ -143,7 +143,8 @@ class HostileCoordinator(RuleBasedStateMachine):
             self.runs += 1
         if data.draw(st.integers(0, 4)) == 0:
             terms = replace(terms, support=5)
-        self.meet(terms, set(ids) - data.draw(st.sets(st.sampled_from(ids), max_size=4)))
+        out = data.draw(st.sets(st.sampled_from(ids), max_size=4))
+        self.meet(terms, set(ids) - out, renews=data.draw(st.booleans()))
         self.ask(self.rosters[-1], 0, self.rosters[-1].by_id)
 
     @rule(data=st.data())
@@ -157,6 +158,22 @@ class HostileCoordinator(RuleBasedStateMachine):
         first = data.draw(st.integers(0, 60))
         for agent in data.draw(st.sets(st.sampled_from(sorted(self.vehicles)), max_size=5)):
             self.vehicles[agent].change(first)
+
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        """A run of all, then few or many have other rows, and another run of all or nearly all."""
+        ids = sorted(self.vehicles)
+        few = st.sets(st.sampled_from(ids), max_size=2)
+        for out, renews in ((set[str](), False), (data.draw(few), True)):
+            for vehicle in self.vehicles.values():
+                vehicle.end()
+            if renews:
+                for agent in data.draw(st.just(set(ids)) | few):
+                    self.vehicles[agent].change(data.draw(st.integers(1, 30)))
+            self.runs += 1
+            self.meet(replace(TERMS, nonce=f"nonce {self.runs}"), set(ids) - out, renews=renews)
+            if self.announced:
+                self.ask(self.rosters[-1], 0, self.rosters[-1].by_id)
 
     @rule(data=st.data())
     def three_sets(self, data: st.DataObject) -> None:
