@@ -84,7 +84,9 @@ class Victim:
         digest = keys_task(terms).digest
         bodies = {"v00": own}
         for agent in OTHERS[absent:]:
-            new = {"new_rows": terms.nonce, "new_digest": "1" * 64} if agent in OTHERS[len(OTHERS) - renewed :] else {}
+            new: Any = (
+                {"new_rows": terms.nonce, "new_digest": "1" * 64} if agent in OTHERS[len(OTHERS) - renewed :] else {}
+            )
             announced = Announcement(
                 agent, self.others[agent].public, "0" * 64, era="era", rows="rows", **new
             ).to_value()

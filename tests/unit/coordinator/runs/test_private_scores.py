@@ -139,7 +139,10 @@ def test_vehicle_is_left_out_until_it_is_readmitted_and_again_when_it_answers_fa
 def test_vehicle_that_ended_two_runs_as_it_could_not_answer_is_left_out_until_it_is_readmitted(
     outcome: str, code: str
 ) -> None:
-    ended = {"outcome": outcome, "agents": {"v1": {"reason": f"refused: {code}"}, "v2": {"reason": "deadline"}}}
+    ended: dict[str, Any] = {
+        "outcome": outcome,
+        "agents": {"v1": {"reason": f"refused: {code}"}, "v2": {"reason": "deadline"}},
+    }
     documents = [run(number, **ended) for number in range(2)]
     is_out = outcome == "failed" and code == "cannot-answer"
     assert quarantined(documents, ()) == ({"v1"} if is_out else set())

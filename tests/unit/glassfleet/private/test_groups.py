@@ -193,27 +193,16 @@ def test_terms_that_no_run_may_have_are_refused(change: dict[str, Any]) -> None:
 
 
 TOLD = Announcement("a", bytes(32), "d", totals=(b"1" * 32, b"2" * 32))
+CHANGES: list[dict[str, Any]] = [
+    *({"key": b"short"}, {"floor": 0}, {"floor": True}, {"left": 0}, {"left": None}, {"more": 1}),
+    *({name: value} for name in ("era", "rows", "new_rows", "anchor") for value in ("x" * 17, None, 3)),
+    *({"new_digest": value} for value in ("x" * 201, None)),
+    *({"totals": value} for value in (None, "text", [b"short"], [3], [b"2" * 32, b"1" * 32], [b"1" * 32] * 2)),
+    {"totals": [number.to_bytes(32, "big") for number in range(257)]},
+]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(None, {}, {"agent": "a"}),
-        *(
-            {**TOLD.to_value(), **each}
-            for each in (
-                *({"key": b"short"}, {"floor": 0}, {"floor": True}, {"left": 0}, {"left": None}, {"more": 1}),
-                *({name: value} for name in ("era", "rows", "new_rows", "anchor") for value in ("x" * 17, None, 3)),
-                *({"new_digest": each} for each in ("x" * 201, None)),
-                *(
-                    {"totals": each}
-                    for each in (None, "text", [b"short"], [3], [b"2" * 32, b"1" * 32], [b"1" * 32] * 2)
-                ),
-                {"totals": [number.to_bytes(32, "big") for number in range(257)]},
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize("value", [None, {}, {"agent": "a"}, *({**TOLD.to_value(), **each} for each in CHANGES)])
 def test_announcements_that_cannot_be_are_refused(value: object) -> None:
     assert Announcement.from_value(decode(encode(TOLD.to_value()))) == TOLD
     with pytest.raises(WireError, match="malformed"):

@@ -176,18 +176,22 @@ def test_a_total_is_the_same_after_its_travel_and_its_digest_is_of_all_that_it_s
 
 
 FOUNDERS = [["a", "e", "r"], ["b", "e", "r"], ["c", "e", "r"]]
+NO_FOUNDERS: list[Any] = [
+    *(None, 3, [3], [["a", "e", 3]], [["a", "e", "r", "x"]], [["a", "e", "r" * 65]]),
+    *(FOUNDERS[::-1], [*FOUNDERS, FOUNDERS[-1]]),
+]
+NO_MEMBERS: list[Any] = [
+    *(None, 3, "x", [3], [-1], [1, 0], [1, 1], [[]], [None]),
+    *([float("inf")], [float("nan")], [2**70]),
+]
 
 
 @pytest.mark.parametrize(
     "value",
     [
         *(None, 3, "text", [], {}, {"founders": FOUNDERS}, {"members": []}),
-        *({"founders": each, "members": []} for each in (None, 3, [3], [["a", "e", 3]], [["a", "e", "r", "x"]])),
-        {"founders": [["a", "e", "r" * 65]], "members": [0]},
-        {"founders": FOUNDERS[::-1], "members": [0]},
-        {"founders": [*FOUNDERS, FOUNDERS[-1]], "members": [0]},
-        *({"founders": FOUNDERS, "members": each} for each in (None, 3, "x", [3], [-1], [1, 0], [1, 1], [[]])),
-        *({"founders": FOUNDERS, "members": [each]} for each in (float("inf"), float("nan"), 2**70, None)),
+        *({"founders": each, "members": [0]} for each in NO_FOUNDERS),
+        *({"founders": FOUNDERS, "members": each} for each in NO_MEMBERS),
     ],
 )
 def test_what_is_no_total_is_malformed(value: object) -> None:
