@@ -88,7 +88,7 @@ class PrivateGroup(Body):
         The contributions, as they came, in which the group's first members announced their keys; in the order of id.
     totals : list of map
         Sums of earlier runs that these announced (`glassfleet.private.totals.Total`): ``founders`` of a group, each the
-        three texts of a member, and ``members``, their places.
+        four texts of a member, and ``members``, their places.
     renews : bool
         Whether vehicles of the group that announced new rows answer from these.
     """

@@ -27,7 +27,20 @@ SCHEME, KIND = "private", "keys"
 KEY, SEALED = "key", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
 
-TOLD = (KEY, "floor", "era", "rows", "new_rows", "new_digest", "anchor", "left", "totals")
+TOLD = (
+    KEY,
+    "floor",
+    "era",
+    "rows",
+    "tests",
+    "new_rows",
+    "new_tests",
+    "new_digest",
+    "anchor",
+    "left",
+    "totals",
+    "heard",
+)
 """Fields of an announcement that an answer has."""
 
 BLAMES = "bad-member: "
@@ -124,9 +137,13 @@ def founders(
     """
     every = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
     table = {each.digest for each in earlier}
-    left_out = {each.agent: UNKNOWN for each in every if not table.issuperset(each.totals)}
+    left_out = {each.agent: UNKNOWN for each in every if not table >= each.known}
     there = [each for each in every if each.agent not in left_out]
-    rosters, few, awaited = _agreed(terms, there, earlier, partial(cut_groups, terms))
+
+    def cut(announcements: Iterable[Announcement]) -> tuple[Roster, ...]:
+        return tuple(_renewed(roster, earlier) for roster in cut_groups(terms, announcements))
+
+    rosters, few, awaited = _agreed(terms, there, earlier, cut)
     left_out |= few
     large = [roster for roster in rosters if not missing(terms, roster.founders)]
     for small in rosters if large else ():
@@ -156,7 +173,7 @@ def founded_again(
 
     def cut(announcements: Iterable[Announcement]) -> tuple[Roster, ...]:
         founding = tuple(sorted(announcements, key=lambda each: each.agent))
-        return (Roster(roster.terms, roster.group, founding),)
+        return (replace(roster, founders=founding),)  # some may have taken their new rows already
 
     founding = [roster.by_id[agent] for agent in founders]
     [smaller], left_out, _ = _agreed(roster.terms, founding, earlier, cut)
@@ -192,9 +209,7 @@ def _agreed(
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
-        rosters = tuple(
-            _renewed(roster, earlier) for roster in cut([each for each in announcements if each.agent not in left_out])
-        )
+        rosters = cut([each for each in announcements if each.agent not in left_out])
         few: dict[str, str] = {}
         for roster in rosters:
             demanding = _demanding(terms, roster)
@@ -232,7 +247,7 @@ def _demanding(terms: Terms, roster: Roster) -> dict[str, str]:
 
 def _told(roster: Roster, earlier: Sequence[Total], founders: Collection[str]) -> tuple[Total, ...]:
     """Return the totals that some of a group's vehicles announced."""
-    return known({digest for agent in founders for digest in roster.by_id[agent].totals}, earlier)
+    return known(frozenset().union(*(roster.by_id[agent].known for agent in founders)), earlier)
 
 
 def _announcement(contribution: Contribution, agent: str, data_digest: str) -> Announcement:

@@ -30,8 +30,8 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
     state = draft.state
     silent = draft.awaited()
     reasons = {**current.dropped, **dict.fromkeys(silent, "deadline")}
-    may_have_answered = {*draft.record(silent), *silent}
-    editions, out, forgotten = [], dict[str, str](), set[Total]()
+    draft.record(silent)
+    editions, out = [], dict[str, str]()
     for edition in state.editions:
         whom = blamed.get(edition.group)
         if whom is None:
@@ -47,10 +47,8 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
             out |= {agent: why for agent in founders if agent not in left_out}
         else:
             editions.append(again)
-        if may_have_answered.isdisjoint({*edition.members} - {whom}):
-            forgotten.add(edition.total)  # nobody holds later runs to it
     end = ("too-few-for-privacy", f"{len(out)} were lost")
-    _regroup(draft, editions, {**state.lost, **out}, state.levels, end, forgotten)
+    _regroup(draft, editions, {**state.lost, **out}, state.levels, end)
     if not draft.state.is_ended:
         ask_again(draft, out)
 
@@ -100,24 +98,23 @@ def shrink_groups(
     return out
 
 
-def _regroup(  # noqa: PLR0917 - one step of the two above
+def _regroup(
     draft: Draft,
     editions: Sequence[Edition],
     out: Mapping[str, str],
     levels: Sequence[Level],
     end: tuple[str, str],
-    forgotten: Collection[Total] = (),
 ) -> None:
     """Let `editions` be the groups; if there are none, the phase ends as `end` says, because of `out`.
 
-    Answers to `levels` of groups that are as they were count on. Sets that are `forgotten` were not summed.
+    Answers to `levels` of groups that are as they were count on.
     """
     state, before = draft.state, draft.collecting(draft.state)
     assert isinstance(before, Privately)
     new = [each.total for each in editions if each not in state.editions]
     draft.update(
         editions=tuple(editions),
-        summed=(*(each for each in state.summed if each not in forgotten), *new),
+        summed=(*state.summed, *new),
         counted_rows=counted(before, levels, state.store),
     )
     if not editions:

@@ -15,7 +15,7 @@ ENDED_RUNS = 2
 
 CANNOT = f"{REFUSED}cannot-answer"
 
-MOST_TOTALS = 1024
+MOST_TOTALS = 4096
 """So many different sums of earlier runs are looked at when vehicles are paired, the newest first."""
 
 

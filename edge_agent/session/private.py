@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edge_agent.session.private_rows import Hashes, PrivateRows
+from edge_agent.session.private_rows import PrivateRows
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from edge_agent.storage import explained, replacing
 from glassfleet import catalogue
@@ -163,13 +163,13 @@ class PrivateRuns:
             if task.scheme == PRIVATE and self._met(run) is None:
                 if not self._rows.are(run, snapshot, present):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
-                self._forget(self._rows.every(run, snapshot))
+                self._save_ledger(self._ledger().forget(self._rows.of_run(run, snapshot)))
             return
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
         assert met is not None
         if met.chain is None or met.chain.contents != asked.chain.contents:
-            self._save_ledger(self._ledger().asked(asked.chain, self._rows.every(run, snapshot)))
+            self._save_ledger(self._ledger().asked(asked.chain, self._rows.of_run(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
         if task.scheme == "domain":
@@ -184,19 +184,19 @@ class PrivateRuns:
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
-        rows = self._rows.every(run, snapshot)
+        rows = self._rows.of_run(run, snapshot)
         ledger, met = self._ledger(), self._met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
         former = self._unheard(ledger, run)
         left = ledger if former is None else ledger.close(former.nonce)
-        joined = left.join(terms, rows, self._limits, training=self._rows.training(run, snapshot).size)
+        joined = left.join(terms, rows, self._limits, distinct=self._rows.distinct(run, snapshot))
         if former is not None:  # not before: a request that is refused takes nothing from the open run
             self._drop_key(former.run)
         if joined != ledger:
             self._save_ledger(joined)
         if met is None:
-            stands = joined.stands(rows, self._rows.tag(run, snapshot), terms.nonce) | self._rows.offered(run)
+            stands = joined.stands(rows, *self._rows.tags(run, snapshot), terms.nonce) | self._rows.offered(run)
             stands["left"] = joined.left(rows, self._limits, terms.nonce)
             key = self._new_key(run).public
             met = _Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
@@ -249,7 +249,7 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
-        self._save_ledger(self._ledger().note(chain, self._rows.every(run, snapshot)))
+        self._save_ledger(self._ledger().note(chain, self._rows.of_run(run, snapshot)))
         self._rows.keep(run)
         answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
@@ -291,12 +291,6 @@ class PrivateRuns:
         met = self._met(run)
         if met is not None and met.chain is not None and not met.chain.has_left:
             self._save(run, replace(met, chain=replace(met.chain, has_left=True)))
-
-    def _forget(self, rows: Hashes) -> None:
-        ledger = self._ledger()
-        left = ledger.forget(rows)
-        if len(left.answered) < len(ledger.answered):
-            self._save_ledger(left)
 
     def _unheard(self, ledger: Ledger, run: str) -> Terms | None:
         """Return the terms of an open run of which nothing came on this connection: it ended meanwhile.
@@ -436,6 +430,8 @@ class PrivateRuns:
         return self._known_ledger
 
     def _save_ledger(self, ledger: Ledger) -> None:
+        if ledger is self._known_ledger:
+            return
         self._known_ledger = None
         self._write(self._directory / "ledger", ledger.to_value())
         self._known_ledger = ledger

@@ -9,7 +9,6 @@ groups are.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from edge_agent.session.snapshots import Snapshot, Snapshots, load_rows
 from edge_agent.storage import explained, make_directory
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
-from glassfleet.private.ledger import Ledger, row_hashes, rows_tag
+from glassfleet.private.ledger import Ledger, Rows, hashed, row_hashes, rows_tag
 
 Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
@@ -29,8 +28,8 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 @dataclass(frozen=True)
 class _Hashed:
     digest: str  # of the training rows
-    training: Hashes
-    every: Hashes
+    rows: Rows
+    distinct: int  # training rows
 
 
 class PrivateRows:
@@ -66,22 +65,24 @@ class PrivateRows:
         Raises
         ------
         PrivacyError
-            ``few-new-rows``: few came or went, and the rows of the last run are gone.
+            ``few-new-rows``: few came or went, and the rows of the last run are gone. ``not-private``: other test rows
+            were frozen for the run before.
         StorageError
         """
         train, test = present, self._tests()
-        every = self._every(train, test)
-        if ledger.has_some(every):
+        rows, _ = self._of(train, test)
+        if ledger.has_some(rows) and not ledger.has(rows):
             # Products of fewer rows than twice their columns may tell what these rows span.
             least = max(self._least_rows, 2 * (len(present.features) + 2))
-            kept, tells_few = self._kept(), ledger.tells_few(every, least)
+            kept, tells_few = self._kept(ledger), ledger.tells_few(rows, least)
             if tells_few and kept is None:
                 raise PrivacyError("few-new-rows", f"{self._directory} lacks the rows of the last private run")
             if kept is not None:
-                if not tells_few and not np.array_equal(every, self._every(*kept)):
+                if not tells_few:
                     self._snapshots.offer(run, train, test)
                 train, test = kept
-        self._snapshots.tests_of_run(run, test)
+        if not np.array_equal(self._tests_of(self._snapshots.tests_of_run(run, test)), self._tests_of(test)):
+            raise PrivacyError("not-private", "the run's test rows were frozen before it was announced")
         return train
 
     def offered(self, run: str) -> dict[str, str]:
@@ -90,28 +91,31 @@ class PrivateRows:
         if offered is None:
             return {}
         train, test, digest = offered
-        return {"new_rows": rows_tag(self._secret, self._every(train, test)), "new_digest": digest}
+        rows, _ = self._of(train, test)
+        return {"new_rows": self._tag(rows.training), "new_tests": self._tag(rows.tests), "new_digest": digest}
 
     def take_offer(self, run: str) -> None:
         """Answer a run from the other rows, if there are any. Idempotent."""
         self._snapshots.take_offer(run)
-        self._known.pop(run, None)  # test rows may be others though training rows are not
+        self.forget(run)
 
     def are(self, run: str, snapshot: Snapshot, rows: Dataset) -> bool:
         """Whether training rows are those of a snapshot."""
-        return rows is snapshot.data or np.array_equal(self.training(run, snapshot), row_hashes(self._secret, rows))
+        own = self.of_run(run, snapshot).training
+        return rows is snapshot.data or np.array_equal(own, row_hashes(self._secret, rows))
 
-    def training(self, run: str, snapshot: Snapshot) -> Hashes:
-        """Return the hashes of a run's training rows, see :func:`glassfleet.private.ledger.row_hashes`."""
-        return self._hashed(run, snapshot).training
+    def of_run(self, run: str, snapshot: Snapshot) -> Rows:
+        """Return the hashes of a run's rows."""
+        return self._hashed(run, snapshot).rows
 
-    def every(self, run: str, snapshot: Snapshot) -> Hashes:
-        """Return those of its test rows, too: scores tell of them."""
-        return self._hashed(run, snapshot).every
+    def distinct(self, run: str, snapshot: Snapshot) -> int:
+        """Return how many different training rows a run has."""
+        return self._hashed(run, snapshot).distinct
 
-    def tag(self, run: str, snapshot: Snapshot) -> str:
-        """Return what tells a run's rows from others, see :func:`glassfleet.private.ledger.rows_tag`."""
-        return rows_tag(self._secret, self.every(run, snapshot))
+    def tags(self, run: str, snapshot: Snapshot) -> tuple[str, str]:
+        """Return what tells a run's training and test rows from others."""
+        rows = self.of_run(run, snapshot)
+        return self._tag(rows.training), self._tag(rows.tests)
 
     def keep(self, run: str) -> None:
         """Keep the rows of a run that is answered; no copy is made. Raises StorageError."""
@@ -131,18 +135,24 @@ class PrivateRows:
     def _hashed(self, run: str, snapshot: Snapshot) -> _Hashed:
         known = self._known.get(run)
         if known is None or known.digest != snapshot.digest:
-            training = row_hashes(self._secret, snapshot.data)
-            every = self._every(snapshot.data, self._snapshots.tests_of_run(run, self._tests()), training)
-            known = self._known[run] = _Hashed(snapshot.digest, training, every)
+            rows, distinct = self._of(snapshot.data, self._snapshots.tests_of_run(run, self._tests()))
+            known = self._known[run] = _Hashed(snapshot.digest, rows, distinct)
         return known
 
-    def _every(self, train: Dataset, test: Dataset, training: Hashes | None = None) -> Hashes:
-        """Return hashes of all rows; a row that goes from one part to the other is another one."""
-        if training is None:
-            training = row_hashes(self._secret, train)
-        return np.union1d(training, row_hashes(hmac.digest(self._secret, b"tests", "sha256"), test))
+    def _of(self, train: Dataset, test: Dataset) -> tuple[Rows, int]:
+        training, distinct = hashed(self._secret, train)
+        return Rows(training, self._tests_of(test)), distinct
 
-    def _kept(self) -> tuple[Dataset, Dataset] | None:
-        """Return training and test rows of the last run; None: they are gone, or there was none."""
+    def _tests_of(self, test: Dataset) -> Hashes:
+        return row_hashes(self._secret, test)
+
+    def _tag(self, hashes: Hashes) -> str:
+        return rows_tag(self._secret, hashes)
+
+    def _kept(self, ledger: Ledger) -> tuple[Dataset, Dataset] | None:
+        """Return training and test rows of the last run; None: they are gone, or of two runs (killed between)."""
         paths = [self._directory / name for name in ("rows.npz", "test.npz")]
-        return (load_rows(paths[0]), load_rows(paths[1])) if all(path.exists() for path in paths) else None
+        if not all(path.exists() for path in paths):
+            return None
+        train, test = map(load_rows, paths)
+        return (train, test) if ledger.has(self._of(train, test)[0]) else None

@@ -71,14 +71,13 @@ def apart(
         totals = known(left)
         few = next((each for each in totals if lacking(each, left.values(), company)), None)
         if few is not None:
-            of_group = {each.as_before: each.agent for each in few.founders}
-            there = [agent for agent, member in left.items() if member.as_before in of_group]
-            missing |= set(of_group.values()) - members.keys()
-            more = lacking(few, left.values(), company)
+            # Those who know of it would refuse; without them nobody does.
+            more, founders = lacking(few, left.values(), company), {each.agent for each in few.founders}
+            missing |= founders - members.keys()
             without(
-                there or list(left),
-                f"{GROUP}: {len(there)} of the {len(of_group)} vehicles of an earlier run over some of these rows are "
-                f"here, {more} more are needed",
+                [agent for agent in left if few in known([agent])],
+                f"{GROUP}: of the {len(founders)} vehicles of an earlier run {more} more are needed, with rows of then;"
+                " or it joins once none of its own is of then",
             )
             continue
         now = Total((), tuple(left.values()))

@@ -66,8 +66,7 @@ class Chain:
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
     contents : frozenset of str
-        Digests of the tasks that were asked, whatever the run's nonce; checks of pairs, not being about rows, are not in
-        it.
+        Digests of the tasks that were asked, whatever the run's nonce, but for checks of pairs: not about rows.
     spent : float
         Of the run's privacy budget (epsilon), by all answers; 0 where the scheme adds no noise.
     known : tuple of Total

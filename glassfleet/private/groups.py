@@ -127,18 +127,18 @@ class Announcement:
         Keyed digest of the rows that it has frozen for this run; tells whether they changed, nothing else.
     floor : int
         Fewest members of an edition in which it will answer.
-    era, rows : str
+    era, rows, tests : str
         As in :class:`~glassfleet.private.totals.Member`: the same in each run over the same rows.
-    new_rows, new_digest : str
-        What `rows` and `data_digest` would be with the rows that it has now, where many came or went since the last
-        run; empty: it has no others to answer from.
+    new_rows, new_tests, new_digest : str
+        What `rows`, `tests` and `data_digest` would be with the rows that it has now, where many came or went since the
+        last run; empty: it has no others to answer from.
     anchor : str
         Tells its group from others in the next runs over some of these rows, :attr:`Roster.anchor`; empty: it has none.
     left : int
         How many private runs over some of these rows it joins, this one included.
-    totals : tuple of bytes
-        Digests of the totals over some of these rows that it knows, of its own and of those whom it met in earlier
-        runs; increasing, at most :data:`MOST_TOTALS`.
+    totals, heard : tuple of bytes
+        Digests of the totals over some of these rows in which it answered, and of those in which vehicles had answered
+        that it met in these runs; increasing, at most :data:`MOST_TOTALS` each.
     """
 
     agent: str
@@ -147,11 +147,14 @@ class Announcement:
     floor: int = LEAST_FLOOR
     era: str = ""
     rows: str = ""
+    tests: str = ""
     new_rows: str = ""
+    new_tests: str = ""
     new_digest: str = ""
     anchor: str = ""
     left: int = 1
     totals: tuple[bytes, ...] = ()
+    heard: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for what cannot be an announcement."""
@@ -161,32 +164,41 @@ class Announcement:
             raise ValueError(f"key must be {KEY_BYTES} bytes")
         _check_number("floor", self.floor, 1)
         _check_number("left", self.left, 1)
-        for name, most in (("era", TAG), ("rows", TAG), ("new_rows", TAG), ("new_digest", _TEXT), ("anchor", TAG)):
+        for name in ("era", "rows", "tests", "new_rows", "new_tests", "new_digest", "anchor"):
+            most = _TEXT if name == "new_digest" else TAG
             if not isinstance(text := getattr(self, name), str) or len(text) > most:
                 raise ValueError(f"{name} must be a text of at most {most} characters")
-        totals: object = self.totals
-        if not isinstance(totals, tuple) or not all(type(each) is bytes and len(each) == 32 for each in totals):
-            raise ValueError("totals must be digests of 32 bytes")
-        if len(totals) > MOST_TOTALS or list(totals) != sorted(set(totals)):
-            raise ValueError(f"totals must be in order, each once, at most {MOST_TOTALS}")
+        for totals in (self.totals, self.heard):
+            if type(totals) is not tuple or not all(type(each) is bytes and len(each) == 32 for each in totals):
+                raise ValueError("totals must be digests of 32 bytes")
+            if len(totals) > MOST_TOTALS or list(totals) != sorted(set(totals)):
+                raise ValueError(f"totals must be in order, each once, at most {MOST_TOTALS}")
 
     def member(self, *, renews: bool) -> Member:
         """Return the vehicle with the rows that it answers from; `renews`: with those of now where it has others."""
-        return Member(self.agent, self.era, (renews and self.new_rows) or self.rows)
+        if renews and self.new_rows:
+            return Member(self.agent, self.era, self.new_rows, self.new_tests)
+        return Member(self.agent, self.era, self.rows, self.tests)
+
+    @property
+    def known(self) -> frozenset[bytes]:
+        """Digests of all totals that it knows."""
+        return frozenset((*self.totals, *self.heard))
 
     def digest(self, *, renews: bool) -> str:
         """Return the digest of the rows that it answers from, as for `member`."""
-        return (renews and self.new_digest) or self.data_digest
+        return self.new_digest if renews and self.new_digest else self.data_digest
 
     def to_value(self) -> dict[str, Value]:
         """Return the announcement as a codec value, to be sealed."""
-        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "totals": list(self.totals)}
+        told: dict[str, Value] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**told, "totals": list(self.totals), "heard": list(self.heard)}
 
     @classmethod
     def from_value(cls, value: object) -> Announcement:
         """Read :meth:`to_value`; raises WireError, whatever it holds."""
-        if isinstance(value, Mapping) and isinstance(value.get("totals"), list):
-            value = {**value, "totals": tuple(value["totals"])}
+        if isinstance(value, Mapping):
+            value = {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
         return _read(cls, value)
 
 
@@ -251,6 +263,11 @@ class Roster:
     @cached_property
     def announced(self) -> frozenset[bytes]:
         """Digests of all earlier totals that a founder knows."""
+        return frozenset().union(*(each.known for each in self.founders))
+
+    @cached_property
+    def answered(self) -> frozenset[bytes]:
+        """Digests of those in which one answered."""
         return frozenset(digest for each in self.founders for digest in each.totals)
 
     def first(self) -> Edition:
@@ -346,8 +363,8 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
     """Return the groups: those of earlier runs as they were, and new vehicles in groups of `size` to 2 `size` - 1.
 
     A group stays together: who has an anchor is in one group with all who have the same. Fewer new vehicles than `size`
-    join the smallest group that there is; if there is none, they are one group. Each group of new vehicles is what lies
-    between two places, see :func:`place`: its members find it by that. The order is by a hash of terms and id, so
+    join the smallest group that is large enough; if there is no group, they are one. Each group of new vehicles is what
+    lies between two places, see :func:`place`: its members find it by that. The order is by a hash of terms and id, so
     nobody who has its id chooses it. (Who may decide who is a founder can still try many; the floor is what protects
     against that.)
 
@@ -376,7 +393,9 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
     new = [each for each in by_place if not each.anchor]
     least = max(size, _needed(terms, new))
     if parts and len(new) < least:
-        min(parts, key=len).extend(new)
+        # The smallest in which they would not be too few by themselves; a stray of an earlier group is none.
+        large = [part for part in parts if len(part) >= _needed(terms, part)]
+        (min(large, key=len) if large else max(parts, key=len)).extend(new)
     else:
         count = max(1, len(new) // least)
         ends = [len(new) * group // count for group in range(count + 1)]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,10 +23,13 @@ from numpy.typing import NDArray
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import Chain
-from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, MOST_TOTALS, Terms
+from glassfleet.private.groups import LEAST_COMPANY, LEAST_FLOOR, MOST_TOTALS, Edition, Terms
 from glassfleet.private.totals import TAG, Total, tells_few_rows
 from schemas.codec import Value, encode
 from schemas.errors import WireError
+
+KEPT_RUNS = 16
+"""Runs that are remembered though none of their rows is there any more: a source may be switched back."""
 
 KEPT_NONCES = 1024
 """Nonces of ended runs that are remembered: such a run cannot be opened again with other vehicles."""
@@ -57,18 +60,43 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows that a vehicle answers from.
+
+    Attributes
+    ----------
+    training, tests : ndarray of uint64, shape (n,) and (m,)
+        Keyed hashes, increasing, see :func:`row_hashes`; a row that is in both has two.
+    """
+
+    training: NDArray[np.uint64]
+    tests: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    def equals(self, other: Rows) -> bool:
+        """Whether these are the same rows."""
+        return np.array_equal(self.training, other.training) and np.array_equal(self.tests, other.tests)
+
+    def shares(self, other: Rows) -> bool:
+        """Whether a row is in both."""
+        return any(
+            np.isin(own, theirs, assume_unique=True).any()
+            for own, theirs in ((self.training, other.training), (self.tests, other.tests))
+        )
+
+
+@dataclass(frozen=True)
 class Answered:
     """One private run that a vehicle answered, or was asked in.
 
     Attributes
     ----------
     nonce : str
-    rows : ndarray of uint64, shape (n,)
-        Keyed hashes of the rows that it answered from, increasing, see :func:`row_hashes`; its test rows, too.
+    rows : Rows
+        From which it answered.
     era, anchor : str
         As it announced the one, and as the other is since.
-    totals : tuple of Total
-        All that it knows since: what its group announced, and the editions in which it answered.
+    totals, heard : tuple of Total
+        The editions in which it answered, and those of earlier runs in which its founders had.
     tasks : frozenset of str
         Digests of the questions that it was asked, whatever the run's nonce.
     counts : bool
@@ -76,18 +104,27 @@ class Answered:
     """
 
     nonce: str
-    rows: NDArray[np.uint64]
+    rows: Rows
     era: str
     anchor: str
     totals: tuple[Total, ...] = ()
+    heard: tuple[Total, ...] = ()
     tasks: frozenset[str] = frozenset()
     counts: bool = False
+
+    @property
+    def news(self) -> tuple[Any, ...]:
+        """What an answer may change."""
+        return self.totals, self.tasks, self.counts
 
     def to_value(self) -> dict[str, Value]:
         """Return it as a codec value."""
         return {
-            **{name: getattr(self, name) for name in ("nonce", "rows", "era", "anchor", "counts")},
+            **{name: getattr(self, name) for name in ("nonce", "era", "anchor", "counts")},
+            "rows": self.rows.training,
+            "tests": self.rows.tests,
             "totals": [each.to_value() for each in self.totals],
+            "heard": [each.to_value() for each in self.heard],
             "tasks": sorted(self.tasks),
         }
 
@@ -96,10 +133,11 @@ class Answered:
         """Read :meth:`to_value`."""
         return cls(
             str(value["nonce"]),
-            np.asarray(value["rows"], dtype=np.uint64),
+            Rows(*(np.asarray(value[name], dtype=np.uint64) for name in ("rows", "tests"))),
             str(value["era"]),
             str(value["anchor"]),
             tuple(map(Total.from_value, value["totals"])),
+            tuple(map(Total.from_value, value["heard"])),
             frozenset(value["tasks"]),
             bool(value["counts"]),
         )
@@ -112,7 +150,7 @@ class Ledger:
     Attributes
     ----------
     answered : tuple of Answered
-        The oldest first; only those one of whose rows it still has.
+        The oldest first: those one of whose rows it still has, and a few more.
     ended : tuple of str
         Nonces of runs that ended, the oldest first.
     open : Terms or None
@@ -123,17 +161,17 @@ class Ledger:
     ended: tuple[str, ...] = ()
     open: Terms | None = None
 
-    def join(self, terms: Terms, rows: NDArray[np.uint64], limits: Limits, *, training: int | None = None) -> Ledger:
+    def join(self, terms: Terms, rows: Rows, limits: Limits, *, distinct: int | None = None) -> Ledger:
         """Return the ledger with the run of `terms` open; to be synced before the vehicle announces itself.
 
         Parameters
         ----------
         terms : Terms
-        rows : ndarray of uint64, shape (n,)
-            From :func:`row_hashes`: all rows that the run may ask about.
+        rows : Rows
+            All that the run may ask about.
         limits : Limits
-        training : int or None
-            How many of them are learned from; None: all.
+        distinct : int or None
+            How many different training rows there are; None: all.
 
         Raises
         ------
@@ -147,18 +185,19 @@ class Ledger:
             if self.open.nonce == terms.nonce:
                 raise PrivacyError("not-private", "this run is open under other terms")
             raise PrivacyError("too-many-runs", "another private run is open")
-        training = rows.size if training is None else training
-        if training < limits.least_rows:
-            raise PrivacyError("no-rows", f"{training} rows; {limits.least_rows} make a vehicle company for others")
+        distinct = rows.training.size if distinct is None else distinct
+        if distinct < limits.least_rows:
+            raise PrivacyError("no-rows", f"{distinct} rows; {limits.least_rows} make a vehicle company for others")
         if terms.company < limits.company:
             raise PrivacyError("company-too-small", f"the run has {terms.company}, this vehicle asks {limits.company}")
         if not self.left(rows, limits, terms.nonce):
             raise PrivacyError("too-many-runs", f"{limits.runs} private runs over some of these rows were answered")
-        if len(self._totals(rows, terms.nonce)) > MOST_TOTALS:
+        told = self.stands(rows, "", "", terms.nonce)
+        if max(len(told["totals"]), len(told["heard"])) > MOST_TOTALS:
             raise PrivacyError("too-many-runs", f"this vehicle knows more than {MOST_TOTALS} sums over these rows")
         return replace(self, open=terms)
 
-    def left(self, rows: NDArray[np.uint64], limits: Limits, nonce: str = "") -> int:
+    def left(self, rows: Rows, limits: Limits, nonce: str = "") -> int:
         """Return how many more private runs over `rows` the vehicle joins, the one with this nonce included."""
         counted = sum(each.counts for each in self._others(rows, nonce))
         return max(0, limits.runs - counted)
@@ -167,37 +206,47 @@ class Ledger:
         """Whether a run is noted; without its chain, such a run must not be met again: it would begin anew."""
         return any(each.nonce == nonce for each in self.answered)
 
-    def stands(self, rows: NDArray[np.uint64], tag: str, nonce: str) -> dict[str, Any]:
-        """Return what a vehicle announces of earlier runs: ``era``, ``rows``, ``anchor`` and ``totals``.
+    def stands(self, rows: Rows, tag: str, tests: str, nonce: str) -> dict[str, Any]:
+        """Return what a vehicle announces of its rows and of earlier runs over some of them.
 
         Parameters
         ----------
-        rows : ndarray of uint64, shape (n,)
+        rows : Rows
             As for `join`.
-        tag : str
+        tag, tests : str
             Of `rows`, from :func:`rows_tag`.
         nonce : str
             Of the run to come.
         """
-        last = next(reversed(self._others(rows, nonce)), None)
-        era, anchor = (tag, "") if last is None else (last.era, last.anchor)
-        return {"era": era, "rows": tag, "anchor": anchor, "totals": tuple(sorted(self._totals(rows, nonce)))}
+        others = self._others(rows, nonce)
+        own = {total.digest for each in others for total in each.totals}
+        heard = {total.digest for each in others for total in each.heard} - own
+        era, anchor = (others[-1].era, others[-1].anchor) if others else (tag, "")
+        about = {"era": era, "rows": tag, "tests": tests, "anchor": anchor}
+        return {**about, "totals": tuple(sorted(own)), "heard": tuple(sorted(heard))}
 
-    def asked(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
+    def asked(self, chain: Chain, rows: Rows) -> Ledger:
         """Return the ledger with what `chain` was asked noted, before it is answered."""
-        return self._noted(chain, rows, chain.totals if chain.answers else chain.known)
+        return self._noted(chain, rows, chain.editions if chain.answers else ())
 
-    def note(self, chain: Chain, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger with what `chain` knows and answered noted; to be synced before the answer leaves."""
-        return self._noted(chain, rows, chain.totals)
+    def note(self, chain: Chain, rows: Rows) -> Ledger:
+        """Return the ledger with what `chain` heard and answered noted; to be synced before the answer leaves.
 
-    def _noted(self, chain: Chain, rows: NDArray[np.uint64], totals: tuple[Total, ...]) -> Ledger:
+        The same object where there is nothing new.
+        """
+        return self._noted(chain, rows, chain.editions)
+
+    def _noted(self, chain: Chain, rows: Rows, editions: Sequence[Edition]) -> Ledger:
         nonce, own = chain.roster.terms.nonce, chain.roster.by_id[chain.agent]
-        rows = np.unique(np.concatenate([rows, *(each.rows for each in self.answered if each.nonce == nonce)]))
         before = frozenset().union(*(each.tasks for each in self._others(rows, nonce)))
         # Noise is drawn anew in each run: the same question told twice tells more.
         counts = chain.spent > 0 or not chain.contents <= before
-        run = Answered(nonce, rows, own.era, chain.roster.anchor, totals, chain.contents, counts)
+        totals = tuple(each.total for each in editions)
+        heard = tuple(each for each in chain.known if each.digest in chain.roster.answered)
+        run = Answered(nonce, rows, own.era, chain.roster.anchor, totals, heard, chain.contents, counts)
+        noted = next((each for each in self.answered if each.nonce == nonce), None)
+        if noted is not None and noted.news == run.news:
+            return self
         return replace(self, answered=(*(each for each in self.answered if each.nonce != nonce), run))
 
     def close(self, nonce: str) -> Ledger:
@@ -206,26 +255,37 @@ class Ledger:
         is_open = self.open is not None and self.open.nonce != nonce
         return replace(self, ended=ended, open=self.open if is_open else None)
 
-    def forget(self, rows: NDArray[np.uint64]) -> Ledger:
-        """Return the ledger without the runs of which none of `rows`, all that the vehicle has now, was part."""
-        return replace(self, answered=tuple(self._others(rows)))
+    def forget(self, rows: Rows) -> Ledger:
+        """Return the ledger without old runs that had none of `rows`: but for a few, as rows may come back."""
+        here = {each.nonce for each in self._others(rows)}
+        others = [each.nonce for each in self.answered if each.nonce not in here]
+        kept = here | set(others[-KEPT_RUNS:])
+        if len(kept) == len(self.answered):
+            return self
+        return replace(self, answered=tuple(each for each in self.answered if each.nonce in kept))
 
-    def tells_few(self, rows: NDArray[np.uint64], least: int) -> bool:
-        """Whether answers from `rows` would, with those of earlier runs, tell of fewer than `least` rows."""
-        return tells_few_rows([*(each.rows for each in self._others(rows)), rows], least)
+    def tells_few(self, rows: Rows, least: int) -> bool:
+        """Whether answers from `rows` would, with those of earlier runs, tell of fewer than `least` rows of a kind."""
+        others = [each.rows for each in self._others(rows)]
+        return any(
+            tells_few_rows(kind, least)
+            for kind in (
+                [*(each.training for each in others), rows.training],
+                [*(each.tests for each in others), rows.tests],
+            )
+        )
 
-    def has_some(self, rows: NDArray[np.uint64]) -> bool:
+    def has(self, rows: Rows) -> bool:
+        """Whether a run was answered from just these rows."""
+        return any(each.rows.equals(rows) for each in self.answered)
+
+    def has_some(self, rows: Rows) -> bool:
         """Whether a run was answered from some of `rows`."""
         return bool(self._others(rows))
 
-    def _others(self, rows: NDArray[np.uint64], nonce: str = "") -> list[Answered]:
+    def _others(self, rows: Rows, nonce: str = "") -> list[Answered]:
         """Return the runs that had some of `rows`, but for the one with this nonce."""
-        return [
-            each for each in self.answered if each.nonce != nonce and np.isin(each.rows, rows, assume_unique=True).any()
-        ]
-
-    def _totals(self, rows: NDArray[np.uint64], nonce: str) -> dict[bytes, Total]:
-        return {total.digest: total for each in self._others(rows, nonce) for total in each.totals}
+        return [each for each in self.answered if each.nonce != nonce and each.rows.shares(rows)]
 
     def to_value(self) -> dict[str, Value]:
         """Return the ledger as a codec value, for the vehicle's disk."""
@@ -256,7 +316,14 @@ def rows_tag(secret: bytes, rows: NDArray[np.uint64]) -> str:
 
 
 def row_hashes(secret: bytes, data: Dataset) -> NDArray[np.uint64]:
-    """Return 64 bits of a keyed hash of each different row, increasing, shape (n,); n is at most ``data.rows``.
+    """Return 64 bits of a keyed hash of each row, increasing, shape (``data.rows``,); as :func:`hashed`."""
+    return hashed(secret, data)[0]
+
+
+def hashed(secret: bytes, data: Dataset) -> tuple[NDArray[np.uint64], int]:
+    """Return 64 bits of a keyed hash of each row, increasing, shape (n,), and how many different rows there are.
+
+    Equal rows have different hashes, by how many there were before: sums tell how often a row is there.
 
     Parameters
     ----------
@@ -276,4 +343,8 @@ def row_hashes(secret: bytes, data: Dataset) -> NDArray[np.uint64]:
         cells = encode([own[int(data.X[row, index])] for index, own in texts.items()])
         word = hashlib.blake2b(inputs[row].tobytes() + cells + target, digest_size=8, key=key).digest()
         hashes[row] = int.from_bytes(word, "little")
-    return np.unique(hashes)
+    hashes.sort()
+    first = np.searchsorted(hashes, hashes)
+    again = np.arange(hashes.size) - first
+    told_apart = hashes + again.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.unique(told_apart), int((again == 0).sum())

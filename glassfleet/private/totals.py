@@ -5,18 +5,19 @@ subtract them, with any factors. A combination is *about* the vehicles whose num
 combination of totals may be about fewer than `company` vehicles; that is decided here, by exact linear algebra over the
 sets of members.
 
-A vehicle whose rows change counts in two ways, and the rule must hold in both. Taken for the same before and after
+A vehicle whose rows change counts in several ways, and the rule must hold in each. Taken for the same before and after
 (few rows changed, so its numbers are nearly what they were), it must not be alone in joining or leaving. Taken for
-another one, it must not be alone in having other rows: the difference would be those rows.
+another one, it must not be alone in having other training rows, or other test rows: the difference would be these.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,10 +27,11 @@ from schemas.codec import Value, encode
 from schemas.errors import WireError
 
 PRIMES = (2**31 - 1, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549)
-"""Vectors are searched modulo one of these. It finds all that there are over the rationals if the rank is the same."""
+"""Combinations are searched modulo two of these with which the rank is that over the rationals. All are found but those
+in which the last total's factor is a multiple of both."""
 
-MOST_STEPS = 5_000
-"""So many steps a search takes at most, some seconds in all; where it is not done by then, the rule is not kept."""
+MOST_CELLS, MOST_STEPS = 16_384, 2_000
+"""Totals times ways to count, and steps of a search, at most, some seconds in all; beyond, the rule is not kept."""
 
 TAG = 16
 """Characters of what tells rows apart, see :class:`Member`."""
@@ -46,19 +48,26 @@ class Member:
     ----------
     agent : str
     era : str
-        As `rows`, of the first run of an unbroken series: each run of it has rows in common with an earlier one.
-    rows : str
-        Keyed digest of all its rows, so that others see whether they changed and nothing else; :data:`TAG` characters.
+        As `rows` was in the first run of an unbroken series: each has rows in common with an earlier one.
+    rows, tests : str
+        Keyed digests of its training and of its test rows, so that others see whether these changed and nothing else;
+        :data:`TAG` characters.
     """
 
     agent: str
     era: str = ""
     rows: str = ""
+    tests: str = ""
 
     @property
     def as_before(self) -> tuple[str, str]:
         """Who it is as long as some of its rows stay."""
         return self.agent, self.era
+
+    @property
+    def views(self) -> tuple[tuple[str, ...], ...]:
+        """All that it counts as: the same, with these training rows, with these test rows."""
+        return (self.as_before, (*self.as_before, self.rows), (*self.as_before, self.tests))
 
 
 @dataclass(frozen=True)
@@ -119,18 +128,20 @@ def lacking(total: Total, members: Collection[Member], company: int) -> int:
     return max(0, -(-(len(total.founders) + company) // 2) - len(there))
 
 
-def singled_out(totals: Iterable[Total], company: int) -> frozenset[str]:
-    """Return the vehicles, fewer than `company`, that some combination of `totals` is about; none if there is none.
+def singled_out(totals: Sequence[Total], company: int) -> frozenset[str]:
+    """Return the vehicles, fewer than `company`, that a combination of totals with the last one in it is about.
+
+    None if there is none. What the others tell by themselves is not looked at: it cannot be helped any more.
 
     Parameters
     ----------
-    totals : iterable of Total
+    totals : sequence of Total
+        The last one is new.
     company : int
         At least 1.
     """
-    sets = list(dict.fromkeys(each.members for each in totals))
-    for key in (Member.as_before.__get__, astuple):
-        found = _about_few([frozenset(map(key, members)) for members in sets], company)
+    for view in range(3):
+        found = _about_few([frozenset(each.views[view] for each in total.members) for total in totals], company)
         if found:
             return found
     return frozenset()
@@ -161,9 +172,9 @@ def _about_few(sets: Sequence[Collection[Any]], company: int) -> frozenset[str]:
 
 
 def tells_few_rows(runs: Sequence[NDArray[np.uint64]], least: int) -> bool:
-    """Whether some combination of sums over a vehicle's rows, as they were in some runs, is about fewer than `least`.
+    """Whether a combination of sums over a vehicle's rows, as they were in some runs, is about fewer than `least` rows.
 
-    The same as :func:`singled_out`, for the rows of one vehicle in place of the vehicles of a fleet.
+    Of those with the last run in it. As :func:`singled_out`, with the rows of one vehicle in place of vehicles.
 
     Parameters
     ----------
@@ -180,10 +191,10 @@ def tells_few_rows(runs: Sequence[NDArray[np.uint64]], least: int) -> bool:
 
 
 def _few(classes: Sequence[tuple[Sequence[Pattern], int]], most: int) -> tuple[int, ...] | None:
-    """Return classes with `most` in all or fewer that a combination is about; None: there are none.
+    """Return classes with `most` in all or fewer that a combination with the last total is about; None: there are none.
 
     For each class that does not cancel out in all combinations that are left, either only those in which it does are
-    looked at, or it is one of these. A search that takes too long ends with the smallest class.
+    looked at, or it is one of these. A search that is too large, or takes too long, ends with the smallest class.
 
     Parameters
     ----------
@@ -195,23 +206,40 @@ def _few(classes: Sequence[tuple[Sequence[Pattern], int]], most: int) -> tuple[i
     if not order:
         return None
     lines = np.array([line for place in order for line in classes[place][0]], dtype=np.int64).T
+    if lines.size > MOST_CELLS:
+        return (order[-1],)
+    rank = _rank(lines.tolist())
+    if _rank(lines[:-1].tolist()) == rank:  # it adds nothing to the others
+        return None
+    # The last column is the factor of the last total.
+    lines = np.column_stack([lines, np.arange(len(lines)) == len(lines) - 1])
+    spans = ((prime, _reduced(lines, range(lines.shape[1] - 1), prime)) for prime in PRIMES)
+    whole = list(islice((each for each in spans if len(each[1]) == rank), 2))
+    if len(whole) < 2:
+        return (order[-1],)
     ends = np.cumsum([len(classes[place][0]) for place in order]).tolist()
     columns = dict(zip(order, map(range, [0, *ends], ends), strict=False))
-    rank = _rank(lines.tolist())
-    spans = ((prime, _reduced(lines, range(lines.shape[1]), prime)) for prime in PRIMES)
-    prime, span = next((prime, span) for prime, span in spans if len(span) == rank)
+    sizes = {place: classes[place][1] for place in order}
+    return next(filter(None, (_searched(span, columns, sizes, most, prime) for prime, span in whole)), None)
+
+
+def _searched(
+    span: NDArray[np.int64], columns: Mapping[int, range], sizes: Mapping[int, int], most: int, prime: int
+) -> tuple[int, ...] | None:
+    """Search a basis, modulo `prime`, of what each line is multiplied with in a combination; see :func:`_few`."""
+    order = list(columns)
     todo: list[tuple[NDArray[np.int64], int, int, tuple[int, ...]]] = [(span, 0, most, ())]
     for _ in range(MOST_STEPS):
         if not todo:
             return None
         vectors, at, left, chosen = todo.pop()
-        while len(vectors) and at < len(order):
+        while vectors[:, -1].any() and at < len(order):
             place, at = order[at], at + 1
             if vectors[:, columns[place]].any():
-                if classes[place][1] <= left:
-                    todo.append((vectors, at, left - classes[place][1], (*chosen, place)))
+                if sizes[place] <= left:
+                    todo.append((vectors, at, left - sizes[place], (*chosen, place)))
                 vectors = _reduced(vectors, columns[place], prime, keep=False)
-        if len(vectors):
+        if vectors[:, -1].any():
             return chosen
     return (order[-1],)
 

@@ -13,13 +13,13 @@ import numpy as np
 from glassfleet.errors import PrivacyError
 from glassfleet.private.chain import Chain, admit, answered, follow, meet, same_roster
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
-from glassfleet.private.ledger import Ledger, Limits, rows_tag
+from glassfleet.private.ledger import Ledger, Limits, Rows, rows_tag
 from glassfleet.private.totals import Total
 from glassfleet.scheme import Task
 from schemas.codec import decode, encode
 
 COMPANY, FLOOR = 3, 8
-ROWS = np.arange(40, dtype=np.uint64)
+ROWS = Rows(np.arange(40, dtype=np.uint64))
 
 
 def rank(rows: list[list[int]]) -> int:
@@ -86,16 +86,21 @@ class Honest:
         if self.own is None:
             self.runs += 1
             key = self.agent.encode().ljust(24, b".") + self.runs.to_bytes(8, "big")
-            stands = self.ledger.stands(self.rows, rows_tag(self.agent.encode(), self.rows), terms.nonce)
-            if not np.array_equal(self.rows, self.new):
-                stands["new_rows"] = rows_tag(self.agent.encode(), self.new)
+            stands = self.ledger.stands(self.rows, *self.tags(self.rows), terms.nonce)
+            if not self.rows.equals(self.new):
+                stands |= dict(zip(("new_rows", "new_tests"), self.tags(self.new), strict=True))
             self.terms, self.own = terms, Announcement(self.agent, key, "rows", FLOOR, **stands)
         return self.own
 
-    def change(self, first: int) -> None:
-        """Have other rows from the next run on."""
+    def change(self, first: int, *, tests: bool = False) -> None:
+        """Have other rows from the next run on: 40, counted from `first`; with `tests` only test rows change."""
         if self.own is None:
-            self.new = np.arange(first, first + 40, dtype=np.uint64)
+            rows = np.arange(first, first + 40, dtype=np.uint64)
+            self.new = Rows(self.new.training, rows) if tests else Rows(rows, self.new.tests)
+
+    def tags(self, rows: Rows) -> tuple[str, str]:
+        secret = self.agent.encode()
+        return rows_tag(secret, rows.training), rows_tag(secret, rows.tests)
 
     def answer(self, roster: Roster, number: int, members: tuple[str, ...], task: Task, table: list[Total]) -> Edition:
         if self.own is None or self.terms is None:
