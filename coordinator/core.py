@@ -47,7 +47,7 @@ from coordinator.models.lifecycle import Models
 from coordinator.models.registry import Registry
 from coordinator.models.rollout.shell import Rollouts
 from coordinator.runs.directory import Runs
-from coordinator.runs.earlier import former, quarantined
+from coordinator.runs.earlier import earlier, quarantined
 from coordinator.runs.effects import EffectHandler
 from coordinator.runs.observer import Observer, place
 from coordinator.runs.outages import Outages
@@ -297,7 +297,7 @@ class Coordinator:
             spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
             false_answers=tuple(sorted(false)),
             champion=None if champion is None else champion.document,
-            former=former(documents),
+            earlier=earlier(documents),
         )
 
     def cancel(self, run: str, reason: str = "cancelled by an operator") -> None:

@@ -152,7 +152,8 @@ class Agent:
             limits=config.private_limits,
             choice=config.private,
             verifier=verifier,
-            tests=lambda run: snapshots.tests_of_run(run, _test_rows(config, source.current().test)),
+            snapshots=snapshots,
+            tests=lambda: _test_rows(config, source.current().test),
         )
         answerer = Answerer(
             self._topics,

@@ -195,7 +195,7 @@ class Effects:
         def compute() -> ContributionBody | None:
             self._private.choose(run, job.request)
             try:
-                rows = self._source.current().train
+                rows = self._private.rows(run, job.request, self._source.current().train)
             except (DataError, StorageError) as fault:
                 raise TaskError(str(fault)) from fault
             snapshot = self._answerer.snapshot(run, rows)

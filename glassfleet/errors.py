@@ -42,6 +42,7 @@ REFUSALS = {
     "budget-spent": "the run's privacy budget (epsilon) is spent: another answer would tell more than was agreed",
     "company-too-small": "the run lets fewer vehicles leave together than this vehicle asks for",
     "damaged": "this vehicle's key or its record of the run, or of earlier runs, is lost or damaged",
+    "few-new-rows": "few rows came or went since the last private run, and the rows of then are gone",
     "impossible-sum": "a group's sum cannot be true: one of its members added something else than its sums",
     "no-rows": "too few rows to be company for others",
     "not-member": "this vehicle is not in the edition, or with another key or other rows",
@@ -54,10 +55,11 @@ REFUSALS = {
     "other-roster": "the group's members were others before",
     "run-left": "this vehicle could not answer another task of the run, and answers nothing more in it",
     "run-over": "the run ended here before",
-    "single-out": "the difference to a set that was answered before would tell of too few vehicles",
+    "single-out": "combined with sums that were answered before, it would tell of too few vehicles",
     "text-column": "a column holds text here, and the run declares none: declare its categories or classes in a domain",
-    "too-few": "fewer members than this vehicle speaks in",
+    "too-few": "fewer members than this vehicle speaks in, or too few of an earlier run over some of these rows",
     "too-many-questions": "the run has asked as often as was announced",
     "too-many-runs": "another private run over the same rows is open, or there were too many",
+    "unknown-run": "the coordinator does not tell of an earlier run over some of these rows",
 }
 """Why something private is refused, by code."""

@@ -105,6 +105,11 @@ class PrivateGroup(Body):
         Identity of the task in that edition.
     founders : list of bytes
         The contributions, as they came, in which the group's first members announced their keys; in the order of id.
+    totals : list of map
+        Sums of earlier runs that these announced (`glassfleet.private.totals.Total`): ``founders`` of a group, each the
+        four texts of a member, and ``members``, their places.
+    renews : bool
+        Whether vehicles of the group that announced new rows answer from these.
     """
 
     kind: ClassVar[str] = "private-group"
@@ -113,6 +118,8 @@ class PrivateGroup(Body):
     members: list[Id]
     question: Digest
     founders: list[bytes]
+    totals: list[dict[str, Any]] = []
+    renews: bool = False
 
 
 class Rosters(Body):

@@ -194,12 +194,13 @@ def private_lines(status: dict[str, Any]) -> list[str]:
     terms = status.get("private") or (status.get("spec") or {}).get("private") or {}
     if not terms:
         return []
-    from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection
+    from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, runs_left
 
     scores = status.get("scores") or {}
     lines = [
         protection(terms),
         *left_out(status.get("agents") or {}),
+        runs_left(status.get("runs_left") or {}),
         figures(scores),
         WHY_NO_VEHICLES if "metric" in scores else "",
     ]

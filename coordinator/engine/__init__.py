@@ -29,7 +29,7 @@ from coordinator.engine.events import (
     Unable,
 )
 from coordinator.engine.machine import Engine, gives_up_at, wakes_at
-from coordinator.engine.state import Former, Offer, RoundSummary, RunState
+from coordinator.engine.state import Offer, RoundSummary, RunState
 from coordinator.engine.waiting import Waiting, waiting
 
 __all__ = [
@@ -44,7 +44,6 @@ __all__ = [
     "Ended",
     "Engine",
     "Event",
-    "Former",
     "Malformed",
     "NoBroker",
     "Offer",

@@ -29,7 +29,7 @@ FORMAT: Final = 1
 
 _EMPTY = (
     *("store", "reason", "founders", "lost", "model", "summary", "errors", "harmful"),
-    *("editions", "summed", "former", "held", "counted_rows", "sealed", "met"),
+    *("editions", "summed", "earlier", "runs_left", "counted_rows", "sealed", "met"),
     *("champion", "private", "scores", "false_answers"),
 )
 """What an elastic run does not have while a round is open that nobody has answered; most is of private runs."""

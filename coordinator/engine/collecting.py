@@ -16,10 +16,11 @@ import numpy as np
 from coordinator.engine.packing import copied
 from coordinator.engine.state import CountedRows, Level, Store, Stored
 from glassfleet.errors import ContributionError, PrivacyError
-from glassfleet.private.between import COMPANY, Held
+from glassfleet.private.between import COMPANY
 from glassfleet.private.groups import Edition, next_edition, round_digest
 from glassfleet.private.layout import Additive, Layout, layout_of
 from glassfleet.private.sums import add, question_digest
+from glassfleet.private.totals import Total, known
 from glassfleet.scheme import COUNTS, Contribution, Server, Task
 from schemas.errors import RunFailedError
 
@@ -146,7 +147,7 @@ class Privately:
 
 
 def shrink(
-    editions: Iterable[Edition], lost: Mapping[str, str], away: Collection[str], held: Held
+    editions: Iterable[Edition], lost: Mapping[str, str], away: Collection[str], before: Sequence[Total]
 ) -> tuple[tuple[Edition, ...], dict[str, str]]:
     """Return the groups without `lost` and those who must go with them, and why each of all these is out.
 
@@ -161,8 +162,8 @@ def shrink(
         Why, by agent.
     away : collection of str
         Who is not up.
-    held : Held
-        Sets of earlier runs.
+    before : sequence of Total
+        Of this run and earlier ones.
     """
     left: list[Edition] = []
     out: dict[str, str] = {}
@@ -171,11 +172,12 @@ def shrink(
         if not gone:
             left.append(edition)
             continue
+        met = met_before(edition, before)
         shrunk = next_edition(
-            edition, [agent for agent in edition.members if agent in lost or agent in away], held=held
+            edition, [agent for agent in edition.members if agent in lost or agent in away], before=met
         )
         if shrunk.edition is None:
-            shrunk = next_edition(edition, gone, away, held)
+            shrunk = next_edition(edition, gone, away, met)
         out |= {agent: lost.get(agent, "away: it was not connected when others were lost") for agent in shrunk.lost}
         out |= dict.fromkeys(shrunk.company, f"{COMPANY}: nobody leaves a group alone")
         if shrunk.edition is None:
@@ -184,6 +186,13 @@ def shrink(
         else:
             left.append(shrunk.edition)
     return tuple(left), out
+
+
+def met_before(edition: Edition, totals: Sequence[Total]) -> tuple[Total, ...]:
+    """Return what members of a group look at besides its present edition; none where there was no earlier run."""
+    earlier = known(edition.roster.announced, totals)
+    founders = edition.total.founders
+    return (*earlier, *(each for each in totals if each.founders == founders)) if earlier else ()
 
 
 def counted(collecting: Privately, levels: Iterable[Level], store: Store) -> CountedRows:

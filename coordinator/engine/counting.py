@@ -73,8 +73,8 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
     cohort = tuple(sorted(paired.sealed))
     draft.update(
         editions=paired.editions,
-        summed=tuple(each.members for each in paired.editions),
-        held=paired.held,
+        summed=tuple(each.total for each in paired.editions),
+        runs_left={one.agent: one.left for each in paired.editions for one in each.roster.founders},
         sealed=paired.sealed,
         cohort=cohort,
         founders=len(cohort),
@@ -87,13 +87,13 @@ def pair(draft: Draft, members: tuple[str, ...]) -> None:
 def _founders(draft: Draft, members: Sequence[str]) -> pairing.Paired:
     state = draft.state
     answers = state.store.get(state.levels[-1].digest, {})
-    return pairing.founders(draft.terms(state), members, state.frozen, answers, state.former)
+    return pairing.founders(draft.terms(state), members, state.frozen, answers, state.earlier)
 
 
 def waits_for_former(draft: Draft, current: Round) -> bool:
     """Whether a private run waits with its founders: with those of an earlier run, fewer would be left out."""
     state = draft.state
-    if state.phase != "pairing" or not state.former:
+    if state.phase != "pairing" or not state.earlier:
         return False
     awaited = _founders(draft, state.accepted).awaited - set(current.dropped) - set(state.spec.without)
     if awaited and set(current.former) != awaited:

@@ -12,6 +12,7 @@ from coordinator.engine.state import RoundSummary, RunState, changed
 from coordinator.engine.table import TABLE
 from glassfleet.numerics.influence import Influence
 from glassfleet.private.groups import Terms
+from glassfleet.private.totals import known
 from glassfleet.scheme import Server
 from schemas.messages import Outcome
 
@@ -165,15 +166,14 @@ def standing(state: RunState) -> tuple[Effect, ...]:
 
 def groups_of(state: RunState) -> tuple[Group, ...]:
     """Return over whom each group of a private run answers the open round; none in other runs, and while it pairs."""
-    return tuple(
-        Group(
-            edition,
-            question,
-            () if edition.digest in state.met else edition.members,
-            () if edition.roster.digest in state.met else tuple(state.sealed[each] for each in edition.roster.by_id),
-        )
-        for edition, question in zip(state.asked_editions, state.levels[-1].questions, strict=False)
-    )
+    groups = []
+    for edition, question in zip(state.asked_editions, state.levels[-1].questions, strict=False):
+        members = () if edition.digest in state.met else edition.members
+        has_met = edition.roster.digest in state.met
+        founders = () if has_met else tuple(state.sealed[each] for each in edition.roster.by_id)
+        totals = () if has_met else known(edition.roster.announced, state.earlier)
+        groups.append(Group(edition, question, members, founders, totals))
+    return tuple(groups)
 
 
 def _request(state: RunState) -> OpenRound:

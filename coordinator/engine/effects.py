@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from coordinator.engine.state import RoundSummary
 from glassfleet.private.groups import Edition, place
+from glassfleet.private.totals import Total
 from glassfleet.scheme import Task
 from schemas.codec import Value, encode
 from schemas.envelope import Envelope
@@ -40,12 +41,15 @@ class Group:
     founders : tuple of bytes
         The founders' announcements as they came, in the order of id; none when each member has met them and keeps them.
         A group with founders has members.
+    totals : tuple of Total
+        Those of earlier runs that a founder announced; none where there are no founders.
     """
 
     edition: Edition
     question: str
     members: tuple[str, ...]
     founders: tuple[bytes, ...]
+    totals: tuple[Total, ...]
 
     @property
     def body(self) -> PrivateGroup:
@@ -56,6 +60,8 @@ class Group:
             members=list(self.members),
             question=self.question,
             founders=list(self.founders),
+            totals=[each.to_value() for each in self.totals],
+            renews=self.edition.roster.renews,
         )
 
     @cached_property
@@ -64,10 +70,14 @@ class Group:
         return pack(encode(self.body.model_dump())) if self.members else b""
 
     @cached_property
-    def last(self) -> int:
-        """The place of the last founder."""
+    def lasts(self) -> tuple[int, ...]:
+        """The place of the last founder; of a group of an earlier run that new vehicles join, that of both."""
         roster = self.edition.roster
-        return max(place(roster.terms, agent) for agent in roster.by_id)
+        old, new = (
+            [place(roster.terms, each) for each in roster.founders if bool(each.anchor) is known]
+            for known in (True, False)
+        )
+        return tuple(max(places) for places in (old, new) if places)
 
 
 @dataclass(frozen=True)
@@ -243,12 +253,12 @@ def envelope_of(effect: OpenRound, fleet: str, remaining: float, piece: int = MA
 
 
 def _rosters(groups: Iterable[Group], piece: int) -> Rosters | None:
-    packed = sorted((group for group in groups if group.packed), key=lambda group: group.last)
+    packed = sorted((last, group.packed) for group in groups if group.packed for last in group.lasts)
     if not packed:
         return None
     return Rosters(
         piece=piece,
-        last=[group.last for group in packed],
-        digests=[hashlib.sha256(group.packed).digest() for group in packed],
-        sizes=[len(group.packed) for group in packed],
+        last=[last for last, _ in packed],
+        digests=[hashlib.sha256(blob).digest() for _, blob in packed],
+        sizes=[len(blob) for _, blob in packed],
     )

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, ClassVar, TypeAlias, get_args
 
-from coordinator.engine.state import Former, Offer
+from coordinator.engine.state import Offer
 from coordinator.specification.run import RunSpec
+from glassfleet.private.totals import Total
 from schemas.codec import Value, encode, encode_around
 from schemas.messages import Outcome
 
@@ -44,7 +45,7 @@ class Start(TimedEvent):
         The agents that are up now, and what they offer.
     champion : Mapping or None
         Private runs: document of the model that the name stands for now.
-    former : tuple of Former
+    earlier : tuple of Total
         Private runs: earlier ones, the newest first.
     false_answers : tuple of str
         Private runs: vehicles that are left out as they gave false answers in an earlier one.
@@ -54,7 +55,7 @@ class Start(TimedEvent):
     spec: RunSpec
     agents: Mapping[str, Offer] = field(default_factory=dict)
     champion: Mapping[str, Any] | None = None
-    former: tuple[Former, ...] = ()
+    earlier: tuple[Total, ...] = ()
     false_answers: tuple[str, ...] = ()
 
 
@@ -266,7 +267,7 @@ def to_value(event: Event) -> dict[str, Value]:
         value["spec"] = event.spec.to_document()
     if isinstance(event, Start):
         value["agents"] = {agent: offer.to_value() for agent, offer in event.agents.items()}
-        value["former"] = [each.to_value() for each in event.former]
+        value["earlier"] = [each.to_value() for each in event.earlier]
     elif isinstance(event, AgentUp):
         value["offer"] = event.offer.to_value()
     return value
@@ -282,9 +283,8 @@ def from_value(value: Mapping[str, Any]) -> Event:
         fields["spec"] = RunSpec.from_document(fields["spec"])
     if kind is Start:
         fields["agents"] = {agent: Offer.from_value(offer) for agent, offer in fields["agents"].items()}
-        # Runs that a former version began do not say these.
-        fields["false_answers"] = tuple(fields.get("false_answers", ()))
-        fields["former"] = tuple(Former.from_value(each) for each in fields.get("former", ()))
+        fields["false_answers"] = tuple(fields["false_answers"])
+        fields["earlier"] = tuple(map(Total.from_value, fields["earlier"]))
     elif kind is AgentUp:
         fields["offer"] = Offer.from_value(fields["offer"])
     event: Event = kind(**fields)

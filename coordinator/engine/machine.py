@@ -168,7 +168,7 @@ class Engine:
             agents=Map(event.agents),
             max_rows_each=most,
             champion=event.champion,
-            former=event.former,
+            earlier=event.earlier,
             false_answers=event.false_answers,
         )
 

@@ -9,21 +9,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from coordinator.engine.state import Former, Level, Stored
+from coordinator.engine.state import Level, Stored
 from glassfleet.errors import ContributionError
-from glassfleet.private.between import Held, apart
+from glassfleet.private.between import GROUP, Apart, apart
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, drawn_order, missing
+from glassfleet.private.totals import Total, known
 from glassfleet.scheme import Contribution, Task
+from schemas.errors import WireError
 
 SCHEME, KIND = "private", "keys"
 """What the task is called that asks for keys."""
 
-KEY, FLOOR, FORMER, SEALED, ROSTERS = "key", "floor", "former", "message", "rosters"
+KEY, SEALED = "key", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
+
+TOLD = (
+    KEY,
+    "floor",
+    "era",
+    "rows",
+    "tests",
+    "new_rows",
+    "new_tests",
+    "new_digest",
+    "anchor",
+    "left",
+    "totals",
+    "heard",
+)
+"""Fields of an announcement that an answer has."""
 
 BLAMES = "bad-member: "
 """What the reason of a refusal begins with that names a member: a vehicle meets no group with its announcement in it,
@@ -35,10 +53,8 @@ BLAMED = f"{BLAMES}most of its group refuse its announcement"
 _MOST_BYTES = 1 << 17
 """Most bytes of an announcement: each is sent to all founders of its group."""
 
-_MOST_FORMER = 1024
-"""Earlier runs that an announcement may name, each by a nonce of at most `_MOST_NONCE` characters."""
-
-_MOST_NONCE = 64
+UNKNOWN = "was in a private run over these rows that this coordinator does not know: it joins once its rows are new"
+"""Why a vehicle is left out whose sums cannot be looked at, as the journal of then is lost."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +71,6 @@ class Paired:
         How many vehicles more are needed.
     left_out : Mapping of str to str
         Why somebody who announced itself is no founder.
-    held : Held
-        In which sets of earlier runs the founders are, over rows that they still have.
     awaited : frozenset of str
         Who was in an earlier run and is missing: without them others are left out.
     """
@@ -65,7 +79,6 @@ class Paired:
     sealed: Mapping[str, bytes]
     lacking: int
     left_out: Mapping[str, str]
-    held: Held
     awaited: frozenset[str]
 
 
@@ -79,12 +92,6 @@ def with_message(contribution: Mapping[str, Any], message: bytes) -> dict[str, A
     """Return an announcement with the message that it came in: its seal tells the other founders whose key it is."""
     values = contribution.get("values")
     return {**contribution, "values": {**(values if isinstance(values, Mapping) else {}), SEALED: message}}
-
-
-def fetches_rosters(contribution: Mapping[str, Any]) -> bool:
-    """Whether a vehicle says in its announcement that it fetches its group's roster, and keeps it."""
-    values = contribution.get("values")
-    return isinstance(values, Mapping) and values.get(ROSTERS) is True
 
 
 def announced(contribution: Contribution, agent: str, data_digest: str, others: Mapping[str, Stored]) -> Announcement:
@@ -101,13 +108,6 @@ def announced(contribution: Contribution, agent: str, data_digest: str, others: 
     message = contribution.values.get(SEALED)
     if not isinstance(message, bytes) or len(message) > _MOST_BYTES:
         raise ContributionError(f"the message itself is missing, or longer than {_MOST_BYTES} bytes")
-    former = contribution.values.get(FORMER, [])
-    if (
-        not isinstance(former, list)
-        or len(former) > _MOST_FORMER
-        or not all(isinstance(each, str) and len(each) <= _MOST_NONCE for each in former)
-    ):
-        raise ContributionError(f"former names at most {_MOST_FORMER} earlier runs, each by its nonce")
     return _announcement(contribution, agent, data_digest)
 
 
@@ -116,13 +116,13 @@ def founders(
     members: Sequence[str],
     frozen: Mapping[str, tuple[int, str]],
     answers: Mapping[str, Stored],
-    former: Sequence[Former],
+    earlier: Sequence[Total],
 ) -> Paired:
     """Return the first editions, and who is left out.
 
-    A vehicle whose own floor is above the number of founders takes part in nothing: it is left out, the most demanding
-    first, so that one alone cannot stop a run. So are those with whom a group would differ from a set of an earlier run
-    by too few: its members would refuse.
+    A vehicle whose own floor is above the founders of its group takes part in nothing: it is left out, the most
+    demanding first, so that one alone cannot stop a run. So are those with whom a sum could be combined with earlier
+    ones into one about few: its members would refuse. A group of too few waits for the next run.
 
     Parameters
     ----------
@@ -132,21 +132,33 @@ def founders(
         Rows and data digest, by agent.
     answers : mapping of str to Stored
         The announcements.
-    former : sequence of Former
-        Earlier runs.
+    earlier : sequence of Total
+        Of earlier runs.
     """
-    announcements = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
-    held = {member: _held(member, _values(answers[member]), former) for member in members}
-    rosters, left_out, awaited = _agreed(terms, announcements, held, partial(cut_groups, terms))
-    announcements = [each for each in announcements if each.agent not in left_out]
-    lacking = missing(terms, announcements)
-    editions = () if lacking else tuple(roster.first() for roster in rosters)
-    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in announcements}
-    held = {each.agent: held[each.agent] for each in announcements}
-    return Paired(editions, sealed, lacking, left_out, held, awaited - set(members))
+    every = [_announcement(answers[member].contribution, member, frozen[member][1]) for member in members]
+    table = {each.digest for each in earlier}
+    left_out = {each.agent: UNKNOWN for each in every if not table >= each.known}
+    there = [each for each in every if each.agent not in left_out]
+
+    def cut(announcements: Iterable[Announcement]) -> tuple[Roster, ...]:
+        return tuple(_renewed(roster, earlier) for roster in cut_groups(terms, announcements))
+
+    rosters, few, awaited = _agreed(terms, there, earlier, cut)
+    left_out |= few
+    large = [roster for roster in rosters if not missing(terms, roster.founders)]
+    for small in rosters if large else ():
+        if small not in large:
+            left_out |= dict.fromkeys(small.by_id, f"{GROUP}: {len(small.founders)} of it are too few")
+    # Groups have numbers from 0, without gaps.
+    editions = tuple(replace(roster, group=number).first() for number, roster in enumerate(large))
+    sealed = {each.agent: _values(answers[each.agent])[SEALED] for each in every if each.agent not in left_out}
+    lacking = 0 if large else min(missing(terms, roster.founders) for roster in rosters)
+    return Paired(editions, sealed, lacking, left_out, awaited - set(members))
 
 
-def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tuple[Edition | None, dict[str, str]]:
+def founded_again(
+    roster: Roster, founders: Collection[str], earlier: Sequence[Total]
+) -> tuple[Edition | None, dict[str, str]]:
     """Return the first edition of a group that begins anew with some of its founders, and why others are left out.
 
     None: too few are left. No sum over the former roster was opened, so nobody needs company.
@@ -155,15 +167,16 @@ def founded_again(roster: Roster, founders: Collection[str], held: Held) -> tupl
     ----------
     roster : Roster
         In which none of `founders` has answered: they would answer in no other.
-    held : Held
-        Sets of earlier runs.
+    earlier : sequence of Total
+        Of earlier runs.
     """
 
     def cut(announcements: Iterable[Announcement]) -> tuple[Roster, ...]:
-        return (Roster(roster.terms, roster.group, tuple(sorted(announcements, key=lambda each: each.agent))),)
+        founding = tuple(sorted(announcements, key=lambda each: each.agent))
+        return (replace(roster, founders=founding),)  # some may have taken their new rows already
 
     founding = [roster.by_id[agent] for agent in founders]
-    [smaller], left_out, _ = _agreed(roster.terms, founding, held, cut)
+    [smaller], left_out, _ = _agreed(roster.terms, founding, earlier, cut)
     return None if missing(roster.terms, smaller.founders) else smaller.first(), left_out
 
 
@@ -189,47 +202,60 @@ def blamed(editions: Iterable[Edition], refusals: Mapping[str, str]) -> dict[int
 def _agreed(
     terms: Terms,
     announcements: Collection[Announcement],
-    held: Held,
+    earlier: Sequence[Total],
     cut: Callable[[Iterable[Announcement]], tuple[Roster, ...]],
 ) -> tuple[tuple[Roster, ...], dict[str, str], frozenset[str]]:
     """Return rosters in which all members would answer, why others are left out, and whom earlier runs had."""
-    announcements = sorted(announcements, key=lambda each: (each.floor, each.agent))
     left_out: dict[str, str] = {}
     awaited: frozenset[str] = frozenset()
     while True:
-        while announcements and announcements[-1].floor > max(len(announcements), terms.floor, terms.company):
-            out = announcements.pop()
-            left_out[out.agent] = f"asks for {out.floor} vehicles"
-        rosters = cut(announcements)
+        rosters = cut([each for each in announcements if each.agent not in left_out])
         few: dict[str, str] = {}
         for roster in rosters:
-            parted = apart(roster.by_id, held, terms.company, drawn_order(roster.digest, roster.by_id))
-            few |= parted.reasons
+            demanding = _demanding(terms, roster)
+            parted = _parted(roster, earlier, demanding)
+            few |= {**demanding, **parted.reasons}
             awaited |= parted.missing
         if not few:
             return rosters, left_out, awaited
         left_out |= few
-        announcements = [each for each in announcements if each.agent not in few]
 
 
-def _held(agent: str, values: Mapping[str, Any], former: Sequence[Former]) -> tuple[frozenset[str], ...]:
-    """Return the sets of earlier runs in which a vehicle is and whose rows it still has, by its own word.
+def _renewed(roster: Roster, earlier: Sequence[Total]) -> Roster:
+    """Return a group that answers from new rows, where some have these, unless more would be left out for it."""
+    renewed = replace(roster, renews=any(each.new_rows for each in roster.founders))
+    if renewed == roster or len(_parted(renewed, earlier).reasons) > len(_parted(roster, earlier).reasons):
+        return roster
+    return renewed
 
-    One that does not say (of former software) is taken to have them all.
-    """
-    named = values.get(FORMER)
-    sets = (
-        members for run in former if named is None or run.nonce in named for members in run.editions if agent in members
-    )
-    return tuple(dict.fromkeys(sets))
+
+def _parted(roster: Roster, earlier: Sequence[Total], without: Collection[str] = ()) -> Apart:
+    members = {agent: member for agent, member in roster.members.items() if agent not in without}
+    order = drawn_order(replace(roster, renews=False).digest, roster.by_id)
+    return apart(members, partial(_told, roster, earlier), roster.terms.company, order)
+
+
+def _demanding(terms: Terms, roster: Roster) -> dict[str, str]:
+    """Return why founders are left out whose floor is above their number, the most demanding first."""
+    founders = sorted(roster.founders, key=lambda each: (each.floor, each.agent))
+    out = {}
+    while founders and founders[-1].floor > max(len(founders), terms.floor, terms.company):
+        last = founders.pop()
+        out[last.agent] = f"asks for {last.floor} vehicles"
+    return out
+
+
+def _told(roster: Roster, earlier: Sequence[Total], founders: Collection[str]) -> tuple[Total, ...]:
+    """Return the totals that some of a group's vehicles announced."""
+    return known(frozenset().union(*(roster.by_id[agent].known for agent in founders)), earlier)
 
 
 def _announcement(contribution: Contribution, agent: str, data_digest: str) -> Announcement:
-    key, floor = contribution.values.get(KEY), contribution.values.get(FLOOR)
+    told = {name: contribution.values.get(name) for name in TOLD}
     try:
-        return Announcement(agent, key, data_digest, floor)  # type: ignore[arg-type]  # it checks that
-    except ValueError as fault:
-        raise ContributionError(str(fault)) from fault
+        return Announcement.from_value({**told, "agent": agent, "data_digest": data_digest})
+    except WireError as fault:
+        raise ContributionError(fault.detail) from fault
 
 
 def _values(stored: Stored) -> Mapping[str, Any]:

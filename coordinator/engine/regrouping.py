@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from coordinator.engine import asking, learning, opening, pairing
-from coordinator.engine.collecting import Privately, carried, counted, shrink
+from coordinator.engine.collecting import Privately, carried, counted, met_before, shrink
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Restarted
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.private.groups import Edition, next_edition
+from glassfleet.private.totals import Total
 
 
 def blaming(state: RunState, current: Round) -> dict[str, str]:
@@ -29,8 +30,8 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
     state = draft.state
     silent = draft.awaited()
     reasons = {**current.dropped, **dict.fromkeys(silent, "deadline")}
-    may_have_answered = {*draft.record(silent), *silent}
-    editions, out, forgotten = [], dict[str, str](), set[tuple[str, ...]]()
+    draft.record(silent)
+    editions, out = [], dict[str, str]()
     for edition in state.editions:
         whom = blamed.get(edition.group)
         if whom is None:
@@ -38,7 +39,7 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
             continue
         founders = [agent for agent in edition.members if agent in refusals and agent != whom]
         others = set(edition.members) - set(founders)
-        again, left_out = pairing.founded_again(edition.roster, founders, state.held)
+        again, left_out = pairing.founded_again(edition.roster, founders, state.earlier)
         out |= {agent: reasons.get(agent, f"its group was founded again without {whom}") for agent in others}
         out |= {**left_out, whom: pairing.BLAMED}
         if again is None:
@@ -46,10 +47,8 @@ def pair_again(draft: Draft, current: Round, blamed: Mapping[int, str], refusals
             out |= {agent: why for agent in founders if agent not in left_out}
         else:
             editions.append(again)
-        if may_have_answered.isdisjoint({*edition.members} - {whom}):
-            forgotten.add(edition.members)  # nobody holds later runs to it
     end = ("too-few-for-privacy", f"{len(out)} were lost")
-    _regroup(draft, editions, {**state.lost, **out}, state.levels, end, forgotten)
+    _regroup(draft, editions, {**state.lost, **out}, state.levels, end)
     if not draft.state.is_ended:
         ask_again(draft, out)
 
@@ -67,7 +66,7 @@ def is_worth_waiting(draft: Draft, current: Round) -> bool:
     may_extend = policy.on_missed_quorum == "extend" and current.extensions < policy.extensions
     if not state.is_fixed:
         return may_extend and len(state.accepted) < private.least_vehicles
-    if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), away(state), state.held)[0]:
+    if not shrink(state.editions, dict.fromkeys([*missed, *current.dropped], ""), away(state), totals(state))[0]:
         return may_extend
     return not current.dropped and len(missed) < private.company and current.extensions < private.patience
 
@@ -75,6 +74,11 @@ def is_worth_waiting(draft: Draft, current: Round) -> bool:
 def away(state: RunState) -> set[str]:
     """Return the members that are not up."""
     return set(state.cohort) - set(state.agents)
+
+
+def totals(state: RunState) -> tuple[Total, ...]:
+    """Return over whom was summed, in this run and in earlier ones."""
+    return (*state.summed, *state.earlier)
 
 
 def shrink_groups(
@@ -86,31 +90,31 @@ def shrink_groups(
     """
     state = draft.state
     hurt = [edition for edition in state.editions if not set(edition.members).isdisjoint(lost)]
-    lacking = min(next_edition(edition, lost, held=state.held).lacking for edition in hurt)
-    editions, out = shrink(state.editions, lost, away(state), state.held)
+    before = totals(state)
+    lacking = min(next_edition(edition, lost, before=met_before(edition, before)).lacking for edition in hurt)
+    editions, out = shrink(state.editions, lost, away(state), before)
     detail = f"{lacking} vehicles more would have had to stay; {len(out)} were lost or went with them"
     _regroup(draft, editions, out, levels, end or ("too-few-for-privacy", detail))
     return out
 
 
-def _regroup(  # noqa: PLR0917 - one step of the two above
+def _regroup(
     draft: Draft,
     editions: Sequence[Edition],
     out: Mapping[str, str],
     levels: Sequence[Level],
     end: tuple[str, str],
-    forgotten: Collection[tuple[str, ...]] = (),
 ) -> None:
     """Let `editions` be the groups; if there are none, the phase ends as `end` says, because of `out`.
 
-    Answers to `levels` of groups that are as they were count on. Sets that are `forgotten` were not summed.
+    Answers to `levels` of groups that are as they were count on.
     """
     state, before = draft.state, draft.collecting(draft.state)
     assert isinstance(before, Privately)
-    new = [each.members for each in editions if each not in state.editions]
+    new = [each.total for each in editions if each not in state.editions]
     draft.update(
         editions=tuple(editions),
-        summed=(*(members for members in state.summed if members not in forgotten), *new),
+        summed=(*state.summed, *new),
         counted_rows=counted(before, levels, state.store),
     )
     if not editions:

@@ -16,8 +16,8 @@ from immutables import Map
 from coordinator.specification.run import RunSpec
 from glassfleet.data.domain import Domain
 from glassfleet.numerics.influence import Influence
-from glassfleet.private.between import Held
 from glassfleet.private.groups import Edition
+from glassfleet.private.totals import Total
 from glassfleet.scheme import Contribution, State, Task
 from schemas.codec import Value
 
@@ -59,29 +59,6 @@ class Stored:
     answer_digest: str
     rows: int
     contribution: Contribution
-
-
-@dataclass(frozen=True)
-class Former:
-    """An earlier private run.
-
-    Attributes
-    ----------
-    editions : tuple of frozenset of str
-        The sets of vehicles over which it summed.
-    """
-
-    nonce: str
-    editions: tuple[frozenset[str], ...]
-
-    def to_value(self) -> dict[str, Value]:
-        """Return it as a codec value."""
-        return {"nonce": self.nonce, "editions": [sorted(members) for members in self.editions]}
-
-    @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> Former:
-        """Rebuild it."""
-        return cls(value["nonce"], tuple(frozenset(members) for members in value["editions"]))
 
 
 Store = Mapping[str, Mapping[str, Stored]]
@@ -261,12 +238,12 @@ class RunState:
         state, question and members are gone.
     editions : tuple of Edition
         Private runs: the groups as they stand, once the vehicles are paired; by number.
-    summed : tuple of tuple of str
-        Private runs: the members of each edition that there was, in order.
-    former : tuple of Former
-        Private runs: earlier ones, the newest first.
-    held : Held
-        Private runs: in which of their sets each founder is, over rows that it still has.
+    summed : tuple of Total
+        Private runs: over each edition that there was, in order.
+    earlier : tuple of Total
+        Private runs: those of earlier ones, the newest first.
+    runs_left : Mapping[str, int]
+        Private runs: how many over its rows each founder joins, this one included.
     counted_rows : Mapping
         Private runs with support: what groups told, in this and in former editions, on how many rows something rests.
     sealed : Mapping[str, bytes]
@@ -321,9 +298,9 @@ class RunState:
     store: Store = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
     editions: tuple[Edition, ...] = ()
-    summed: tuple[tuple[str, ...], ...] = ()
-    former: tuple[Former, ...] = ()
-    held: Held = field(default_factory=dict)
+    summed: tuple[Total, ...] = ()
+    earlier: tuple[Total, ...] = ()
+    runs_left: Mapping[str, int] = field(default_factory=dict)
     counted_rows: CountedRows = field(default_factory=dict)
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     met: frozenset[bytes] = frozenset()

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from broker.port import Message
 from coordinator.engine import Answer, Malformed, Refused
-from coordinator.engine.pairing import KIND, fetches_rosters, with_message
+from coordinator.engine.pairing import KIND, with_message
 from schemas import codec, limits
 from schemas.codec import Value
 from schemas.envelope import Envelope
@@ -20,9 +20,6 @@ from schemas.trust.joining import Assembler
 
 UNKNOWN_TASK = "0" * 64
 """Stands for the task in a receipt for a message whose task could not be read."""
-
-FORMER_SOFTWARE = "former software, which fetches no roster of its group: update the vehicle"
-"""Why such a vehicle's announcement for a private run counts as a refusal: it could not read the first question."""
 
 PARTS_BYTES = 4 * limits.MAX_DECODED_BYTES
 """Most bytes of unfinished answers, of all agents together; the message touched least recently gives way."""
@@ -224,10 +221,8 @@ class Decoder:
             return _refused(at, agent, payload, WireError("malformed", str(fault)))
 
 
-def _announcement(answer: Answer, contribution: dict[str, Value], message: bytes) -> Answer | Refused:
+def _announcement(answer: Answer, contribution: dict[str, Value], message: bytes) -> Answer:
     """Return an announcement with the message it came in, which is not in its digest: its seal may be renewed."""
-    if not fetches_rosters(contribution):
-        return Refused(answer.at, answer.agent, answer.task_digest, FORMER_SOFTWARE)
     return replace(answer, contribution=with_message(contribution, message), encoded=b"")
 
 

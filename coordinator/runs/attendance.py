@@ -26,7 +26,7 @@ class Attendance:
     missed : Mapping of str to (str, str)
         How those stand that were lost, dropped or late, and why.
     about : Mapping
-        ``spec`` and ``false_answers`` of its document.
+        ``spec``, ``outcome`` and ``false_answers`` of its document, and ``agents``: those that `missed` it.
     """
 
     run: str
@@ -40,20 +40,21 @@ class Attendance:
         """Return it from how each vehicle stands in the run."""
         asked = frozenset(agent for agent, (status, _) in agents.items() if status != "idle")
         missed = {agent: each for agent, each in agents.items() if each[0] in ("lost", "dropped", "late")}
-        return cls(run, asked, missed, rows, about)
+        reasons = {agent: {"reason": reason} for agent, (_, reason) in missed.items()}
+        return cls(run, asked, missed, rows, {**about, "agents": reasons})
 
     @classmethod
     def of_state(cls, state: RunState) -> Self:
         """Return what a run that goes on tells: its document would hold each vehicle in each round."""
         rows = {agent: rows for agent, (rows, _) in state.frozen.items()}
-        about = {"spec": state.spec.to_document(), "false_answers": state.false_answers}
+        about = {"spec": state.spec.to_document(), "outcome": None, "false_answers": state.false_answers}
         return cls.of(state.run, stands(state), rows, about)
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Return what a run that has ended tells."""
         agents = {agent: (each["status"], each["reason"]) for agent, each in document["agents"].items()}
-        about = {"spec": document["spec"], "false_answers": document.get("false_answers", ())}
+        about = {name: document[name] for name in ("spec", "outcome", "false_answers")}
         return cls.of(document["run"], agents, document.get("rows", {}), about)
 
     def has_refused(self, agent: str) -> bool:

@@ -1,46 +1,58 @@
-"""What earlier private runs mean for the next one: whose sums it must keep its distance from, and who is left out."""
+"""What earlier private runs mean for the next one: what can be combined with its sums, and who is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from coordinator.engine import Former
+from coordinator.engine.asking import REFUSED
+from glassfleet.private.totals import Total
 
-FORMER_RUNS = 16
-"""So many earlier runs are looked at when vehicles are paired. A vehicle joins four over the same rows, unless its
-owner allows more."""
+ENDED_RUNS = 2
+"""So many private runs that a vehicle ended, by refusing what others answered, and later ones leave it out."""
+
+CANNOT = f"{REFUSED}cannot-answer"
+
+MOST_TOTALS = 4096
+"""So many different sums of earlier runs are looked at when vehicles are paired, the newest first."""
 
 
-def former(documents: Iterable[Mapping[str, Any]]) -> tuple[Former, ...]:
-    """Return the newest runs in which vehicles were added up.
+def earlier(documents: Iterable[Mapping[str, Any]]) -> tuple[Total, ...]:
+    """Return over whom the newest runs summed.
 
     Parameters
     ----------
     documents : iterable of Mapping
         Of private runs that have ended, the newest first.
     """
-    runs = [
-        Former(document["spec"]["nonce"], tuple(frozenset(members) for members in document["editions"]))
-        for document in documents
-        if document.get("editions")
-    ]
-    return tuple(runs[:FORMER_RUNS])
+    totals = (Total.from_value(value) for document in documents for value in document["totals"])
+    return tuple(islice(dict.fromkeys(totals), MOST_TOTALS))
 
 
-def quarantined(documents: Iterable[Mapping[str, Any]], readmit: Iterable[str]) -> frozenset[str]:
-    """Return the vehicles that gave false answers and were not readmitted since.
+def quarantined(documents: Sequence[Mapping[str, Any]], readmit: Iterable[str]) -> frozenset[str]:
+    """Return the vehicles that gave false answers, or ended runs by refusing, and were not readmitted since.
 
     Parameters
     ----------
-    documents : iterable of Mapping
+    documents : sequence of Mapping
         As above.
     readmit : iterable of str
         Who is readmitted by the run to come.
     """
     out: set[str] = set()
+    ended: Counter[str] = Counter()
     readmitted = set(readmit)
     for document in documents:
-        out |= set(document.get("false_answers", ())) - readmitted
+        out |= set(document["false_answers"]) - readmitted
+        ended.update(_ended_by(document) - readmitted)
         readmitted |= set(document["spec"].get("readmit", ()))
-    return frozenset(out)
+    return frozenset(out | {agent for agent, times in ended.items() if times >= ENDED_RUNS})
+
+
+def _ended_by(document: Mapping[str, Any]) -> set[str]:
+    """Return who said in a run that failed that it cannot answer; in a private one it says no more."""
+    if document["outcome"] != "failed":
+        return set()
+    return {agent for agent, each in document["agents"].items() if each["reason"] == CANNOT}

@@ -59,7 +59,8 @@ def run_document(
         "progress": _progress(engine, state),
         "summary": plain(state.summary),
         "private": plain(state.private),
-        "editions": [list(members) for members in state.summed],
+        "totals": [each.to_value() for each in state.summed],
+        "runs_left": dict(state.runs_left),
         "false_answers": list(state.false_answers),
         "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
@@ -129,7 +130,8 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "size": {},
         "summary": {},
         "private": {},
-        "editions": [],
+        "totals": [],
+        "runs_left": {},
         "false_answers": [],
         "scores": {},
         "agents": {},
@@ -175,7 +177,7 @@ def time_in_words(time: float, now: float) -> str:
 
 
 def _quarantine(agent: str) -> list[str]:
-    what = "its answers were false, its masks fit nobody's"
+    what = "its answers were false, or it ended private runs by refusing"
     return [agent, f"{what}: later private runs leave it out, until one is started with --readmit {agent}"]
 
 

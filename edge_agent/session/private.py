@@ -13,23 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from edge_agent.session.snapshots import Snapshot
+from edge_agent.session.private_rows import PrivateRows
+from edge_agent.session.snapshots import Snapshot, Snapshots
 from edge_agent.storage import explained, replacing
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import ContributionError, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, meet, same_roster
 from glassfleet.private.groups import Announcement, Roster, Terms, place
-from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.ledger import Ledger, Limits
 from glassfleet.private.pairs import PAIRS
+from glassfleet.private.totals import Total
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES
 from schemas import codec
-from schemas.codec import Value
 from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import ContributionBody, Manifest, PrivateGroup, Request
@@ -39,8 +40,6 @@ if TYPE_CHECKING:  # fleets without private runs shall not pay for the cryptogra
     from glassfleet.private.answering import Asked
     from glassfleet.private.masks import RunKey
     from schemas.trust.signing import Verifier
-
-Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 PRIVATE = "private"
 """Scheme name of the task that asks for keys."""
@@ -72,8 +71,10 @@ class PrivateRuns:
         Whether runs that are not private are answered, and whether private ones are.
     verifier : Verifier or None
         Verifies the other vehicles' announcements; None: in a fleet that does not sign, they are taken as they are.
+    snapshots : Snapshots
+        Rows of the runs.
     tests : callable
-        Gives the test rows that a run is scored on, the same ones whenever it is called for this run.
+        Gives the test rows that the vehicle has now.
     """
 
     def __init__(
@@ -86,18 +87,17 @@ class PrivateRuns:
         limits: Limits,
         choice: Literal["only", "allowed", "never"],
         verifier: Verifier | None,
-        tests: Callable[[str], Dataset],
+        snapshots: Snapshots,
+        tests: Callable[[], Dataset],
     ) -> None:
         self._topics = topics
         self._agent = agent
         self._directory = directory
-        self._secret = secret
         self._limits = limits
         self._choice = choice
         self._verifier = verifier
-        self._tests = tests
+        self._rows = PrivateRows(directory, secret, snapshots, tests, limits.least_rows)
         self._pairs: dict[str, tuple[bytes, dict[str, bytes]]] = {}  # by run: digest of the roster, and the keys
-        self._rows: dict[str, tuple[str, Hashes]] = {}  # by run: digest of the rows, and the hashes
         self._known_ledger: Ledger | None = None  # as it is on the disk; nobody else writes it
         self._heard: set[str] = set()
 
@@ -105,10 +105,6 @@ class PrivateRuns:
     def is_signed(self) -> bool:
         """Whether the other vehicles' keys are verified."""
         return self._verifier is not None
-
-    def row_secret(self, run: str) -> bytes:  # noqa: ARG002 - one for all runs, which shall know each other's rows
-        """Return what the rows of a run are hashed with."""
-        return self._secret
 
     def connected(self) -> None:
         """Take note that a connection stands: the requests of all open runs come again."""
@@ -131,6 +127,22 @@ class PrivateRuns:
         elif self._path(run, "chain").exists():
             raise PrivacyError("not-private", "this run was announced as private")
 
+    def rows(self, run: str, request: Request, present: Dataset) -> Dataset:
+        """Return the training rows that a run is answered from, and freeze its test rows: before a snapshot is made.
+
+        Those of the last private run, if there is one over some of these rows. Present ones are offered where enough
+        came or went since, and taken once the coordinator says that others have new rows, too. Raises PrivacyError
+        ``few-new-rows`` where those of the last run are gone, and few came or went.
+        """
+        met = self._met(run)
+        if request.private is not None and met is not None and met.chain is None:
+            if any(each.renews for each in request.private if self._is_mine(each, None)):
+                self._rows.take_offer(run)
+            return present
+        if Task.from_value(request.task).scheme != PRIVATE or met is not None:
+            return present
+        return self._rows.choose(run, present, self._ledger())
+
     def roster(self, run: str, request: Request) -> Manifest | None:
         """Return where a request has what it tells this vehicle's group of its members; None: nothing is to be had."""
         met = self._met(run) if request.rosters is not None else None
@@ -138,7 +150,7 @@ class PrivateRuns:
             return None
         if any(self._is_mine(group, met.chain) for group in request.private or ()):
             return None
-        return request.rosters.of(place(met.terms, self._agent))
+        return request.rosters.of(place(met.terms, met.own))
 
     def check(self, run: str, request: Request, snapshot: Snapshot, present: Dataset) -> None:
         """Raise PrivacyError or TaskError unless the request is answered: before anything is computed from the rows.
@@ -151,16 +163,15 @@ class PrivateRuns:
         task = Task.from_value(request.task)
         if request.private is None:
             if task.scheme == PRIVATE and self._met(run) is None:
-                rows = self._hashes(run, snapshot)
-                if present is not snapshot.data and not np.array_equal(rows, row_hashes(self.row_secret(run), present)):
+                if not self._rows.are(run, snapshot, present):
                     raise PrivacyError("not-private", "the run's rows were frozen before it was announced")
-                self._forget(self._all_hashes(run, snapshot))
+                self._save_ledger(self._ledger().forget(self._rows.of_run(run, snapshot)))
             return
         asked = self._accept(run, request.private, task, snapshot)
         met = self._met(run)
         assert met is not None
-        if met.chain is None:
-            self._save_ledger(self._ledger().asked(asked.chain, self._hashes(run, snapshot)))
+        if met.chain is None or met.chain.contents != asked.chain.contents:
+            self._save_ledger(self._ledger().asked(asked.chain, self._rows.of_run(run, snapshot)))
         if met.chain != asked.chain:
             self._save(run, replace(met, chain=asked.chain))
         if task.scheme == "domain":
@@ -175,27 +186,28 @@ class PrivateRuns:
         if terms.run != run or terms.fleet != self._topics.fleet or digest != _keys_task(terms).digest:
             raise PrivacyError("not-private", "the terms are of another run")
         catalogue.load(terms.scheme)
-        rows = self._all_hashes(run, snapshot)
+        rows = self._rows.of_run(run, snapshot)
         ledger, met = self._ledger(), self._met(run)
         if met is None and ledger.has_answered(terms.nonce):
             raise PrivacyError("run-over", "this run was answered here, and its chain is gone")
         former = self._unheard(ledger, run)
         left = ledger if former is None else ledger.close(former.nonce)
-        joined = left.join(terms, rows, self._limits, training=self._hashes(run, snapshot).size)
+        joined = left.join(terms, rows, self._limits, distinct=self._rows.distinct(run, snapshot))
         if former is not None:  # not before: a request that is refused takes nothing from the open run
             self._drop_key(former.run)
         if joined != ledger:
             self._save_ledger(joined)
-        floor = max(self._limits.floor, joined.least_founders(rows))
         if met is None:
-            met = _Met(Announcement(self._agent, self._new_key(run).public, snapshot.digest, floor), terms)
+            stands = joined.stands(rows, *self._rows.tags(run, snapshot), terms.nonce) | self._rows.offered(run)
+            stands["left"] = joined.left(rows, self._limits, terms.nonce)
+            key = self._new_key(run).public
+            met = _Met(Announcement(self._agent, key, snapshot.digest, self._limits.floor, **stands), terms)
             self._save(run, met)
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
         self._key(run)
-        values: dict[str, Value] = {"key": met.own.key, "floor": met.own.floor}
-        values["former"] = list(joined.overlapping(terms, rows))
-        values["rosters"] = True  # it fetches its group's roster, and keeps it in the chain
+        told = met.own.to_value()
+        values = {name: told[name] for name in told if name not in ("agent", "data_digest")}
         contribution = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
@@ -239,8 +251,8 @@ class PrivateRuns:
         met = self._met(run)
         assert met is not None
         self._save(run, replace(met, chain=chain))
-        hashes = self._all_hashes if task.scheme == SCORES.name else self._hashes
-        self._save_ledger(self._ledger().note(chain, hashes(run, snapshot)))
+        self._save_ledger(self._ledger().note(chain, self._rows.of_run(run, snapshot)))
+        self._rows.keep(run)
         answer = Contribution(task.kind, 0, sums={"masked": words.view(np.int64)})
         return ContributionBody(
             task_digest=request.task_digest, rows=0, data_digest=met.own.data_digest, contribution=answer.to_value()
@@ -267,7 +279,7 @@ class PrivateRuns:
     def end(self, run: str) -> None:
         """Note that a run is over; its key and chain go with its rows."""
         self._pairs.pop(run, None)
-        self._rows.pop(run, None)
+        self._rows.forget(run)
         try:
             met, ledger = self._met(run), self._ledger()
         except PrivacyError:
@@ -281,12 +293,6 @@ class PrivateRuns:
         met = self._met(run)
         if met is not None and met.chain is not None and not met.chain.has_left:
             self._save(run, replace(met, chain=replace(met.chain, has_left=True)))
-
-    def _forget(self, rows: Hashes) -> None:
-        ledger = self._ledger()
-        left = ledger.forget(rows)
-        if len(left.answered) < len(ledger.answered):
-            self._save_ledger(left)
 
     def _unheard(self, ledger: Ledger, run: str) -> Terms | None:
         """Return the terms of an open run of which nothing came on this connection: it ended meanwhile.
@@ -304,16 +310,15 @@ class PrivateRuns:
             raise PrivacyError("not-member", "this vehicle has not announced itself for the run")
         if self._ledger().open != met.terms:
             raise PrivacyError("run-over", "the run ended here, another was joined since, or the ledger is gone")
-        if met.own.data_digest != snapshot.digest:
-            raise PrivacyError("not-member", "the rows are others than those announced")
         group = next((each for each in groups if self._is_mine(each, met.chain)), None)
         if group is None:
             raise PrivacyError("not-member", "this vehicle is in no group")
         chain = met.chain
+        if met.own.digest(renews=group.renews if chain is None else chain.roster.renews) != snapshot.digest:
+            raise PrivacyError("not-member", "the rows are others than those announced")
         if chain is None:
             roster = self._roster(run, met.terms, group, verify=True)
-            rows = self._all_hashes(run, snapshot)
-            chain = meet(met.own, met.terms, roster, self._ledger().former(met.terms, rows))
+            chain = meet(met.own, met.terms, roster, map(Total.from_value, group.totals))
         elif group.founders:
             same_roster(chain, self._roster(run, met.terms, group, verify=False))
         members = group.members or chain.editions[-1].members
@@ -340,11 +345,11 @@ class PrivateRuns:
                     self._open(self._verifier, envelope.agent, message)
                 if body.task_digest != asked:
                     raise WireError("malformed", "an announcement for another run")  # noqa: TRY301 - as above
-                values = Contribution.from_value(body.contribution).values
-                founders.append(Announcement(envelope.agent, values["key"], body.data_digest, values["floor"]))
+                told = {**Contribution.from_value(body.contribution).values, "data_digest": body.data_digest}
+                founders.append(Announcement.from_value({**told, "agent": envelope.agent}))
             except (WireError, ContributionError, ValueError, KeyError) as fault:
                 raise PrivacyError("bad-member", str(fault), member) from fault
-        return Roster(terms, group.group, tuple(founders))
+        return Roster(terms, group.group, tuple(founders), group.renews)
 
     def _open(self, verifier: Verifier, agent: str, message: bytes) -> None:
         from schemas.trust.owner import Owner  # noqa: PLC0415 - it needs the cryptography
@@ -367,16 +372,6 @@ class PrivateRuns:
         if known is None or known[0] != roster.digest:
             known = self._pairs[run] = (roster.digest, pair_keys(self._key(run), self._agent, roster))
         return known[1]
-
-    def _hashes(self, run: str, snapshot: Snapshot) -> Hashes:
-        known = self._rows.get(run)
-        if known is None or known[0] != snapshot.digest:
-            known = self._rows[run] = (snapshot.digest, row_hashes(self.row_secret(run), snapshot.data))
-        return known[1]
-
-    def _all_hashes(self, run: str, snapshot: Snapshot) -> Hashes:
-        """Return those of the test rows, too: scores tell of them."""
-        return np.union1d(self._hashes(run, snapshot), row_hashes(self.row_secret(run), self._tests(run)))
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -437,6 +432,8 @@ class PrivateRuns:
         return self._known_ledger
 
     def _save_ledger(self, ledger: Ledger) -> None:
+        if ledger is self._known_ledger:
+            return
         self._known_ledger = None
         self._write(self._directory / "ledger", ledger.to_value())
         self._known_ledger = ledger

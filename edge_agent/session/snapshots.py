@@ -138,6 +138,30 @@ class Snapshots:
             write_rows(file, data)
         return data
 
+    def offer(self, run: str, train: Dataset, test: Dataset) -> None:
+        """Keep other training and test rows for `run`, in case that these are answered from."""
+        make_directory(self._directory / run)
+        for part, data in (("test", test), ("rows", train)):
+            with replacing(self._offered(run, part)) as file:
+                write_rows(file, data)
+
+    def offered(self, run: str) -> tuple[Dataset, Dataset, str] | None:
+        """Return other training and test rows of `run`, and the digest of the former; None: there are none."""
+        if not self._offered(run, "rows").exists():
+            return None
+        train, test = (load_rows(self._offered(run, part)) for part in ("rows", "test"))
+        return train, test, keyed_digest(self._secret, run, train)
+
+    def take_offer(self, run: str) -> None:
+        """Answer `run` from the other rows, if there are any. Idempotent; whoever is killed in it ends it later."""
+        for part, path in (("test", self.test_path(run)), ("rows", self.path(run))):
+            if self._offered(run, part).exists():
+                self._offered(run, part).replace(path)
+        self._known.pop(run, None)
+
+    def _offered(self, run: str, part: str) -> Path:
+        return self._directory / run / f"new-{part}.npz"
+
     def test_path(self, run: str) -> Path:
         """Return where the test rows of `run` are, once they were asked for."""
         return self._directory / run / "test.npz"

@@ -1,25 +1,26 @@
-"""Whom to add up so that no two private runs over the same rows differ by few vehicles.
+"""Whom to add up so that totals of several private runs can be combined into nothing about few vehicles.
 
-A vehicle speaks in no set that differs from one of its earlier ones, over rows that it still has, by fewer than
-`company` vehicles, in either direction, see :func:`glassfleet.private.chain.follow`. So a fleet that has changed by one
-or two vehicles would learn no more. Here a coordinator, who knows the earlier sets, leaves out a few more until the
-rule holds: a new vehicle waits for others, and where one is missing, others are left out with it.
+A vehicle answers in no total that could be combined with those that it knows into one about fewer than `company`
+vehicles, and in none that lacks too many founders of one of these, see :mod:`glassfleet.private.totals`. So a fleet
+that has changed by one or two vehicles would learn no more. Here a coordinator, who knows the earlier totals, leaves
+out a few more until the rule holds: a new vehicle waits for others, and where one is missing, others go with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 
-Held: TypeAlias = Mapping[str, Collection[frozenset[str]]]
-"""By vehicle: the sets in which it answered before, over rows that it still has."""
+from glassfleet.private.totals import Member, Total, lacking, patterns, singled_out
 
 WAITS = "waits for company"
-"""What the reason of a new vehicle begins with that is left out."""
+"""What the reason of a vehicle begins with that is left out until others are as it is."""
 
 COMPANY = "company"
 """What the reason of a vehicle begins with that goes with others."""
+
+GROUP = "waits for its group"
+"""What the reason of a vehicle begins with that is left out until more of its earlier group are there."""
 
 
 @dataclass(frozen=True)
@@ -38,43 +39,88 @@ class Apart:
     missing: frozenset[str] = frozenset()
 
 
-def apart(members: Collection[str], held: Held, company: int, order: Sequence[str]) -> Apart:
-    """Return who of `members` must be left out so that each of the others may answer.
+def apart(
+    members: Mapping[str, Member],
+    known: Callable[[Collection[str]], Sequence[Total]],
+    company: int,
+    order: Sequence[str],
+) -> Apart:
+    """Return who of `members` must be left out so that each of the others may answer in a sum over them.
 
-    New vehicles go first, as nothing else helps them. Then, for the smallest earlier set first, as many others as make
-    the vehicles that it has more at least `company`: so a fleet that has shrunk stays what it was the last time. Not
-    always the fewest; it is a function of its arguments.
+    Not always the fewest; it is a function of its arguments.
 
     Parameters
     ----------
-    members : collection of str
-        Who would be added up.
-    held : Held
-        Those who are not in it have no earlier sets.
+    members : mapping of str to Member
+        Who would be added up, by id.
+    known : callable
+        Takes ids; returns the totals that vehicles know where these are founders.
     company : int
         At least 1.
     order : sequence of str
         All of `members`: who is left out first.
     """
-    left, reasons, missing = set(members), dict[str, str](), set[str]()
-    while True:
-        sets = sorted(
-            {each for agent in left for each in held.get(agent, ())}, key=lambda each: (len(each), sorted(each))
-        )
-        few = next((new for each in sets if 0 < len(new := left - each) < company), None)
+    left, reasons, missing = dict(members), dict[str, str](), set[str]()
+
+    def without(agents: Collection[str], why: str) -> None:
+        reasons.update(dict.fromkeys(agents, why))
+        for agent in agents:
+            del left[agent]
+
+    while left:
+        totals = known(left)
+        few = next((each for each in totals if lacking(each, left.values(), company)), None)
         if few is not None:
-            more = company - len(few)
-            come = f"{more} more new vehicles come" if more > 1 else "one more new vehicle comes"
-            reasons |= dict.fromkeys(few, f"{WAITS}: it joins when {come}")
-            left -= few
+            # Those who know of it would refuse; without them nobody does.
+            more, founders = lacking(few, left.values(), company), {each.agent for each in few.founders}
+            missing |= founders - members.keys()
+            without(
+                [agent for agent in left if few in known([agent])],
+                f"{GROUP}: of the {len(founders)} vehicles of an earlier run {more} more are needed, with rows of then;"
+                " or it joins once none of its own is of then",
+            )
             continue
-        lacking = next((each for each in sets if 0 < len(each - left) < company), None)
-        if lacking is None:
-            return Apart(dict(sorted(reasons.items())), frozenset(missing))
-        gone = lacking - left
-        missing |= gone - set(members)
-        with_them = [agent for agent in order if agent in left and agent in lacking][: company - len(gone)]
-        names = ", ".join(sorted(gone - set(members))) or "others"
-        why = f"{COMPANY}: an earlier run over the same rows had {names}, too, and nobody leaves alone"
-        reasons |= dict.fromkeys(with_them, why)
-        left -= set(with_them)
+        now = Total((), tuple(left.values()))
+        told = singled_out([*totals, now], company)
+        if not told or not totals:  # of new vehicles, too few are no group: whoever cuts groups sees that
+            break
+        alike = _alike(told, totals, left)
+        inside, outside = [agent for agent in order if agent in alike & left.keys()], alike - left.keys()
+        if not outside:  # new, or with new rows, or what is left of a few
+            more = company - len(inside)
+            come = f"{more} more come" if more > 1 else "one more comes"
+            without(inside, f"{WAITS}: {_why(left[inside[0]], totals)}; it joins when {come}")
+            continue
+        missing |= outside - members.keys()
+        names = ", ".join(sorted(outside - members.keys())) or "others"
+        leave = inside[: max(company - len(outside), 0)]
+        if len(inside) - len(leave) < company:
+            leave = inside
+        without(
+            leave or list(order[:1] if order[0] in left else list(left)[:1]),
+            f"{COMPANY}: an earlier run over the same rows had {names}, too, and nobody leaves alone",
+        )
+    return Apart(dict(sorted(reasons.items())), frozenset(missing))
+
+
+def _why(member: Member, totals: Sequence[Total]) -> str:
+    known = {each for total in totals for each in total.members if each.agent == member.agent}
+    if not known:
+        return "too few vehicles are new with it"
+    return f"too few vehicles {'were in the same runs' if member in known else 'have new rows'} as it"
+
+
+def _alike(told: Collection[str], totals: Sequence[Total], left: Mapping[str, Member]) -> set[str]:
+    """Return one of `told` with all that were in the same earlier totals, with rows that changed as its did.
+
+    Somebody who would be added up, or is like one, where there is one; else only those who would not be.
+    """
+    sets = [set(map(astuple, total.members)) for total in totals]
+    seen = patterns([*sets, set(map(astuple, left.values()))])
+    was = frozenset().union(*sets)
+    marks = {
+        agent: (frozenset(line[:-1] for line in lines), agent in left and astuple(left[agent]) not in was)
+        for agent, lines in seen.items()
+    }
+    classes = [{agent for agent, mark in marks.items() if mark == marks[one]} for one in sorted(told)]
+    return next((each for each in classes if each & left.keys()), classes[0])

@@ -2,8 +2,9 @@
 
 A coordinator may say what it likes about who was lost: a vehicle answers only in editions that shrink along one
 chain, by at least `company` each, from the one roster that it met, and never to less than `Roster.least`. So what is
-opened of a group in a run are sums over nested sets whose gaps have company. A chain is written to the vehicle's disk,
-and synced, before an answer leaves.
+opened of a group in a run are sums over nested sets whose gaps have company. Nor does it answer where a combination
+with totals of earlier runs, that any of its group knows, would be about few vehicles. A chain is written to the
+vehicle's disk, and synced, before an answer leaves.
 
 The chain is plain data; each function returns a new one, or raises :class:`~glassfleet.errors.PrivacyError` with a code
 that may travel.
@@ -12,7 +13,7 @@ that may travel.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms
+from glassfleet.private.totals import Total, known, lacking, singled_out
 from glassfleet.scheme import Task
 from schemas.codec import Value, digest_of
 from schemas.documents import document_digest
@@ -63,10 +65,12 @@ class Chain:
         Digest of the layout of each task that was asked, by the task's digest; empty before it is known.
     answers : Mapping of str to str
         SHA-256 (hex) of what was sent, by question.
+    contents : frozenset of str
+        Digests of the tasks that were asked, whatever the run's nonce, but for checks of pairs: not about rows.
     spent : float
         Of the run's privacy budget (epsilon), by all answers; 0 where the scheme adds no noise.
-    former : tuple of frozenset of str
-        Sets that were answered in earlier runs over some of the same rows.
+    known : tuple of Total
+        All that a founder announced, of earlier runs.
     has_left : bool
         Whether the vehicle could not answer a task. It answers nothing after that: which tasks it cannot answer may
         depend on its rows, and asking for more of them would tell of these.
@@ -80,9 +84,15 @@ class Chain:
     memory: str = ""
     tasks: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
+    contents: frozenset[str] = frozenset()
     spent: float = 0.0
-    former: tuple[frozenset[str], ...] = ()
+    known: tuple[Total, ...] = ()
     has_left: bool = False
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """What the vehicle knows: of earlier runs, and the editions that it answered in."""
+        return (*self.known, *(each.total for each in self.editions))
 
     def to_value(self) -> dict[str, Value]:
         """Return the chain as a codec value, for the vehicle's disk."""
@@ -95,8 +105,9 @@ class Chain:
             "memory": self.memory,
             "tasks": dict(self.tasks),
             "answers": dict(self.answers),
+            "contents": sorted(self.contents),
             "spent": self.spent,
-            "former": [sorted(each) for each in self.former],
+            "known": [each.to_value() for each in self.known],
             "has_left": self.has_left,
         }
 
@@ -106,17 +117,18 @@ class Chain:
         try:
             roster = Roster.from_value(value["roster"])
             editions = tuple(Edition(roster, number, tuple(members)) for number, members in value["editions"])
-            former = tuple(frozenset(each) for each in value["former"])
+            earlier = tuple(map(Total.from_value, value["known"]))
             rest = {
                 name: value[name]
                 for name in ("agent", "tasks", "part", "domain", "memory", "answers", "spent", "has_left")
             }
-            return cls(roster=roster, editions=editions, former=former, **rest)
+            contents = frozenset(value["contents"])
+            return cls(roster=roster, editions=editions, known=earlier, contents=contents, **rest)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"chain: {fault}"[:200]) from fault
 
 
-def meet(own: Announcement, terms: Terms, roster: Roster, former: Sequence[frozenset[str]] = ()) -> Chain:
+def meet(own: Announcement, terms: Terms, roster: Roster, totals: Iterable[Total] = ()) -> Chain:
     """Begin the chain of a run with the founders of one's group, whose seals were verified.
 
     Parameters
@@ -127,23 +139,25 @@ def meet(own: Announcement, terms: Terms, roster: Roster, former: Sequence[froze
         As they were when it was sent.
     roster : Roster
         As the coordinator relayed it.
-    former : sequence of frozenset of str
-        From :meth:`glassfleet.private.ledger.Ledger.former`.
+    totals : iterable of Total
+        As the coordinator relayed them: all that a founder announced, and maybe others.
 
     Raises
     ------
     PrivacyError
         ``not-private``: other terms. ``not-member``: without this vehicle, or with another key or other rows.
-        ``too-few``: less than own or the run's floor. ``single-out``: between runs.
+        ``too-few``: less than own or the run's floor, or than an earlier run demands. ``single-out``: together with
+        earlier runs. ``unknown-run``: a founder was in one that the coordinator does not tell of.
     """
     if roster.terms != terms:
         raise PrivacyError("not-private", "the group is of other terms than those that this vehicle answered")
     if roster.by_id.get(own.agent) != own:
         raise PrivacyError("not-member", "this vehicle is not in its group as it announced itself")
-    chain = Chain(own.agent, roster, (roster.first(),), former=tuple(former))
-    _check_size(chain, chain.editions[0])
-    _check_former(chain, chain.editions[0])
-    return chain
+    told = known(roster.announced, totals)
+    if len(told) < len(roster.announced):
+        raise PrivacyError("unknown-run", "the coordinator does not tell of a run that a founder answered before")
+    chain = Chain(own.agent, roster, (), known=told)
+    return replace(chain, editions=(_checked(chain, roster.first()),))
 
 
 def same_roster(chain: Chain, roster: Roster) -> None:
@@ -175,9 +189,7 @@ def follow(chain: Chain, number: int, members: Sequence[str]) -> tuple[Chain, Ed
     gap = len(last.members) - len(edition.members)
     if gap < chain.roster.terms.company:
         raise PrivacyError("single-out", f"the difference to the edition before would tell of {gap} vehicles")
-    _check_size(chain, edition)
-    _check_former(chain, edition)
-    return replace(chain, editions=(*chain.editions, edition)), edition
+    return replace(chain, editions=(*chain.editions, _checked(chain, edition))), edition
 
 
 def admit(chain: Chain, task: Task) -> Chain:
@@ -200,7 +212,10 @@ def admit(chain: Chain, task: Task) -> Chain:
     if task.nonce != chain.roster.terms.nonce:
         raise PrivacyError("not-private", "the task has another nonce than the run")
     # A check of pairs may come in any part of a run: it is not about rows.
-    after = chain if task.scheme == PAIRS_SCHEME else _in_its_part(chain, task)
+    after = chain
+    if task.scheme != PAIRS_SCHEME:
+        # What it cannot answer may tell of its rows: this counts as well.
+        after = replace(_in_its_part(chain, task), contents=chain.contents | {replace(task, nonce="").digest})
     if len(chain.tasks) >= chain.roster.terms.max_questions:
         raise PrivacyError("too-many-questions", f"{chain.roster.terms.max_questions} tasks were announced")
     return replace(after, tasks={**chain.tasks, task.digest: ""})
@@ -306,14 +321,14 @@ def _memory(task: Task) -> str:
     return digest_of((where.get("memory") if isinstance(where, Mapping) else None) or {})
 
 
-def _check_size(chain: Chain, edition: Edition) -> None:
-    floor = max(chain.roster.least, chain.roster.by_id[chain.agent].floor)
+def _checked(chain: Chain, edition: Edition) -> Edition:
+    """Return a new edition if the vehicle may answer in it, whatever it and the others answered before."""
+    floor, company = max(chain.roster.least, chain.roster.by_id[chain.agent].floor), chain.roster.terms.company
     if len(edition.members) < floor:
         raise PrivacyError("too-few", f"{len(edition.members)} members; this vehicle speaks in {floor} or more")
-
-
-def _check_former(chain: Chain, edition: Edition) -> None:
-    company, members = chain.roster.terms.company, frozenset(edition.members)
-    for before in chain.former:
-        if 0 < len(before - members) < company or 0 < len(members - before) < company:
-            raise PrivacyError("single-out", "with an earlier run over the same rows too few vehicles would be told of")
+    for before in chain.known:
+        if more := lacking(before, edition.total.members, company):
+            raise PrivacyError("too-few", f"{more} vehicles more of an earlier run over some of these rows are needed")
+    if told := singled_out([*chain.totals, edition.total], company):
+        raise PrivacyError("single-out", f"with earlier sums it would tell of {len(told)} vehicles")
+    return edition

@@ -14,11 +14,12 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, TypeVar
 
 from glassfleet.errors import PrivacyError
-from glassfleet.private.between import Held, apart
+from glassfleet.private.between import apart
+from glassfleet.private.totals import TAG, Member, Total
 from glassfleet.scheme import Summed
 from schemas.codec import Value, digest_of, encode
 from schemas.errors import WireError
@@ -39,6 +40,9 @@ more, see `glassfleet.private.support`."""
 
 MOST_QUESTIONS = 1000
 """Most different tasks that any run may ask: each is one more chance to ask about few rows."""
+
+MOST_TOTALS = 256
+"""Most earlier totals that a vehicle may know."""
 
 KEY_BYTES = 32
 """Length of an X25519 key."""
@@ -123,12 +127,34 @@ class Announcement:
         Keyed digest of the rows that it has frozen for this run; tells whether they changed, nothing else.
     floor : int
         Fewest members of an edition in which it will answer.
+    era, rows, tests : str
+        As in :class:`~glassfleet.private.totals.Member`: the same in each run over the same rows.
+    new_rows, new_tests, new_digest : str
+        What `rows`, `tests` and `data_digest` would be with the rows that it has now, where many came or went since the
+        last run; empty: it has no others to answer from.
+    anchor : str
+        Tells its group from others in the next runs over some of these rows, :attr:`Roster.anchor`; empty: it has none.
+    left : int
+        How many private runs over some of these rows it joins, this one included.
+    totals, heard : tuple of bytes
+        Digests of the totals over some of these rows in which it answered, and of those in which vehicles had answered
+        that it met in these runs; increasing, at most :data:`MOST_TOTALS` each.
     """
 
     agent: str
     key: bytes
     data_digest: str
     floor: int = LEAST_FLOOR
+    era: str = ""
+    rows: str = ""
+    tests: str = ""
+    new_rows: str = ""
+    new_tests: str = ""
+    new_digest: str = ""
+    anchor: str = ""
+    left: int = 1
+    totals: tuple[bytes, ...] = ()
+    heard: tuple[bytes, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for what cannot be an announcement."""
@@ -137,14 +163,42 @@ class Announcement:
         if type(self.key) is not bytes or len(self.key) != KEY_BYTES:
             raise ValueError(f"key must be {KEY_BYTES} bytes")
         _check_number("floor", self.floor, 1)
+        _check_number("left", self.left, 1)
+        for name in ("era", "rows", "tests", "new_rows", "new_tests", "new_digest", "anchor"):
+            most = _TEXT if name == "new_digest" else TAG
+            if not isinstance(text := getattr(self, name), str) or len(text) > most:
+                raise ValueError(f"{name} must be a text of at most {most} characters")
+        for totals in (self.totals, self.heard):
+            if type(totals) is not tuple or not all(type(each) is bytes and len(each) == 32 for each in totals):
+                raise ValueError("totals must be digests of 32 bytes")
+            if len(totals) > MOST_TOTALS or list(totals) != sorted(set(totals)):
+                raise ValueError(f"totals must be in order, each once, at most {MOST_TOTALS}")
+
+    def member(self, *, renews: bool) -> Member:
+        """Return the vehicle with the rows that it answers from; `renews`: with those of now where it has others."""
+        if renews and self.new_rows:
+            return Member(self.agent, self.era, self.new_rows, self.new_tests)
+        return Member(self.agent, self.era, self.rows, self.tests)
+
+    @property
+    def known(self) -> frozenset[bytes]:
+        """Digests of all totals that it knows."""
+        return frozenset((*self.totals, *self.heard))
+
+    def digest(self, *, renews: bool) -> str:
+        """Return the digest of the rows that it answers from, as for `member`."""
+        return self.new_digest if renews and self.new_digest else self.data_digest
 
     def to_value(self) -> dict[str, Value]:
         """Return the announcement as a codec value, to be sealed."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        told: dict[str, Value] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**told, "totals": list(self.totals), "heard": list(self.heard)}
 
     @classmethod
     def from_value(cls, value: object) -> Announcement:
         """Read :meth:`to_value`; raises WireError, whatever it holds."""
+        if isinstance(value, Mapping):
+            value = {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
         return _read(cls, value)
 
 
@@ -159,11 +213,14 @@ class Roster:
         Number of the group, from 0.
     founders : tuple of Announcement
         In the order of id; ids and keys differ.
+    renews : bool
+        Whether those who have new rows answer from these: all in the group, or none.
     """
 
     terms: Terms
     group: int
     founders: tuple[Announcement, ...]
+    renews: bool = False
 
     def __post_init__(self) -> None:
         """Raise PrivacyError ``bad-member`` when an id or a key stands twice, or ids are not in order."""
@@ -177,12 +234,17 @@ class Roster:
     def digest(self) -> bytes:
         """SHA-256 of terms, group and founders, 32 bytes."""
         founders = [each.to_value() for each in self.founders]
-        return _hash("glassfleet-roster/1", [self.terms.digest, self.group, founders])
+        return _hash("glassfleet-roster/1", [self.terms.digest, self.group, founders, self.renews])
 
     @cached_property
     def by_id(self) -> Mapping[str, Announcement]:
         """The founders by id."""
         return {each.agent: each for each in self.founders}
+
+    @cached_property
+    def members(self) -> Mapping[str, Member]:
+        """The founders with the rows that they answer from, by id."""
+        return {each.agent: each.member(renews=self.renews) for each in self.founders}
 
     @property
     def least(self) -> int:
@@ -193,6 +255,21 @@ class Roster:
         """
         return least_members(len(self.founders), self.terms.floor, self.terms.company)
 
+    @cached_property
+    def anchor(self) -> str:
+        """Tells the group from others in later runs: what its founders have already, else drawn from the roster."""
+        return min((each.anchor for each in self.founders if each.anchor), default=self.digest.hex()[:TAG])
+
+    @cached_property
+    def announced(self) -> frozenset[bytes]:
+        """Digests of all earlier totals that a founder knows."""
+        return frozenset().union(*(each.known for each in self.founders))
+
+    @cached_property
+    def answered(self) -> frozenset[bytes]:
+        """Digests of those in which one answered."""
+        return frozenset(digest for each in self.founders for digest in each.totals)
+
     def first(self) -> Edition:
         """Return edition 0: all founders."""
         return Edition(self, 0, tuple(each.agent for each in self.founders))
@@ -200,13 +277,13 @@ class Roster:
     def to_value(self) -> dict[str, Value]:
         """Return the roster as a codec value, e.g. for a vehicle's disk. Seals are not kept: they were verified."""
         founders = [each.to_value() for each in self.founders]
-        return {"terms": self.terms.to_value(), "group": self.group, "founders": founders}
+        return {"terms": self.terms.to_value(), "group": self.group, "founders": founders, "renews": self.renews}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Roster:
         """Read :meth:`to_value`; raises WireError or PrivacyError."""
         founders = tuple(Announcement.from_value(each) for each in value["founders"])
-        return cls(Terms.from_value(value["terms"]), value["group"], founders)
+        return cls(Terms.from_value(value["terms"]), value["group"], founders, value["renews"])
 
 
 @dataclass(frozen=True)
@@ -243,6 +320,12 @@ class Edition:
         """Number of the group."""
         return self.roster.group
 
+    @cached_property
+    def total(self) -> Total:
+        """The sum over its members."""
+        founders = self.roster.members
+        return Total(tuple(founders.values()), tuple(founders[agent] for agent in self.members))
+
     @property
     def summed(self) -> Summed:
         """What a scheme is told of whose sum it gets. Company is for at most company - 2 who work together."""
@@ -277,11 +360,13 @@ def least_members(founders: int, floor: int, company: int) -> int:
 
 
 def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST_GROUP) -> tuple[Roster, ...]:
-    """Cut the founders into groups of `size` to 2 `size` - 1; fewer than twice `size` are one group.
+    """Return the groups: those of earlier runs as they were, and new vehicles in groups of `size` to 2 `size` - 1.
 
-    Each group is what lies between two places, see :func:`place`: its members find it by that. The order is by a hash
-    of terms and id, so nobody who has its id chooses it. (Who may decide who is a founder can still try many; the floor
-    is what protects against that.)
+    A group stays together: who has an anchor is in one group with all who have the same. Fewer new vehicles than `size`
+    join the smallest group that is large enough; if there is no group, they are one. Each group of new vehicles is what
+    lies between two places, see :func:`place`: its members find it by that. The order is by a hash of terms and id, so
+    nobody who has its id chooses it. (Who may decide who is a founder can still try many; the floor is what protects
+    against that.)
 
     Parameters
     ----------
@@ -289,13 +374,13 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
     founders : iterable of Announcement
         Ids and keys differ; see :func:`glassfleet.private.masks.usable_key` for what else to check before.
     size : int
-        Fewest founders of a group: the larger, the more are hidden in a sum, and the more answer again after a loss. It
-        is larger where the run, or one of the founders, asks for more.
+        Fewest founders of a new group: the larger, the more are hidden in a sum, and the more answer again after a
+        loss. It is larger where the run, or one of the founders, asks for more.
 
     Returns
     -------
     tuple of Roster
-        By number, from 0. One alone may be smaller than asked for, see :func:`missing`.
+        By number, from 0. Some may be smaller than asked for, see :func:`missing`.
 
     Raises
     ------
@@ -303,11 +388,20 @@ def cut_groups(terms: Terms, founders: Iterable[Announcement], size: int = LEAST
         ``bad-member``: an id or a key stands twice.
     """
     whole = Roster(terms, 0, tuple(sorted(founders, key=lambda each: each.agent)))
-    order = drawn_order(terms.digest, whole.by_id)
-    count = max(1, len(order) // max(size, _needed(terms, whole.founders)))
-    ends = [len(order) * group // count for group in range(count + 1)]
-    parts = [sorted(order[start:end]) for start, end in pairwise(ends)]
-    return tuple(Roster(terms, group, tuple(whole.by_id[agent] for agent in part)) for group, part in enumerate(parts))
+    by_place = sorted(whole.founders, key=partial(place, terms))
+    parts = [list(group) for anchor, group in groupby(by_place, key=lambda each: each.anchor) if anchor]
+    new = [each for each in by_place if not each.anchor]
+    least = max(size, _needed(terms, new))
+    if parts and len(new) < least:
+        # The smallest in which they would not be too few by themselves; a stray of an earlier group is none.
+        large = [part for part in parts if len(part) >= _needed(terms, part)]
+        (min(large, key=len) if large else max(parts, key=len)).extend(new)
+    else:
+        count = max(1, len(new) // least)
+        ends = [len(new) * group // count for group in range(count + 1)]
+        parts += [new[start:end] for start, end in pairwise(ends)]
+    ordered = (sorted(part, key=lambda each: each.agent) for part in parts)
+    return tuple(Roster(terms, group, tuple(part)) for group, part in enumerate(ordered))
 
 
 def missing(terms: Terms, founders: Collection[Announcement]) -> int:
@@ -324,7 +418,7 @@ def _needed(terms: Terms, founders: Iterable[Announcement]) -> int:
 
 
 def next_edition(
-    edition: Edition, lost: Collection[str], away: Collection[str] = (), held: Held | None = None
+    edition: Edition, lost: Collection[str], away: Collection[str] = (), before: Sequence[Total] = ()
 ) -> Shrunk:
     """Return the group without `lost`, and without those who must go with them.
 
@@ -341,22 +435,25 @@ def next_edition(
         Members that will not answer, at least one.
     away : collection of str
         Who is not connected now, members or not.
-    held : Held or None
-        Sets of earlier runs, see `glassfleet.private.between`; None: there are none.
+    before : sequence of Total
+        That members know, of this group and of earlier runs; none: those of the group alone, which need no look.
     """
     gone = sorted(set(lost) & set(edition.members))
     if not gone:
         raise ValueError("nobody of the edition was lost")
+    roster, least = edition.roster, edition.roster.terms.company
     rest = [agent for agent in edition.members if agent not in set(gone)]
-    short = max(0, edition.roster.terms.company - len(gone))
+    short = max(0, least - len(gone))
     drawn = sorted(drawn_order(edition.digest, rest), key=lambda agent: agent not in away)
     company = set(drawn[:short])
-    company |= set(apart(set(rest) - company, held or {}, edition.roster.terms.company, drawn).reasons)
+    if before:
+        left = {agent: roster.members[agent] for agent in rest if agent not in company}
+        company |= set(apart(left, lambda _: before, least, drawn).reasons)
     kept = tuple(agent for agent in rest if agent not in company)
-    floor = max((edition.roster.least, *(edition.roster.by_id[agent].floor for agent in kept)))
-    lacking = max(0, floor - len(kept))
-    smaller = None if lacking else Edition(edition.roster, edition.number + 1, kept)
-    return Shrunk(smaller, tuple(gone), tuple(sorted(company)), lacking)
+    floor = max((roster.least, *(roster.by_id[agent].floor for agent in kept)))
+    short_of = max(0, floor - len(kept))
+    smaller = None if short_of else Edition(roster, edition.number + 1, kept)
+    return Shrunk(smaller, tuple(gone), tuple(sorted(company)), short_of)
 
 
 def round_digest(questions: Sequence[str]) -> str:
@@ -369,9 +466,13 @@ def drawn_order(seed: bytes, agents: Iterable[str]) -> list[str]:
     return sorted(agents, key=partial(_drawn, seed))
 
 
-def place(terms: Terms, agent: str) -> int:
-    """Return where a vehicle stands in the order in which groups are cut, 0 to 2^48 - 1."""
-    return int.from_bytes(_drawn(terms.digest, agent)[:6], "big")
+def place(terms: Terms, founder: Announcement) -> int:
+    """Return where a vehicle stands in the order in which groups are cut, 0 to 2^48 - 1.
+
+    All of one group that was founded in an earlier run have one place; new vehicles stand in the upper half.
+    """
+    drawn = int.from_bytes(_drawn(terms.digest, founder.anchor or founder.agent)[:6], "big") >> 1
+    return drawn if founder.anchor else drawn | 1 << 47
 
 
 def _drawn(seed: bytes, agent: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glassfleet.private.between import COMPANY, WAITS
+from glassfleet.private.between import COMPANY, GROUP, WAITS
 
 NAMED = 8
 """Most inputs that a sentence names."""
@@ -59,8 +59,23 @@ def _alike(names: Sequence[str]) -> str:
     return f"; rules have no slopes of {shown}{more}, as rows are alike there or in the target, or too few"
 
 
+def runs_left(left: Mapping[str, int]) -> str:
+    """Return how many more private runs over these rows there can be; empty where nobody said.
+
+    Parameters
+    ----------
+    left : Mapping
+        ``runs_left`` of a run's document.
+    """
+    if not left:
+        return ""
+    agent, fewest = min(left.items(), key=lambda each: (each[1], each[0]))
+    more = f"{fewest - 1 or 'no'} more private run{'' if fewest == 2 else 's'}"
+    return f"{more} over these rows, if this one asked anything new: that is what {agent} allows, the least of all"
+
+
 def left_out(agents: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return who went as company, and which new vehicles wait for others, a sentence each.
+    """Return who went as company, and which vehicles wait for others, a sentence each.
 
     Parameters
     ----------
@@ -71,7 +86,7 @@ def left_out(agents: Mapping[str, Mapping[str, str]]) -> list[str]:
     company = [agent for agent, reason in reasons.items() if reason.startswith(COMPANY)]
     return [
         *([f"as company, for this run only: {', '.join(company)}"] if company else []),
-        *(f"{agent} {reason}" for agent, reason in reasons.items() if reason.startswith(WAITS)),
+        *(f"{agent} {reason}" for agent, reason in reasons.items() if reason.startswith((WAITS, GROUP))),
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,21 @@ def install(path: Path) -> None:
 
 def _let_rows_count_as_new_in_every_second_run() -> None:
     """Let a vehicle's rows be others in some private runs, for its ledger alone, see `lab.chaos.schedule.era`."""
-    from edge_agent.session.private import PrivateRuns
+    from edge_agent.session.private_rows import PrivateRows
 
-    real = PrivateRuns.row_secret
+    def by_run(real: Callable[..., Any]) -> Callable[..., Any]:
+        def hashed(self: Any, run: str, *args: Any) -> Any:
+            own = self._secret
+            self._secret = f"rows {era(run)}".encode() + own
+            try:
+                return real(self, run, *args)
+            finally:
+                self._secret = own
 
-    def row_secret(self: PrivateRuns, run: str) -> bytes:
-        return f"rows {era(run)}".encode() + real(self, run)
+        return hashed
 
-    setattr(PrivateRuns, "row_secret", row_secret)  # noqa: B010 - as above
+    for name in ("choose", "offered", "of_run", "distinct", "tags", "are"):
+        setattr(PrivateRows, name, by_run(getattr(PrivateRows, name)))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ function head(size, fixed, most, codes) {
 
 function encode(value) {
   if (Buffer.isBuffer(value)) return Buffer.concat([head(value.length, 0, -1, [0xc4, 0xc5, 0xc6]), value]);
+  if (typeof value === "boolean") return Buffer.from([value ? 0xc3 : 0xc2]);
   if (typeof value === "number") return head(value, 0, 127, [0xcc, 0xcd, 0xce]);
   if (typeof value === "string") {
     const bytes = Buffer.from(value, "utf8");
@@ -44,12 +45,21 @@ const secrets = Object.fromEntries(ids.map((id) => [id, secretKey(hex(given.secr
 const keys = Object.fromEntries(ids.map((id) => [id, publicBytes(secrets[id])]));
 for (const id of ids) assert.equal(keys[id].toString("hex"), given.public_keys[id]);
 
-const { data_digest, floor, group, edition: number } = given.founder;
+const { group, edition: number, renews } = given;
 const terms = hash(label("glassfleet-terms/1"), encode(given.terms));
 assert.equal(terms.toString("hex"), given.terms_digest);
-const founders = ids.map((id) => ({ agent: id, data_digest, floor, key: keys[id] }));
-const roster = hash(label("glassfleet-roster/1"), encode([terms, group, founders]));
+const founders = ids.map((id) => {
+  const said = given.founders[id];
+  return { ...said, agent: id, key: keys[id], totals: said.totals.map(hex) };
+});
+const roster = hash(label("glassfleet-roster/1"), encode([terms, group, founders, renews]));
 assert.equal(roster.toString("hex"), given.roster_digest);
+const anchors = founders.map((each) => each.anchor).filter((text) => text !== "");
+assert.equal(anchors.length ? anchors.sort()[0] : given.roster_digest.slice(0, 16), given.anchor);
+const members = founders.map((each) => [each.agent, each.era, (renews && each.new_rows) || each.rows]);
+const total = hash(label("glassfleet-total/1"), encode({ founders: members, members: ids.map((_, place) => place) }));
+assert.deepEqual(ids.map((_, place) => place), given.total.members);
+assert.equal(total.toString("hex"), given.total.digest);
 const edition = hash(label("glassfleet-edition/1"), encode([roster, number, ids]));
 assert.equal(edition.toString("hex"), given.edition_digest);
 const task = hex(given.task_digest);
@@ -76,7 +86,7 @@ assert.equal(streamKey("v03", "tram").toString("hex"), given.stream_key_tram_v03
 const size = given.sum.length;
 assert.deepEqual(stream(streamKey("tram", "v03"), size).map(String), given.stream_tram_v03);
 
-const total = new BigUint64Array(size);
+const sum = new BigUint64Array(size);
 for (const own of ids) {
   const words = new BigUint64Array(given.vectors[own].map((value) => BigInt.asUintN(64, BigInt(value))));
   for (const other of ids.filter((id) => id !== own)) {
@@ -84,7 +94,7 @@ for (const own of ids) {
     stream(streamKey(own, other), size).forEach((word, place) => (words[place] += sign * word));
   }
   assert.deepEqual([...words].map(String), given.answers[own]);
-  words.forEach((word, place) => (total[place] += word));
+  words.forEach((word, place) => (sum[place] += word));
 }
-assert.deepEqual([...total].map((word) => Number(BigInt.asIntN(64, word))), given.sum);
+assert.deepEqual([...sum].map((word) => Number(BigInt.asIntN(64, word))), given.sum);
 console.log("all equal");

@@ -24,12 +24,33 @@ IDS = ("bus-7", "tram", "v00", "v01", "v02", "v03", "v04", "v05", "wagen")
 TASK = "5f" * 32
 
 
+def told_by(agent: str) -> dict[str, Any]:
+    """Return what a vehicle announces besides its key: some have new rows, and some were in earlier runs."""
+    place = IDS.index(agent)
+    era, rows, new = (f"{kind}{place}" * 8 for kind in ("e", "r", "n"))
+    has_new, was_there = place in (1, 4, 7), place not in (2, 3, 6)
+    return {
+        "data_digest": f"{place}d" * 32,
+        "floor": 8 + place % 2,
+        "era": era,
+        "rows": rows,
+        "new_rows": new if has_new else "",
+        "new_digest": "ef" * 32 if has_new else "",
+        "anchor": ("b" if place % 2 else "a") * 16 if was_there else "",
+        "left": 1 + 50 * place,
+        "totals": tuple(bytes([number]) * 32 for number in range(1, 1 + 2 * place)) if was_there else (),
+    }
+
+
 def computed() -> dict[str, Any]:
     """Return the vectors, from fixed keys and numbers."""
     terms = Terms("fleet", "run-1", "0123456789abcdef", "frt", "ab" * 32, 8, 3, 0, 40)
     secrets = {agent: bytes([place + 1]) * 32 for place, agent in enumerate(IDS)}
     keys = {agent: RunKey(secret) for agent, secret in secrets.items()}
-    roster = Roster(terms, 0, tuple(Announcement(agent, keys[agent].public, "cd" * 32, 8) for agent in IDS))
+    said = {agent: told_by(agent) for agent in IDS}
+    roster = Roster(
+        terms, 0, tuple(Announcement(agent, keys[agent].public, **said[agent]) for agent in IDS), renews=True
+    )
     edition = roster.first()
     pairs = {agent: pair_keys(keys[agent], agent, roster) for agent in IDS}
     layout = Layout("weights", (("wq", (2,)), ("ws", (2, 1))))
@@ -41,7 +62,14 @@ def computed() -> dict[str, Any]:
         "terms_digest": terms.digest.hex(),
         "secrets": {agent: secret.hex() for agent, secret in secrets.items()},
         "public_keys": {agent: key.public.hex() for agent, key in keys.items()},
-        "founder": {"data_digest": "cd" * 32, "floor": 8, "group": 0, "edition": 0},
+        "group": 0,
+        "edition": 0,
+        "renews": True,
+        "founders": {
+            agent: {**each, "totals": [digest.hex() for digest in each["totals"]]} for agent, each in said.items()
+        },
+        "anchor": roster.anchor,
+        "total": {"members": edition.total.to_value()["members"], "digest": edition.total.digest.hex()},
         "roster_digest": roster.digest.hex(),
         "edition_digest": edition.digest.hex(),
         "task_digest": TASK,

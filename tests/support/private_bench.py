@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -15,7 +16,6 @@ from coordinator.engine import (
     Answer,
     Engine,
     Event,
-    Former,
     Offer,
     OpenRound,
     Publish,
@@ -23,6 +23,7 @@ from coordinator.engine import (
     SendReceipt,
     Start,
     Tick,
+    pairing,
     standing,
     wakes_at,
 )
@@ -41,6 +42,7 @@ from glassfleet.private.chain import Chain, meet
 from glassfleet.private.groups import Announcement, Edition, Terms
 from glassfleet.private.masks import RunKey, pair_keys
 from glassfleet.private.pairs import PAIRS
+from glassfleet.private.totals import Member, Total
 from glassfleet.scheme import Contribution, Task
 from glassfleet.scores import SCORES
 from schemas import codec
@@ -68,6 +70,29 @@ def _pairs_of(agent: str, edition: Edition) -> dict[str, bytes]:
     return pair_keys(_key_of(agent), agent, edition.roster)
 
 
+def total_of(founders: Iterable[str], members: Iterable[str] | None = None) -> Total:
+    """Return a sum of an earlier run over the rows that the vehicles have; over all founders unless `members` says."""
+    founding, summed = (tuple(map(_member, sorted(each))) for each in (founders, members or founders))
+    return Total(founding, summed)
+
+
+def _member(agent: str) -> Member:
+    return Member(agent, "era", "rows")
+
+
+def stands(earlier: Sequence[Total]) -> dict[str, dict[str, Any]]:
+    """Return what each vehicle says of its earlier runs, as its ledger would; the newest comes first in `earlier`."""
+    anchors: dict[str, str] = {}
+    known: dict[str, set[bytes]] = defaultdict(set)
+    for number, total in enumerate(reversed(earlier)):
+        founders, members = ([each.agent for each in part] for part in (total.founders, total.members))
+        anchor = min((anchors[agent] for agent in founders if agent in anchors), default=f"anchor {number}")
+        told = {total.digest}.union(*(known[agent] for agent in founders))
+        for agent in members:
+            anchors[agent], known[agent] = anchor, known[agent] | told
+    return {agent: {"anchor": anchors[agent], "totals": tuple(sorted(known[agent]))} for agent in anchors}
+
+
 def scheme_of(task: Task, tests: Dataset | None = None) -> Any:
     if task.scheme == SCORES.name:  # without test rows, a vehicle tests with the rows that it learns from
         client = SimpleNamespace(contribute=lambda task, data, _: summed(task, data, tests or data))
@@ -91,18 +116,19 @@ class Vehicle:
     Parameters
     ----------
     agent : str
-    former : sequence of Former
-        Earlier runs over the rows that it has; it looks at those in which it was.
+    stands : mapping
+        What it says of earlier runs, see `stands`.
     tests : Dataset or None
         Its test rows; None: the rows that it learns from.
     """
 
-    def __init__(self, agent: str, former: Sequence[Former] = (), *, tests: Dataset | None = None) -> None:
+    def __init__(self, agent: str, stands: Mapping[str, Any] | None = None, *, tests: Dataset | None = None) -> None:
         self.tests = tests
         self.agent = agent
-        self.former = [run for run in former if any(agent in members for members in run.editions)]
         self.chain: Chain | None = None
-        self.own = Announcement(agent, _key_of(agent).public, hashlib.sha256(agent.encode()).hexdigest())
+        rows, member = hashlib.sha256(agent.encode()).hexdigest(), _member(agent)
+        said = {"era": member.era, "rows": member.rows, **(stands or {})}
+        self.own = Announcement(agent, _key_of(agent).public, rows, **said)
         self.vectors: list[bytes] = []
         self.refused: list[PrivacyError] = []
         self.lies = False
@@ -119,9 +145,8 @@ class Vehicle:
 
     def _announce(self, at: float, task: Task, **changes: Any) -> Answer:
         assert Terms.from_value(task.body).nonce == task.nonce
-        values: dict[str, Any] = {"key": self.own.key, "floor": self.own.floor, "message": self.agent.encode()}
-        values["former"] = [run.nonce for run in self.former]
-        values["rosters"] = True
+        own = self.own.to_value()
+        values = {name: own[name] for name in pairing.TOLD} | {pairing.SEALED: self.agent.encode()}
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
@@ -135,9 +160,9 @@ class Vehicle:
         assert group.members or (self.chain is not None and edition in self.chain.editions)
         assert len(group.founders) in (0, len(edition.roster.founders))
         assert group.founders or (self.chain is not None and self.chain.roster == edition.roster)
+        assert group.founders or not group.totals
         if self.chain is None:
-            sets = [members for run in self.former for members in run.editions if self.agent in members]
-            self.chain = meet(self.own, edition.roster.terms, edition.roster, sets)
+            self.chain = meet(self.own, edition.roster.terms, edition.roster, group.totals)
         asked = accept(self.chain, scheme, request.task, edition.number, edition.members, group.question)
         if scheme is PAIRS:
             given = no_rows(asked)
@@ -165,8 +190,8 @@ class PrivateStage:
     ----------
     agents : sequence of str
         Who is up.
-    former : sequence of Former
-        Earlier runs.
+    earlier : sequence of Total
+        Of earlier runs, the newest first.
     champion : dict or None
         Document of the model that is in use.
     tests : callable or None
@@ -180,13 +205,16 @@ class PrivateStage:
         agents: list[str],
         engine: Engine | None = None,
         *,
-        former: Sequence[Former] = (),
+        earlier: Sequence[Total] = (),
         champion: dict[str, Any] | None = None,
         tests: Callable[[str], Dataset] | None = None,
         **spec: Any,
     ) -> None:
         self.engine = engine or Engine()
-        self.vehicles = {agent: Vehicle(agent, former, tests=tests(agent) if tests else None) for agent in agents}
+        said = stands(earlier)
+        self.vehicles = {
+            agent: Vehicle(agent, said.get(agent), tests=tests(agent) if tests else None) for agent in agents
+        }
         self.at = 0.0
         document = {
             "run": "r1",
@@ -197,7 +225,7 @@ class PrivateStage:
             "private": {},
             **spec,
         }
-        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), champion, tuple(former))
+        start = Start(0.0, RunSpec.from_document(document), dict.fromkeys(agents, OFFER), champion, tuple(earlier))
         self.journal: list[bytes] = [codec.encode(to_value(start))]
         self.state, _ = self.engine.step(None, start)
         self.requests: list[OpenRound] = []

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from coordinator.engine.pairing import TOLD
 from edge_agent.session.private import PRIVATE, PrivateRuns
-from edge_agent.session.snapshots import Snapshots
+from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet import catalogue
 from glassfleet.data.dataset import Dataset
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
@@ -17,6 +18,7 @@ from glassfleet.private.layout import layout_of
 from glassfleet.private.ledger import Limits
 from glassfleet.private.masks import RunKey
 from glassfleet.private.sums import question_digest
+from glassfleet.private.totals import Total, known
 from glassfleet.scheme import Contribution, Task
 from glassfleet.traits import private_parameters
 from lab.protocols.paper import pooled_domain
@@ -45,10 +47,12 @@ class Victim:
     def __init__(self, folder: Path, choice: Any = "allowed") -> None:
         self.folder, self.choice, self.data = folder, choice, dataset()
         self.tests = dataset(9, rows=0)
+        self.totals: dict[Total, None] = {}
         self.others = {agent: RunKey.generate() for agent in OTHERS}
         self.restart()
 
     def restart(self) -> None:
+        self.snapshots = Snapshots(self.folder / "runs", SECRET)
         self.private = PrivateRuns(
             Topics("fleet"),
             "v00",
@@ -57,57 +61,80 @@ class Victim:
             limits=Limits(),
             choice=self.choice,
             verifier=None,
-            tests=lambda _: self.tests,
+            snapshots=self.snapshots,
+            tests=lambda: self.tests,
         )
-        self.snapshots = Snapshots(self.folder / "runs", SECRET)
+
+    def frozen(self, run: str, request: Request) -> Snapshot:
+        """Return the rows that a request is answered from, once it is checked, as the agent does it."""
+        self.private.heard(run)
+        self.private.choose(run, request)
+        rows = self.private.rows(run, request, self.data)
+        snapshot = self.snapshots.of_run(run, rows)
+        self.private.check(run, request, snapshot, rows)
+        return snapshot
 
     def announce(self, terms: Terms) -> ContributionBody:
         task = keys_task(terms)
         request = Request(task=task.to_value(), task_digest=task.digest, remaining=1.0)
-        self.private.heard(terms.run)
-        self.private.choose(terms.run, request)
-        snapshot = self.snapshots.of_run(terms.run, self.data)
-        self.private.check(terms.run, request, snapshot, self.data)
-        return self.private.announce(terms.run, task.digest, task, snapshot)
+        return self.private.announce(terms.run, task.digest, task, self.frozen(terms.run, request))
 
-    def founders(self, terms: Terms, own: ContributionBody, absent: int = 0) -> list[bytes]:
-        """Messages of the group's founders, `absent` of the others not among them."""
+    def founders(self, terms: Terms, own: ContributionBody, absent: int = 0, renewed: int = 0) -> list[bytes]:
+        """Messages of the group's founders: `absent` of the others not among them, and the last few with new rows."""
         digest = keys_task(terms).digest
         bodies = {"v00": own}
         for agent in OTHERS[absent:]:
-            contribution = Contribution("keys", 0, values={"key": self.others[agent].public, "floor": 8})
+            new: Any = (
+                {"new_rows": terms.nonce, "new_digest": "1" * 64} if agent in OTHERS[len(OTHERS) - renewed :] else {}
+            )
+            announced = Announcement(
+                agent, self.others[agent].public, "0" * 64, era="era", rows="rows", **new
+            ).to_value()
+            contribution = Contribution("keys", 0, values={name: announced[name] for name in TOLD})
             bodies[agent] = ContributionBody(
-                task_digest=digest, rows=0, data_digest="0" * 64, contribution=contribution.to_value()
+                task_digest=digest, rows=0, data_digest=announced["data_digest"], contribution=contribution.to_value()
             )
         return [
             Envelope(fleet="fleet", agent=agent, run=terms.run, body=body, time=0.0).to_bytes()
             for agent, body in sorted(bodies.items())
         ]
 
-    def request(self, terms: Terms, founders: list[bytes], task: Task, members: Any = None, number: int = 0) -> Request:
+    def request(
+        self,
+        terms: Terms,
+        founders: list[bytes],
+        task: Task,
+        members: Any = None,
+        number: int = 0,
+        *,
+        renews: bool = False,
+    ) -> Request:
+        """Ask, and tell of the sums of earlier questions as an honest coordinator does."""
         announcements = []
         for message in founders:
             envelope = Envelope.from_bytes(message, fleet="fleet")
             assert isinstance(envelope.body, ContributionBody)
             values = Contribution.from_value(envelope.body.contribution).values
-            announcements.append(
-                Announcement(envelope.agent, values["key"], envelope.body.data_digest, values["floor"])
-            )
-        roster = Roster(terms, 0, tuple(announcements))
+            announced = {**values, "agent": envelope.agent, "data_digest": envelope.body.data_digest}
+            announcements.append(Announcement.from_value(announced))
+        roster = Roster(terms, 0, tuple(announcements), renews)
         edition = Edition(roster, number, tuple(members or roster.by_id))
+        told = known(roster.announced, self.totals)
+        self.totals |= dict.fromkeys([roster.first().total, edition.total])
         scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
-        question = question_digest(edition, task.digest, layout_of(scheme, task).digest)
         group = PrivateGroup(
-            group=0, number=number, members=list(edition.members), question=question, founders=founders
+            group=0,
+            number=number,
+            members=list(edition.members),
+            question=question_digest(edition, task.digest, layout_of(scheme, task).digest),
+            founders=founders,
+            totals=[each.to_value() for each in told],
+            renews=renews,
         )
-        return Request(task=task.to_value(), task_digest=question, remaining=1.0, private=[group])
+        return Request(task=task.to_value(), task_digest=group.question, remaining=1.0, private=[group])
 
     def answer(self, terms: Terms, request: Request, contribution: Contribution | None = None) -> ContributionBody:
-        run, task = terms.run, Task.from_value(request.task)
-        self.private.heard(run)
-        self.private.choose(run, request)
-        snapshot = self.snapshots.of_run(run, self.data)
-        self.private.check(run, request, snapshot, self.data)
+        run, task, snapshot = terms.run, Task.from_value(request.task), self.frozen(terms.run, request)
         scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
         given = contribution or scheme.client.contribute(task, snapshot.data, np.random.default_rng(0))
         return self.private.masked(run, request, snapshot, given)

@@ -59,7 +59,10 @@ WORDS = {
     "private.company": ("Vehicles that leave together", "So many, at least, when some are lost."),
     "private.patience": ("Extensions for them", "How often a round waits once more when fewer are missing."),
     "private.support": ("Rows on which anything rests", "Nothing is asked that rests on fewer rows. 0: no such bound."),
-    "readmit": ("Vehicles that may come back", "Ids of those that gave false answers in an earlier private run."),
+    "readmit": (
+        "Vehicles that may come back",
+        "Ids of those that earlier private runs have to do without: false answers, or refusals that ended them.",
+    ),
     "rollout.stages": ("Stages", "Shares of the fleet that try the model, one after the other."),
     "rollout.min_reports": ("Reports that a stage needs", "A number, or a share of those asked."),
     "rollout.max_worse": ("Error that may grow", "Averaged over the vehicles; 0.05 is 5 %."),

@@ -16,7 +16,7 @@ from glassfleet.data.domain import Domain
 from glassfleet.explain import Change, RowExplanation
 from glassfleet.export.svg.text import cut, minus, number
 from glassfleet.nature import OWN_TREE
-from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question
+from glassfleet.private.words import WHY_NO_VEHICLES, figures, left_out, protection, question, runs_left
 from schemas.errors import NotFoundError
 from schemas.record import ModelRecord
 from schemas.rounds import LATE, count, missed
@@ -69,7 +69,8 @@ def private_words(document: Mapping[str, Any]) -> list[str]:
     why = WHY_NO_VEHICLES if "metric" in scores else ""
     if not terms:
         return []
-    return [each for each in (protection(terms), *left_out(document["agents"]), figures(scores), why) if each]
+    allowed = runs_left(document.get("runs_left", {}))
+    return [each for each in (protection(terms), *left_out(document["agents"]), allowed, figures(scores), why) if each]
 
 
 def opened(document: Mapping[str, Any]) -> list[dict[str, Any]]:

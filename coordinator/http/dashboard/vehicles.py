@@ -180,7 +180,7 @@ def _of_runs(known: Mapping[str, Any], runs: Sequence[Attendance]) -> Iterator[t
     """Yield who gave false answers, and who refused, was late or was dropped in the newest run that asked it."""
     private = [run.about for run in runs if run.about["spec"].get("private") is not None]
     for agent in quarantined(private, ()) & known.keys():
-        yield agent, Need(QUARANTINED, "gave false answers; private runs leave it out")
+        yield agent, Need(QUARANTINED, "gave false answers, or ended private runs by refusing: these leave it out")
     asked: set[str] = set()
     for run in runs:
         for agent in (run.missed.keys() & known.keys()) - asked:
@@ -282,7 +282,7 @@ def _part(document: Mapping[str, Any], agent: str) -> Part:
     if agent in document["spec"].get("without", ()):
         reason = "left out by the operator"
     elif agent in document.get("false_answers", ()):
-        reason = "left out: it gave false answers"
+        reason = "left out: it gave false answers, or ended private runs by refusing"
     elif not status:
         reason = "it was not up"
     rounds = [f"{row['phase']} {row['number']}" for row in document["rounds"] if agent in missed(row)]

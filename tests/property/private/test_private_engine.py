@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine import AgentDown, AgentUp, Former, Malformed, OpenRound, Refused, pairing
+from coordinator.engine import AgentDown, AgentUp, Malformed, OpenRound, Refused, pairing
 from glassfleet.private.groups import cut_groups
+from glassfleet.private.totals import Total, singled_out
 from glassfleet.schemes.frt.support import answer_support
-from tests.support.private_bench import OFFER, PrivateStage
+from tests.support.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
@@ -124,10 +125,10 @@ def check(
     actions: list[tuple[str, int]],
     leaves: dict[int, int],
     *,
-    former: Sequence[Former] = (),
+    earlier: Sequence[Total] = (),
     liars: Collection[int] = (),
 ) -> None:
-    stage = PrivateStage(agents, former=former, **choice)
+    stage = PrivateStage(agents, earlier=earlier, **choice)
     for number in liars:
         stage.vehicles[agents[number % len(agents)]].lies = True
     for _ in range(first):
@@ -154,17 +155,29 @@ def _drawn(seed: int) -> dict[int, int]:
 LEAVES = st.integers(0, 2**32 - 1).map(_drawn)
 
 
-FORMER = st.lists(
-    st.sets(st.sampled_from(MANY[:16]), min_size=8).map(frozenset), min_size=1, max_size=2, unique=True
-).map(lambda sets: [Former(f"run {number}", (each,)) for number, each in enumerate(sets)])
+@st.composite
+def earlier_runs(draw: st.DrawFn) -> list[Total]:
+    """Draw sums of one to three runs, the newest first; a group that shrank has several. Most tell of nobody."""
+    totals: list[Total] = []
+    for _ in range(draw(st.integers(1, 3))):
+        absent = draw(st.sets(st.sampled_from(MANY[:16]), max_size=6))
+        left = founders = set(MANY[:16]) - absent
+        while len(left) >= 8:
+            more = total_of(founders, left)
+            if not singled_out([*totals, more], 3) or draw(st.integers(0, 9)) == 0:
+                totals.insert(0, more)
+            if draw(st.booleans()):
+                break
+            left = left - draw(st.sets(st.sampled_from(sorted(left)), min_size=3, max_size=5))
+    return totals
 
 
 @settings(max_examples=12, deadline=None)
-@given(SPECS, st.integers(10, 14), FORMER, st.lists(ACTION, max_size=10), LEAVES)
+@given(SPECS, st.integers(10, 14), earlier_runs(), st.lists(ACTION, max_size=10), LEAVES)
 def test_private_run_after_others_over_the_same_rows_meets_no_vehicle_that_refuses(
-    choice: dict[str, Any], vehicles: int, former: list[Former], actions: list[tuple[str, int]], leaves: dict[int, int]
+    choice: dict[str, Any], vehicles: int, earlier: list[Total], actions: list[tuple[str, int]], leaves: dict[int, int]
 ) -> None:
-    check(choice, AGENTS[:vehicles], 0, actions, leaves, former=former)
+    check(choice, AGENTS[:vehicles], 0, actions, leaves, earlier=earlier)
 
 
 @settings(max_examples=8, deadline=None)

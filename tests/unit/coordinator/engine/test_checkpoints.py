@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator.engine import Checkpoint, Former, checkpoint
+from coordinator.engine import Checkpoint, checkpoint
 from coordinator.engine.events import from_value
 from coordinator.engine.state import RunState
 from coordinator.journal.port import CHECKPOINT
@@ -18,6 +18,7 @@ from schemas import codec
 from schemas.errors import StorageError
 from tests.support.coordinator_bench import Fleet
 from tests.support.engine_bench import TOY_ENGINE, Play, toy_spec
+from tests.support.private_bench import total_of
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +136,7 @@ def test_checkpoint_has_every_field_of_a_state_or_is_not_made() -> None:
     written = checkpoint.checkpoint_of(state).state.keys()
     left_out = {each.name for each in fields(RunState)} - written - {"spec", "parameters"}
     for name in left_out:
-        value = {"former": (Former("n", ()),), "reason": "so", "founders": 1}.get(name, {"a": 1})
+        value = {"earlier": (total_of("a"),), "reason": "so", "founders": 1}.get(name, {"a": 1})
         changed = type(state)(**{**vars(state), name: value})
         assert not checkpoint.is_due(changed, state.rounds[0].bytes), name
     assert len(left_out) > 15

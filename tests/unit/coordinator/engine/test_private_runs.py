@@ -10,14 +10,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from coordinator.engine import Engine, Former, Refused, pairing
+from coordinator.engine import Engine, Refused, pairing
 from coordinator.engine.collecting import Privately
 from coordinator.engine.effects import OpenRound
 from coordinator.engine.waiting import waiting
 from coordinator.specification.run import RunSpec
 from glassfleet.private.groups import cut_groups
 from schemas.errors import UsageError
-from tests.support.private_bench import OFFER, PrivateStage
+from tests.support.private_bench import OFFER, PrivateStage, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(15)]
@@ -109,8 +109,7 @@ def test_run_that_asks_for_more_company_than_there_are_vehicles_ends_by_name_wit
 
 
 def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
-    former = [Former("run 0", (frozenset(AGENTS),))]
-    stage = PrivateStage(AGENTS[:14], **QUICK, former=former, policy={"deadline": 10})
+    stage = PrivateStage(AGENTS[:14], **QUICK, earlier=[total_of(AGENTS)], policy={"deadline": 10})
     stage.answer(*AGENTS[:13])
     assert waiting(stage.state) is None
     stage.answer(AGENTS[13])
@@ -125,9 +124,54 @@ def test_pairing_says_for_which_vehicles_of_an_earlier_run_it_waits() -> None:
     stage.check_end()
 
 
+def test_vehicle_of_a_run_that_the_coordinator_has_forgotten_is_left_out_by_name() -> None:
+    stage = paired(rounds=0, earlier=[total_of(AGENTS)])
+    stage.answer("v03", values={"totals": [bytes(32)]})
+    stage.finish(*AGENTS)
+    assert stage.state.lost["v03"] == pairing.UNKNOWN
+    assert len(stage.state.cohort) == 12, "two others go with it"
+    assert stage.phase == "finished"
+    stage.check_end()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 15])
+def test_group_answers_from_new_rows_where_enough_have_some_and_nobody_is_left_out_for_it(count: int) -> None:
+    stage = paired(rounds=0, earlier=[total_of(AGENTS)])
+    for agent in AGENTS[:count]:
+        vehicle = stage.vehicles[agent]
+        vehicle.own = replace(vehicle.own, new_rows="new rows", new_digest="new digest")
+    stage.answer(*AGENTS)
+    [edition] = stage.state.editions
+    assert edition.roster.renews == (count >= 3)
+    assert [each.rows for each in stage.state.summed[0].members].count("new rows") == (count if count >= 3 else 0)
+    stage.restart()
+    stage.finish(*AGENTS)
+    assert len(stage.state.cohort) == 15
+    assert not any(vehicle.refused for vehicle in stage.vehicles.values())
+    stage.check_end()
+
+
+def test_group_of_an_earlier_run_that_is_too_small_now_waits_for_the_others_of_it() -> None:
+    others = [f"w{number:02d}" for number in range(9)]
+    stage = PrivateStage(
+        [*AGENTS[:7], *others],
+        **QUICK,
+        earlier=[total_of(others), total_of(AGENTS[:11])],
+        policy={"deadline": 10},
+    )
+    stage.finish(*AGENTS[:7], *others)
+    assert stage.state.cohort == tuple(others)
+    assert stage.state.lost == dict.fromkeys(AGENTS[:7], "waits for its group: 7 of it are too few")
+    stage.check_end()
+
+
 @pytest.mark.parametrize(
     ("values", "text"),
     [
+        ({"totals": ["x"]}, "totals must be digests"),
+        ({"totals": None}, "totals must be digests"),
+        ({"era": "x" * 17}, "era must be"),
+        ({"left": 0}, "left must be"),
         ({"key": bytes(32)}, "no X25519 key"),
         ({"key": b"\xff" * 32}, "no X25519 key"),
         ({"key": b"k" * 31}, "no X25519 key"),
@@ -181,7 +225,8 @@ def test_group_is_founded_again_without_a_vehicle_that_most_of_it_refuse(accept:
     left = [agent for agent in AGENTS[accept:] if agent != "v12"]
     assert edition.number == 0
     assert edition.members == tuple(each.agent for each in edition.roster.founders) == tuple(left)
-    assert stage.state.summed == ((tuple(AGENTS), tuple(left)) if accept else (tuple(left),))
+    summed = [[each.agent for each in total.members] for total in stage.state.summed]
+    assert summed == ([AGENTS, left] if accept else [left])
     assert stage.state.lost["v12"] == "bad-member: most of its group refuse its announcement"
     assert set(stage.state.lost) == {"v12", *AGENTS[:accept]}
     stage.finish(*left)
@@ -222,7 +267,8 @@ def test_who_has_not_said_is_waited_for_before_a_group_is_founded_again() -> Non
     stage.wait()
     assert len(stage.state.rounds) == 2
     assert {agent: stage.state.lost[agent] for agent in AGENTS[13:]} == dict.fromkeys(AGENTS[13:], "deadline")
-    assert stage.state.summed == (tuple(AGENTS), tuple(AGENTS[:12])), "they may have answered, and keep to it"
+    summed = [[each.agent for each in total.members] for total in stage.state.summed]
+    assert summed == [AGENTS, AGENTS[:12]], "they may have answered, and keep to it"
     stage.finish(*AGENTS[:12])
     assert stage.state.cohort == tuple(AGENTS[:12])
     stage.check_end()

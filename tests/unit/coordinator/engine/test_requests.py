@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from schemas.parts import frames_for_blobs
 from schemas.topics import Topics
 from schemas.trust.joining import BlobStore
 from tests.support.engine_bench import Play, toy_spec
-from tests.support.private_bench import PrivateStage
+from tests.support.private_bench import PrivateStage, total_of
 
 X = np.random.default_rng(1).random((200, 2))
 DOMAIN = pooled_domain(("a", "b"), "y", X, X[:, 0])
@@ -167,9 +168,11 @@ def test_private_request_names_the_members_of_a_group_again_when_some_are_lost()
     assert sum(result) == 1
 
 
-def first_question(vehicles: int) -> tuple[PrivateStage, OpenRound]:
+def first_question(vehicles: int, *sizes: int) -> tuple[PrivateStage, OpenRound]:
+    """Ask vehicles, the first of which were in groups of these sizes in an earlier run."""
     agents = [f"v{number:04d}" for number in range(vehicles)]
-    stage = PrivateStage(agents)
+    ends = np.cumsum([0, *sizes]).tolist()
+    stage = PrivateStage(agents, earlier=[total_of(agents[start:end]) for start, end in pairwise(ends)])
     # As long as a sealed one, and as little alike.
     sealed = (np.random.default_rng(number).bytes(850) for number in range(vehicles))
     for agent, message in zip(agents, sealed, strict=True):
@@ -188,9 +191,21 @@ def test_first_question_of_a_private_run_is_as_long_in_a_large_fleet_but_for_whe
     assert max(bytes_each) < 64 * 1000
 
 
-@pytest.mark.parametrize(("vehicles", "piece"), [(20, 128 * 1024), (200, 128 * 1024), (200, 2048)])
-def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece: int) -> None:
-    _, request = first_question(vehicles)
+@pytest.mark.parametrize(
+    ("vehicles", "piece", "sizes", "found"),
+    [
+        (20, 128 * 1024, (), 1),
+        (200, 128 * 1024, (), 1),
+        (200, 2048, (), 1),
+        (43, 128 * 1024, (40,), 2),  # three new ones join the group: it is found where it was, and where they are
+        (100, 128 * 1024, (40, 45), 2),
+        (100, 128 * 1024, (30, 35), 1),
+    ],
+)
+def test_vehicle_finds_its_group_and_no_other_by_its_place(
+    vehicles: int, piece: int, sizes: tuple[int, ...], found: int
+) -> None:
+    _, request = first_question(vehicles, *sizes)
     body = envelope_of(request, "fleet", 1.0, piece).body
     assert isinstance(body, Request)
     rosters = body.rosters
@@ -200,7 +215,7 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece:
     for group in request.groups:
         frames = frames_for_blobs(group.packed, Topics("fleet"), piece)
         for agent in group.members:
-            roster = rosters.of(place(group.edition.roster.terms, agent))
+            roster = rosters.of(place(group.edition.roster.terms, group.edition.roster.by_id[agent]))
             assert roster is not None
             store = BlobStore(Topics("fleet"))
             store.want(roster)
@@ -208,6 +223,10 @@ def test_vehicle_finds_its_group_and_no_other_by_its_place(vehicles: int, piece:
             assert content is not None
             assert agent in PrivateGroup.model_validate(decode(content)).members
     assert rosters.of(2**48 - 1) is None
+    assert sorted(agent for group in request.groups for agent in group.members) == [
+        f"v{number:04d}" for number in range(vehicles)
+    ]
+    assert max(len(group.lasts) for group in request.groups) == found
 
 
 def coordinator(journal: MemoryJournal) -> Coordinator:

@@ -69,7 +69,7 @@ def test_who_needs_somebody_stands_first_the_most_urgent_at_the_top(there: World
     there.ran("noon", {"v7": ("idle", "")}, **private)
     there.fleet.down("v2", None)
     assert there.needs() == {
-        "v7": ["gave false answers; private runs leave it out"],
+        "v7": ["gave false answers, or ended private runs by refusing: these leave it out"],
         "v0": ["refused: no sensor"],
         "v3": [
             "its RMSE is 40, the median vehicle's is 1.9; always forecasting the mean would have 3",

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from coordinator.models.sums import judged
-from coordinator.runs.earlier import FORMER_RUNS, former, quarantined
+from coordinator.runs.earlier import MOST_TOTALS, earlier, quarantined
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.intervals import errors_on
-from tests.support.private_bench import PrivateStage, rows_of
+from tests.support.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain
 
 AGENTS = [f"v{number:02d}" for number in range(14)]
@@ -124,14 +124,19 @@ def test_first_model_is_held_back_when_it_is_much_worse_than_alone_for_more_than
 
 def run(number: int, *, false: tuple[str, ...] = (), readmit: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     spec = {"nonce": f"nonce {number}", "readmit": list(readmit)}
-    return {"spec": spec, "editions": [["v1", "v2"]], "false_answers": list(false), **more}
+    agents = {"v1": {"reason": ""}, "v2": {"reason": ""}}
+    return {"spec": spec, "outcome": "finished", "agents": agents, "totals": [], "false_answers": list(false), **more}
 
 
-def test_newest_runs_in_which_vehicles_were_added_up_are_looked_at() -> None:
-    documents = [run(0, editions=[]), *(run(number) for number in range(1, 40))]
-    result = former(documents)
-    assert [each.nonce for each in result] == [f"nonce {number}" for number in range(1, FORMER_RUNS + 1)]
-    assert result[0].editions == (frozenset({"v1", "v2"}),)
+def test_newest_totals_are_looked_at_each_once() -> None:
+    totals = [total_of([f"v{number}", "w"]) for number in range(MOST_TOTALS + 5)]
+    documents = [
+        run(0, totals=[]),
+        run(1, totals=[each.to_value() for each in totals[:2]]),
+        *(run(number + 2, totals=[each.to_value()]) for number, each in enumerate(totals)),
+    ]
+    assert earlier(documents[:3]) == tuple(totals[:2])
+    assert earlier(documents) == tuple(totals[:MOST_TOTALS])
 
 
 def test_vehicle_is_left_out_until_it_is_readmitted_and_again_when_it_answers_falsely_again() -> None:
@@ -141,3 +146,22 @@ def test_vehicle_is_left_out_until_it_is_readmitted_and_again_when_it_answers_fa
     assert quarantined([readmitted, named], ()) == {"v2"}
     assert quarantined([run(2, false=("v1",)), readmitted, named], ()) == {"v1", "v2"}
     assert quarantined([run(1, false=("v1",), readmit=("v1",)), named], ("v2",)) == {"v1"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("failed", "cannot-answer"), ("failed", "single-out"), ("finished", "cannot-answer")]
+)
+def test_vehicle_that_ended_two_runs_as_it_could_not_answer_is_left_out_until_it_is_readmitted(
+    outcome: str, code: str
+) -> None:
+    ended: dict[str, Any] = {
+        "outcome": outcome,
+        "agents": {"v1": {"reason": f"refused: {code}"}, "v2": {"reason": "deadline"}},
+    }
+    documents = [run(number, **ended) for number in range(2)]
+    is_out = outcome == "failed" and code == "cannot-answer"
+    assert quarantined(documents, ()) == ({"v1"} if is_out else set())
+    assert quarantined(documents[:1], ()) == set()
+    assert quarantined(documents, ("v1",)) == set()
+    assert quarantined([run(2, readmit=("v1",)), *documents], ()) == set()
+    assert quarantined([run(3, **ended), run(2, readmit=("v1",)), *documents], ()) == set()

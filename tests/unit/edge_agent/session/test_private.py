@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from console.main import cli
 from coordinator.engine import OpenRound
+from coordinator.engine.pairing import TOLD
 from edge_agent.session.disclosures import NAME, Disclosures, numbers_in, read
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
@@ -53,23 +55,26 @@ class OneVehicle:
 
     def restart(self) -> None:
         """Begin again with what is on the disk."""
+        self.snapshots = Snapshots(self.folder / "runs", self.secret)
         options = {
             "limits": LIMITS,
             "choice": "allowed",
             "verifier": None,
-            "tests": lambda _: rows_of("v00"),
+            "snapshots": self.snapshots,
+            "tests": lambda: rows_of("v00"),
             **self.options,
         }
         self.private = PrivateRuns(TOPICS, "v00", self.folder, self.secret, **options)
-        self.snapshots = Snapshots(self.folder / "runs", self.secret)
 
     def respond(self, asked: OpenRound | None = None) -> ContributionBody:
         """Answer as the agent does: check, compute, mask."""
         asked = asked or self.stage.requests[-1]
-        request, snapshot = request_of(asked), self.snapshots.of_run(self.run, rows_of("v00"))
+        request = request_of(asked)
         self.private.heard(self.run)
         self.private.choose(self.run, request)
-        self.private.check(self.run, request, snapshot, rows_of("v00"))
+        rows = self.private.rows(self.run, request, rows_of("v00"))
+        snapshot = self.snapshots.of_run(self.run, rows)
+        self.private.check(self.run, request, snapshot, rows)
         if asked.phase == "pairing":
             return self.private.announce(self.run, asked.task_digest, asked.task, snapshot)
         given = scheme_of(asked.task).client.contribute(asked.task, snapshot.data, None)
@@ -93,7 +98,8 @@ class OneVehicle:
         self.give(self.respond())
         for agent in AGENTS[1:]:
             vehicle = self.stage.vehicles[agent]
-            contribution = Contribution("keys", 0, values={"key": vehicle.own.key, "floor": vehicle.own.floor})
+            own = vehicle.own.to_value()
+            contribution = Contribution("keys", 0, values={name: own[name] for name in TOLD})
             digest = self.stage.requests[0].task_digest
             body = ContributionBody(
                 task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=contribution.to_value()
@@ -198,17 +204,19 @@ def test_vehicle_that_lost_its_folder_is_refused_by_itself_and_by_the_coordinato
     assert event.contribution != again.contribution
 
 
-def test_test_rows_are_in_the_ledger_once_scores_are_told(tmp_path: Path) -> None:
-    vehicle = OneVehicle(tmp_path / "v00", tests=lambda _: rows_of("tests"))
-    tests = row_hashes(vehicle.secret, rows_of("tests"))
+def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_others_than_training_rows(
+    tmp_path: Path,
+) -> None:
+    vehicle = OneVehicle(tmp_path / "v00", tests=lambda: rows_of("tests"))
+    tests = row_hashes(hmac.digest(vehicle.secret, b"tests", "sha256"), rows_of("tests"))
+    every = np.union1d(row_hashes(vehicle.secret, rows_of("v00")), tests)
     vehicle.pair()
     while vehicle.stage.phase != "finished":
-        assert not any(np.isin(tests, each.rows).any() for each in vehicle.private._ledger().answered)
         vehicle.give(vehicle.respond())
+        [noted] = vehicle.private._ledger().answered
+        assert np.array_equal(noted.rows, every)
         vehicle.stage.answer(*AGENTS[1:])
-    [noted] = vehicle.private._ledger().answered
-    assert np.isin(tests, noted.rows).all()
-    assert np.isin(row_hashes(vehicle.secret, rows_of("v00")), noted.rows).all()
+    assert not np.isin(row_hashes(vehicle.secret, rows_of("tests")), every).any()
 
 
 def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:

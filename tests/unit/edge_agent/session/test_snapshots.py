@@ -52,10 +52,18 @@ def test_agent_draws_the_same_rows_after_a_restart_whatever_their_order(tmp_path
     topics, many = Topics("fleet"), dataset(0, rows=400)
     answers = []
     for now in (many, dataset(1)):  # another process, whose data have changed since
-        private = PrivateRuns(
-            topics, "v1", tmp_path, SECRET, limits=Limits(), choice="allowed", verifier=None, tests=lambda _: dataset(2)
-        )
         snapshots = Snapshots(tmp_path / "runs", SECRET)
+        private = PrivateRuns(
+            topics,
+            "v1",
+            tmp_path,
+            SECRET,
+            limits=Limits(),
+            choice="allowed",
+            verifier=None,
+            snapshots=snapshots,
+            tests=lambda: dataset(2),
+        )
         answerer = Answerer(
             topics,
             snapshots,

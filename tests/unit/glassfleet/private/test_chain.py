@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import REFUSALS, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet
-from glassfleet.private.groups import Announcement, Roster, Terms
+from glassfleet.private.groups import MOST_TOTALS, Announcement, Roster, Terms
 from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.totals import Member, Total
 from glassfleet.scheme import Task
 from schemas.codec import decode, digest_of, encode
 from schemas.documents import canonical_json
@@ -21,14 +24,26 @@ from schemas.errors import WireError
 
 BODY: dict[str, Any] = {"parameters": {"depth": 3}, "domain": {"a": 1}}
 TERMS = Terms("fleet", "run", "nonce", "frt", digest_of(BODY["parameters"]), max_questions=3)
-FOUNDERS = tuple(Announcement(f"v{i:02d}", i.to_bytes(32, "big"), "rows") for i in range(15))
+FOUNDERS = tuple(Announcement(f"v{i:02d}", i.to_bytes(32, "big"), "rows", era="era", rows="tag") for i in range(15))
 ROSTER = Roster(TERMS, 0, FOUNDERS)
 IDS = tuple(ROSTER.by_id)
 ROWS = np.arange(100, dtype=np.uint64)
 
 
-def begun(former: tuple[frozenset[str], ...] = ()) -> Chain:
-    return meet(FOUNDERS[0], TERMS, ROSTER, former)
+def begun(*earlier: Total, founders: Sequence[Announcement] = FOUNDERS, terms: Terms = TERMS) -> Chain:
+    """Meet a group one of whose founders, not the vehicle itself, tells of earlier totals."""
+    told = tuple(sorted(each.digest for each in earlier))
+    roster = Roster(terms, 0, (*founders[:-1], replace(founders[-1], totals=told)))
+    return meet(roster.founders[0], terms, roster, [*earlier, total("w1", "w2")])
+
+
+def total(*ids: str, founders: Sequence[str] = (), rows: Mapping[str, str] | None = None) -> Total:
+    """Return an earlier sum over vehicles, some of which had other rows."""
+    known, summed = (
+        tuple(Member(agent, "era", (rows or {}).get(agent, "tag")) for agent in sorted(each))
+        for each in (founders or ids, ids)
+    )
+    return Total(known, summed)
 
 
 MODEL = {"scheme": "frt", **BODY, "rules": []}
@@ -56,6 +71,77 @@ def test_a_vehicle_meets_the_group_that_has_it_as_it_announced_itself() -> None:
     picky = replace(FOUNDERS[0], floor=16)
     with refused("too-few"):
         meet(picky, TERMS, Roster(TERMS, 0, (picky, *FOUNDERS[1:])))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "code"),
+    [
+        (total(*IDS[1:]), "single-out"),
+        (total(*IDS, "w1", "w2"), "single-out"),
+        (total(*IDS[1:], "w1"), "single-out"),
+        (total(*IDS, rows={"v03": "other"}), "single-out"),
+        (total(*IDS[2:], founders=IDS), "single-out"),
+        (total(*IDS), ""),
+        (total(*IDS[3:]), ""),
+        (total(*IDS[3:], founders=IDS), ""),
+        (total(*IDS, rows=dict.fromkeys(IDS[:3], "other")), ""),
+        (total(*IDS, founders=[*IDS, *(f"w{number:02d}" for number in range(12))]), ""),
+        (total(*IDS, founders=[*IDS, *(f"w{number:02d}" for number in range(13))]), "too-few"),
+    ],
+)
+def test_a_group_is_met_that_any_earlier_total_lets_tell_of_no_few(earlier: Total, code: str) -> None:
+    if code:
+        with refused(code):
+            begun(earlier)
+    else:
+        assert begun(earlier).totals == (earlier, ROSTER.first().total) or earlier == ROSTER.first().total
+
+
+def test_totals_are_looked_at_together_and_what_a_founder_knows_must_be_told() -> None:
+    first, second = total(*IDS[:9]), total(*IDS[9:14], founders=IDS)
+    for one in (first, second):
+        assert begun(one)
+    with refused("single-out"):  # both taken from all: v14
+        begun(first, second)
+    own = replace(FOUNDERS[0], totals=(first.digest,))
+    roster = Roster(TERMS, 0, (own, *FOUNDERS[1:]))
+    for told in ((), (second,)):
+        with refused("unknown-run"):
+            meet(own, TERMS, roster, told)
+    assert meet(own, TERMS, roster, [second, first]).known == (first,), "others that nobody knows are not looked at"
+
+
+def test_no_edition_tells_of_few_with_an_earlier_total() -> None:
+    chain = begun(total(*IDS[:12], founders=IDS))
+    with refused("single-out"):
+        follow(chain, 1, IDS[:11])
+    chain, edition = follow(chain, 1, IDS[:12])
+    assert chain.totals[-1] == edition.total
+    assert len(chain.totals) == 3
+    chain = begun(total(*IDS[3:], founders=IDS))
+    assert follow(chain, 1, (*IDS[:3], *IDS[6:]))[1].members
+    with refused("single-out"):  # v00 is in it alone, and v03 in the earlier one
+        follow(chain, 1, (IDS[0], *IDS[4:]))
+
+
+def test_founders_with_new_rows_are_met_with_them_where_the_group_renews() -> None:
+    earlier = total(*IDS)
+    for count, code in ((1, "single-out"), (2, "single-out"), (3, "")):
+        founders = tuple(
+            replace(each, new_rows="new", new_digest="new rows") if place < count else each
+            for place, each in enumerate(FOUNDERS)
+        )
+        own = replace(founders[0], totals=(earlier.digest,))
+        roster = Roster(TERMS, 0, (own, *founders[1:]))
+        assert meet(own, TERMS, roster, [earlier])
+        renewed = replace(roster, renews=True)
+        if code:
+            with refused(code):
+                meet(own, TERMS, renewed, [earlier])
+        else:
+            assert [each.rows for each in meet(own, TERMS, renewed, [earlier]).totals[-1].members[:4]] == [
+                *("new", "new", "new", "tag")
+            ]
 
 
 def test_editions_only_shrink_by_company_along_one_chain() -> None:
@@ -145,7 +231,7 @@ def test_a_task_keeps_its_layout_for_the_masks_do_not_know_it() -> None:
 
 
 def test_a_chain_is_the_same_after_a_restart() -> None:
-    chain, _ = follow(begun((frozenset({*IDS, "w1", "w2", "w3"}),)), 1, IDS[:12])
+    chain, _ = follow(begun(total(*IDS, "w1", "w2", "w3")), 1, IDS[:12])
     chain = answered(admit(chain, task()), "question", np.zeros(2, dtype=np.uint64))
     value = decode(encode(chain.to_value()))
     assert Chain.from_value(value) == chain
@@ -175,32 +261,87 @@ def test_a_vehicle_joins_one_run_at_a_time_that_suits_it_and_none_that_ended() -
 
 
 def test_a_ledger_remembers_runs_as_long_as_one_of_their_rows_is_there() -> None:
-    kept = ledger().note(begun(), ROWS).close("nonce")
-    later = replace(TERMS, nonce="later")
-    assert kept.former(later, ROWS[99:]) == (frozenset(IDS),)
-    assert kept.former(TERMS, ROWS) == ()
-    assert kept.least_founders(ROWS) == 12
+    earlier = total(*IDS, "w1", "w2", "w3")
+    kept = ledger().note(chain := begun(earlier), ROWS).close("nonce")
     fresh = ROWS + np.uint64(100)
-    assert kept.former(later, fresh) == ()
-    assert kept.least_founders(fresh) == 0
+    new = {"era": "new tag", "rows": "new tag", "anchor": "", "totals": ()}
+    for now in (kept, Ledger.from_value(decode(encode(kept.to_value())))):
+        told = tuple(sorted([earlier.digest, ROSTER.first().total.digest]))
+        expected = {"era": "era", "rows": "new tag", "anchor": chain.roster.anchor, "totals": told}
+        assert now.stands(ROWS[99:], "new tag", "later") == expected
+        assert now.stands(ROWS, "new tag", "nonce") == new, "its own run is none before it"
+        assert now.stands(fresh, "new tag", "later") == new
+        assert now.has_some(ROWS[99:])
+        assert not now.has_some(fresh)
+        assert now.has_answered("nonce")
+        assert now.ended == ("nonce",)
+    assert kept.forget(ROWS[99:]).answered == kept.answered
     assert kept.forget(fresh).answered == ()
-    read = Ledger.from_value(decode(encode(kept.to_value())))
-    assert read.former(later, ROWS) == kept.former(later, ROWS)
-    assert read.ended == ("nonce",)
     with pytest.raises(WireError, match="malformed: ledger"):
         Ledger.from_value({"answered": [{}]})
+
+
+def test_a_vehicle_that_was_asked_and_did_not_answer_knows_what_the_others_announced_and_no_more() -> None:
+    earlier = total(*IDS, "w1", "w2", "w3")
+    chain = admit(begun(earlier), task())
+    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "later")
+    assert stands["totals"] == (earlier.digest,)
+    chain, _ = follow(answered(chain, "question", np.zeros(1, dtype=np.uint64)), 1, IDS[:12])
+    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "later")
+    assert stands["totals"] == tuple(sorted(each.digest for each in chain.totals))
+    assert len(stands["totals"]) == 3
+
+
+def noted(kept: Ledger, nonce: str, *tasks: Task, rows: NDArray[np.uint64] = ROWS, cost: float = 0.0) -> Ledger:
+    """Answer a run over the same vehicles."""
+    terms = replace(TERMS, nonce=nonce)
+    kept = kept.join(terms, rows, Limits())
+    chain = begun(terms=terms)
+    for each in tasks:
+        asked = replace(each, nonce=nonce)
+        chain = answered(admit(chain, asked), asked.digest, np.zeros(1, dtype=np.uint64), cost)
+    return kept.note(chain, rows).close(nonce)
 
 
 def test_only_so_many_runs_are_answered_over_one_row() -> None:
     kept = Ledger()
     for number in range(4):
-        terms = replace(TERMS, nonce=f"{number}")
-        kept = kept.join(terms, ROWS, Limits())
-        chain = meet(FOUNDERS[0], terms, replace(ROSTER, terms=terms), kept.former(terms, ROWS))
-        kept = kept.note(chain, ROWS).close(terms.nonce)
+        assert kept.left(ROWS, Limits()) == 4 - number
+        kept = noted(kept, f"{number}", task(number))
     with refused("too-many-runs"):
         kept.join(TERMS, ROWS, Limits())
+    with refused("too-many-runs"):
+        kept.join(TERMS, ROWS[99:].repeat(1), Limits(least_rows=1))
     assert kept.join(TERMS, ROWS + np.uint64(100), Limits()).open == TERMS
+
+
+def test_runs_that_ask_nothing_new_over_these_rows_are_not_counted() -> None:
+    kept = noted(noted(Ledger(), "1", task()), "2", task(1))
+    for number in range(3, 9):
+        kept = noted(kept, f"{number}", task(), task(1), task(scheme="pairs"))
+        assert kept.left(ROWS, Limits()) == 2
+    assert noted(kept, "new", task(), task(2)).left(ROWS, Limits()) == 1
+    assert noted(kept, "noise", task(), cost=0.5).left(ROWS, Limits()) == 1, "noise is drawn anew in each run"
+    fresh = ROWS + np.uint64(100)
+    assert noted(kept, "fresh", task(), rows=fresh).left(fresh, Limits()) == 3, "over these it is new"
+
+
+def test_a_vehicle_that_knows_too_many_totals_joins_no_run() -> None:
+    many = tuple(total(f"w{number:03d}", "x") for number in range(MOST_TOTALS + 1))
+    [run] = ledger().note(begun(), ROWS).answered
+    terms = replace(TERMS, nonce="later")
+    assert Ledger((replace(run, totals=many[1:]),)).join(terms, ROWS, Limits())
+    with refused("too-many-runs"):
+        Ledger((replace(run, totals=many),)).join(terms, ROWS, Limits())
+
+
+def test_few_rows_that_came_or_went_since_any_run_are_told() -> None:
+    kept = noted(noted(Ledger(), "1", task()), "2", task(1), rows=ROWS + np.uint64(50))
+    assert not kept.tells_few(ROWS, 32)
+    assert not kept.tells_few(ROWS + np.uint64(100), 32), "none of these was in the first run"
+    assert kept.tells_few(ROWS + np.uint64(1), 32)
+    assert kept.tells_few(ROWS + np.uint64(49), 32)
+    assert not kept.tells_few(ROWS + np.uint64(1000), 32)
 
 
 def test_row_hashes_are_keyed_and_know_a_row_again_wherever_it_stands() -> None:

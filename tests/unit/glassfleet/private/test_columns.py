@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.private.columns import check_values, columns_of, common_of, count_values, decide_columns, layers_of
+from glassfleet.private.support import ALL, Place, atoms
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 
 CELLS = 16
@@ -118,3 +122,33 @@ def test_layers_are_all_rows_and_those_outside_of_each_common_cell() -> None:
     inputs, target = np.array([[0.0, 0.2, 1.0], [0.5, 0.5, 0.5]]), np.array([0.0, 1.0, 0.3])
     layers = layers_of(inputs, target, ((0, 0), (0, 15), (1, 8), (2, 0)), CELLS)
     assert layers.astype(int).tolist() == [[1, 1, 1], [0, 1, 1], [1, 1, 0], [0, 0, 0], [0, 1, 1]]
+
+
+# --- differences of editions ----------------------------------------------------------------------------------------
+
+
+def atoms_of(places: list[Any], rows: list[list[int]], *former: tuple[list[Any], list[list[int]]]) -> list[list[Any]]:
+    """Return the atoms of one group, whose tasks name the places that their lines are about."""
+
+    def task(about: list[Any]) -> Task:
+        return Task("fmt", SUPPORT, {"places": about})
+
+    def given(numbers: list[list[int]]) -> Contribution:
+        return Contribution(SUPPORT, 9, {"rows": np.array(numbers, dtype=np.int64)})
+
+    before = tuple((task(about), given(numbers)) for about, numbers in former)
+    other = Task("fmt", COLUMNS, {}), Contribution(COLUMNS, 9, {"rows": np.zeros((2, 5), dtype=np.int64)})
+    contribution = replace(given(rows), former=(*before, other))
+    return [part.tolist() for part in atoms(contribution, lambda asked: asked.body["places"], task(places))]
+
+
+def test_difference_of_editions_is_counted_line_by_line_where_both_were_asked() -> None:
+    present, left = atoms_of(["a", "b"], [[5, 4], [3, 0]], (["c", "a"], [[9, 9, 9], [6, 4, 0]]))
+    assert present == [[5, 4], [3, 0]]
+    assert left == [[1, 0], [0, 0]]
+
+
+def test_rows_that_were_summed_when_a_value_was_not_common_yet_are_not_enough() -> None:
+    here = [Place("leaf", ALL), Place("leaf", (1, 255)), Place("new leaf", ALL), Place("new leaf", (1, 255))]
+    _, left = atoms_of(here, [[4], [4], [4], [4]], ([Place("leaf", ALL)], [[7]]))
+    assert left == [[3], [-1], [0], [0]]

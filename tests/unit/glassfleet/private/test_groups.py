@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from glassfleet import catalogue
 from glassfleet.checks import CHECKS, Bench
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters
 from glassfleet.errors import PrivacyError, TaskError
-from glassfleet.private.between import apart
-from glassfleet.private.groups import Announcement, Edition, Terms, cut_groups, missing, next_edition, place
+from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition, place
 from glassfleet.private.layout import MOST_MEMBERS, Layout, layout_of
-from glassfleet.private.support import ALL, Place, atoms
-from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
+from glassfleet.private.totals import Member, Total, singled_out
+from glassfleet.scheme import Contribution
 from glassfleet.traits import private_parameters
+from schemas.codec import decode, encode
 from schemas.errors import UsageError, WireError
 
 TERMS = Terms("fleet", "run", "nonce", "frt", "digest")
@@ -54,8 +54,65 @@ def test_who_is_in_which_group_depends_on_the_nonce_and_nobody_changes_it_by_try
     assert cut != [set(roster.by_id) for roster in cut_groups(replace(TERMS, nonce="other"), there)]
     there[7] = replace(there[7], key=b"k" * 32)
     assert cut == [set(roster.by_id) for roster in cut_groups(TERMS, there)]
-    places = [[place(TERMS, agent) for agent in group] for group in cut]
+    by_id = {each.agent: each for each in there}
+    places = [[place(TERMS, by_id[agent]) for agent in group] for group in cut]
     assert all(max(before) < min(after) for before, after in pairwise(places))
+
+
+def grown(*sizes: int, new: int = 0) -> list[Announcement]:
+    """Announcements of groups of an earlier run, and of new vehicles."""
+    anchors = [f"group {group}" for group, size in enumerate(sizes) for _ in range(size)] + [""] * new
+    return [replace(each, anchor=anchor) for each, anchor in zip(founders(len(anchors)), anchors, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "new", "cut"),
+    [
+        ([40, 12], 0, [12, 40]),
+        ([40, 12], 5, [17, 40]),
+        ([40, 12], 31, [40, 43]),
+        ([40, 12], 32, [12, 32, 40]),
+        ([12, 12], 70, [12, 12, 35, 35]),
+        ([5], 3, [8]),
+    ],
+)
+def test_group_of_an_earlier_run_stays_together_and_few_new_vehicles_join_the_smallest(
+    sizes: list[int], new: int, cut: list[int]
+) -> None:
+    there = grown(*sizes, new=new)
+    rosters = cut_groups(TERMS, reversed(there))
+    assert sorted(len(roster.founders) for roster in rosters) == cut
+    assert [roster.group for roster in rosters] == list(range(len(cut)))
+    for roster in rosters:
+        old = {each.anchor for each in roster.founders if each.anchor}
+        assert len(old) <= 1
+        assert {each for each in there if each.anchor in old} <= set(roster.founders)
+        assert roster.anchor in old or not old, "who joins is of the same group after that"
+    ends = [sorted({place(TERMS, each) for each in there if bool(each.anchor) is old}) for old in (True, False)]
+    assert len(ends[0]) == len(sizes)
+    assert len(ends[1]) == new
+    assert not new or ends[0][-1] < ends[1][0], "new vehicles stand behind"
+
+
+def test_groups_that_met_have_the_lower_anchor_and_a_new_one_draws_its_own() -> None:
+    roster = Roster(TERMS, 0, tuple(grown(8, 8, new=3)))
+    assert roster.anchor == "group 0"
+    drawn = Roster(TERMS, 0, tuple(founders(9)))
+    assert drawn.anchor == drawn.digest.hex()[:16]
+
+
+def test_founders_answer_from_new_rows_all_of_them_or_none() -> None:
+    there = founders(9)
+    there[2] = replace(there[2], era="era", rows="old", new_rows="new", new_digest="new digest")
+    roster, renewed = (Roster(TERMS, 0, tuple(there), renews) for renews in (False, True))
+    assert roster.digest != renewed.digest
+    assert roster.members["v002"] == Member("v002", "era", "old")
+    assert renewed.members["v002"] == Member("v002", "era", "new")
+    assert renewed.members["v003"] == roster.members["v003"]
+    assert [there[place].digest(renews=renews) for place in (2, 3) for renews in (False, True)] == [
+        *("rows", "new digest", "rows", "rows")
+    ]
+    assert Roster.from_value(decode(encode(renewed.to_value()))) == renewed
 
 
 @given(st.integers(8, 70), st.data())
@@ -88,6 +145,40 @@ def test_a_member_with_a_higher_floor_ends_the_group_sooner() -> None:
     assert next_edition(roster.first(), roster.first().members[:3]).edition is None
 
 
+def test_more_go_where_an_earlier_total_would_tell_of_few_of_the_lost() -> None:
+    [roster] = cut_groups(TERMS, founders(21))
+    edition = roster.first()
+    ids = edition.members
+    earlier = [Total(edition.total.founders, edition.total.members[3:]), edition.total]
+    assert not singled_out(earlier, 3)
+    assert next_edition(edition, ids[:3], before=earlier).company == ()
+    assert next_edition(edition, ids[:4]).company == ()
+    shrunk = next_edition(edition, ids[:4], before=earlier)
+    assert len(shrunk.company) == 2, "the earlier total less the next one is not about v003 alone"
+    assert shrunk == next_edition(edition, ids[:4], before=earlier)
+
+
+@given(st.data())
+def test_what_goes_with_the_lost_keeps_every_combination_about_company(data: st.DataObject) -> None:
+    [roster] = cut_groups(TERMS, founders(data.draw(st.integers(15, 24))))
+    chain = [roster.first()]
+    earlier = [roster.first().total]
+    for _ in range(2):
+        members = data.draw(st.sets(st.sampled_from(roster.first().members), min_size=9))
+        more = Total(earlier[0].founders, tuple(roster.members[agent] for agent in sorted(members)))
+        earlier += [] if singled_out([*earlier, more], 3) else [more]
+    for _ in range(3):
+        lost = data.draw(st.sets(st.sampled_from(chain[-1].members), min_size=1, max_size=4))
+        shrunk = next_edition(chain[-1], lost, before=earlier)
+        assert set(shrunk.lost) == lost
+        if shrunk.edition is None:
+            break
+        chain.append(shrunk.edition)
+        earlier.append(shrunk.edition.total)
+        assert not singled_out(earlier, 3)
+        assert not lost & set(shrunk.edition.members)
+
+
 @pytest.mark.parametrize(("count", "floor", "more"), [(0, 8, 8), (5, 8, 3), (8, 8, 0), (20, 24, 4), (30, 24, 0)])
 def test_missing_says_how_many_vehicles_more_are_needed(count: int, floor: int, more: int) -> None:
     assert missing(TERMS, founders(count, floor)) == more
@@ -101,10 +192,19 @@ def test_terms_that_no_run_may_have_are_refused(change: dict[str, Any]) -> None:
         Terms.from_value({**TERMS.to_value(), **change})
 
 
-@pytest.mark.parametrize(
-    "value", [None, {}, {"agent": "a"}, {"agent": "a", "key": b"short", "data_digest": "d", "floor": 8}]
-)
+TOLD = Announcement("a", bytes(32), "d", totals=(b"1" * 32, b"2" * 32))
+CHANGES: list[dict[str, Any]] = [
+    *({"key": b"short"}, {"floor": 0}, {"floor": True}, {"left": 0}, {"left": None}, {"more": 1}),
+    *({name: value} for name in ("era", "rows", "new_rows", "anchor") for value in ("x" * 17, None, 3)),
+    *({"new_digest": value} for value in ("x" * 201, None)),
+    *({"totals": value} for value in (None, "text", [b"short"], [3], [b"2" * 32, b"1" * 32], [b"1" * 32] * 2)),
+    {"totals": [number.to_bytes(32, "big") for number in range(257)]},
+]
+
+
+@pytest.mark.parametrize("value", [None, {}, {"agent": "a"}, *({**TOLD.to_value(), **each} for each in CHANGES)])
 def test_announcements_that_cannot_be_are_refused(value: object) -> None:
+    assert Announcement.from_value(decode(encode(TOLD.to_value()))) == TOLD
     with pytest.raises(WireError, match="malformed"):
         Announcement.from_value(value)
 
@@ -126,53 +226,6 @@ def test_editions_are_of_founders_in_order(members: tuple[str, ...]) -> None:
     [roster] = cut_groups(TERMS, founders(9))
     with pytest.raises(PrivacyError, match="other-edition"):
         Edition(roster, 0, members)
-
-
-FLEET = [f"v{number:02d}" for number in range(15)]
-
-
-def held(*sets: set[str]) -> dict[str, list[frozenset[str]]]:
-    return {agent: [frozenset(each) for each in sets if agent in each] for agent in set().union(*sets)}
-
-
-def test_one_newcomer_waits_for_two_others() -> None:
-    parted = apart([*FLEET, "new"], held(set(FLEET)), 3, [*FLEET, "new"])
-    assert parted.reasons == {"new": "waits for company: it joins when 2 more new vehicles come"}
-    assert not parted.missing
-
-
-def test_who_is_missing_takes_others_along_and_is_named() -> None:
-    parted = apart(FLEET[1:], held(set(FLEET)), 3, FLEET[1:])
-    assert set(parted.reasons) == {"v01", "v02"}
-    assert parted.missing == {"v00"}
-    assert "had v00, too" in parted.reasons["v01"]
-
-
-def test_fleet_that_had_shrunk_stays_as_it_was() -> None:
-    parted = apart(FLEET[1:], held(set(FLEET), set(FLEET[3:])), 3, FLEET[1:])
-    assert set(parted.reasons) == {"v01", "v02"}
-    assert not parted.missing, "nobody needs to be waited for: the fleet is what it was the last time"
-
-
-SETS = st.lists(st.sets(st.sampled_from(FLEET), min_size=8), max_size=4)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.sets(st.sampled_from(FLEET)), SETS, st.integers(1, 5))
-def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
-    members: set[str], sets: list[set[str]], company: int
-) -> None:
-    there = sorted(members)
-    known = held(*sets) if sets else {}
-    parted = apart(there, known, company, there)
-
-    def allows(left: set[str]) -> bool:
-        gaps = [gap for agent in left for each in known.get(agent, ()) for gap in (each - left, left - each)]
-        return not any(0 < len(gap) < company for gap in gaps)
-
-    assert allows(members - set(parted.reasons))
-    assert bool(parted.reasons) != allows(members)
-    assert set(parted.reasons) <= members
 
 
 LAYOUT = Layout("leaves", (("a", (2, 2)), ("b", ())))
@@ -303,33 +356,3 @@ def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
             CHECKS[check](bench)
     assert not scheme.equals_central_with(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")
-
-
-# --- differences of editions ----------------------------------------------------------------------------------------
-
-
-def counted(places: list[Any], rows: list[list[int]], *former: tuple[list[Any], list[list[int]]]) -> list[list[Any]]:
-    """Return the atoms of one group, whose tasks name the places that their lines are about."""
-
-    def task(about: list[Any]) -> Task:
-        return Task("fmt", SUPPORT, {"places": about})
-
-    def given(numbers: list[list[int]]) -> Contribution:
-        return Contribution(SUPPORT, 9, {"rows": np.array(numbers, dtype=np.int64)})
-
-    before = tuple((task(about), given(numbers)) for about, numbers in former)
-    other = Task("fmt", COLUMNS, {}), Contribution(COLUMNS, 9, {"rows": np.zeros((2, 5), dtype=np.int64)})
-    contribution = replace(given(rows), former=(*before, other))
-    return [part.tolist() for part in atoms(contribution, lambda asked: asked.body["places"], task(places))]
-
-
-def test_difference_of_editions_is_counted_line_by_line_where_both_were_asked() -> None:
-    present, left = counted(["a", "b"], [[5, 4], [3, 0]], (["c", "a"], [[9, 9, 9], [6, 4, 0]]))
-    assert present == [[5, 4], [3, 0]]
-    assert left == [[1, 0], [0, 0]]
-
-
-def test_rows_that_were_summed_when_a_value_was_not_common_yet_are_not_enough() -> None:
-    here = [Place("leaf", ALL), Place("leaf", (1, 255)), Place("new leaf", ALL), Place("new leaf", (1, 255))]
-    _, left = counted(here, [[4], [4], [4], [4]], ([Place("leaf", ALL)], [[7]]))
-    assert left == [[3], [-1], [0], [0]]

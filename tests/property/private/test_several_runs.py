@@ -1,0 +1,165 @@
+"""Ten private runs in a row of a fleet that changes: no honest vehicle refuses, and no combination is about few.
+
+Vehicles join, are missing, are lost in the middle of runs, and have other rows from one run to the next. What the
+coordinator decides is the product's: who takes part and in which groups, and who leaves with those that are lost. So
+are the vehicles' rules and what they keep. The attacker has all sums that were opened, and exact linear algebra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import astuple
+from functools import lru_cache
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.engine import pairing
+from coordinator.engine.collecting import shrink
+from coordinator.engine.state import Stored
+from glassfleet.private import chain
+from glassfleet.private.groups import Edition, Terms
+from glassfleet.private.totals import Member, Total, singled_out
+from glassfleet.scheme import Contribution, Task
+from schemas.codec import digest_of
+from tests.support.private_rules import COMPANY, Honest, least_told
+
+BODY = {"parameters": {"depth": 3}, "domain": {"a": 1}}
+
+
+class Fleet:
+    """Vehicles, an honest coordinator, and what it has opened."""
+
+    def __init__(self, size: int) -> None:
+        self.vehicles: dict[str, Honest] = {}
+        self.earlier: list[Total] = []
+        self.opened: dict[frozenset[Member], None] = {}
+        self.finished: list[int] = []
+        self.join(size)
+
+    def join(self, count: int) -> None:
+        for _ in range(count):
+            name = f"v{len(self.vehicles):03d}"
+            self.vehicles[name] = Honest(name)
+
+    def run(self, number: int, there: Collection[str], losses: list[set[str]]) -> None:
+        """Hold a run with those that are there; in each question some are lost for good."""
+        terms = Terms("fleet", f"run-{number}", f"nonce {number}", "frt", digest_of(BODY["parameters"]))
+        answers, frozen = {}, {}
+        for name in sorted(there):
+            own = self.vehicles[name].announce(terms)
+            values = {field: own.to_value()[field] for field in pairing.TOLD} | {pairing.SEALED: b"sealed"}
+            answers[name] = Stored("", 0, Contribution("keys", 0, values=values))
+            frozen[name] = (0, own.data_digest)
+        paired = pairing.founders(terms, sorted(there), frozen, answers, self.earlier)
+        table, summed = [*self.earlier], [each.total for each in paired.editions]
+        editions, lost = paired.editions, set[str]()
+        for level, gone in enumerate([*losses, set[str]()]):
+            lost |= gone
+            while editions:
+                task = Task("frt", "level", {**BODY, "level": level}, terms.nonce)
+                missing = self.ask(editions, task, lost, table)
+                if not missing:
+                    break
+                editions, _ = shrink(editions, dict.fromkeys(missing, "lost"), (), [*summed, *self.earlier])
+                summed += [each.total for each in editions if each.total not in summed]
+        self.finished.append(sum(len(each.members) for each in editions))
+        self.earlier = list(dict.fromkeys([*summed, *self.earlier]))
+        for vehicle in self.vehicles.values():
+            vehicle.end()
+
+    def ask(self, editions: Collection[Edition], task: Task, lost: Collection[str], table: list[Total]) -> list[str]:
+        """Ask all groups, note what is opened, and return who did not answer. A refusal is raised."""
+        missing = []
+        for edition in editions:
+            silent = [agent for agent in edition.members if agent in lost]
+            for agent in set(edition.members) - set(silent):
+                self.vehicles[agent].answer(edition.roster, edition.number, edition.members, task, table)
+            missing += silent
+            if not silent:
+                self.opened[frozenset(edition.total.members)] = None
+        return missing
+
+
+def check(fleet: Fleet) -> None:
+    assert least_told(([each.as_before for each in members] for members in fleet.opened), COMPANY) is None
+    assert least_told(([astuple(each) for each in members] for members in fleet.opened), COMPANY) is None
+
+
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All vehicles of a group look at the same sums: here one looks for all."""
+    looked = lru_cache(maxsize=256)(singled_out)
+    monkeypatch.setattr(chain, "singled_out", lambda totals, company: looked(tuple(totals), company))
+
+
+def ten_runs(data: st.DataObject, size: int) -> None:
+    fleet = Fleet(size)
+    for number in range(10):
+        fleet.join(data.draw(st.sampled_from([0, 0, 1, 1, 2, 3, 5])))
+        names = sorted(fleet.vehicles)
+        for name in data.draw(st.sets(st.sampled_from(names), max_size=6) | st.just(set(names))):
+            fleet.vehicles[name].change(data.draw(st.sampled_from([0, 5, 20, 100])) + 1000 * (number // 4))
+        absent = data.draw(st.sets(st.sampled_from(names), max_size=3))
+        losses = data.draw(st.lists(st.sets(st.sampled_from(names), max_size=3), max_size=3))
+        fleet.run(number, set(names) - absent, losses)
+    check(fleet)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data(), size=st.sampled_from([9, 12, 15, 24]))
+def test_ten_runs_of_a_fleet_that_changes_tell_of_no_few_vehicles(data: st.DataObject, size: int) -> None:
+    ten_runs(data, size)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data(), size=st.sampled_from([9, 15, 24, 63, 64, 70, 100]))
+def test_many_times_ten_runs_of_larger_fleets_tell_of_no_few_vehicles(data: st.DataObject, size: int) -> None:
+    ten_runs(data, size)
+
+
+def test_a_fleet_that_stays_learns_whole_each_time() -> None:
+    fleet = Fleet(65)
+    for number in range(4):
+        fleet.run(number, fleet.vehicles, [])
+    assert fleet.finished == [65] * 4
+
+
+def test_one_new_vehicle_waits_and_three_join_the_group_that_is_there() -> None:
+    fleet = Fleet(64)
+    for number, new in enumerate([0, 1, 1, 1]):
+        fleet.join(new)
+        fleet.run(number, fleet.vehicles, [])
+    assert fleet.finished == [64, 64, 64, 67]
+    check(fleet)
+
+
+def test_two_others_wait_with_one_that_is_missing_and_all_come_back_with_it() -> None:
+    fleet = Fleet(15)
+    fleet.run(0, fleet.vehicles, [])
+    fleet.run(1, set(fleet.vehicles) - {"v003"}, [])
+    fleet.run(2, fleet.vehicles, [])
+    assert fleet.finished == [15, 12, 15]
+    check(fleet)
+
+
+def test_few_vehicles_with_new_rows_answer_from_the_old_ones_until_others_have_some() -> None:
+    fleet = Fleet(12)
+    fleet.run(0, fleet.vehicles, [])
+    for number, name in enumerate(["v000", "v001", "v002"], 1):
+        fleet.vehicles[name].change(20)
+        fleet.run(number, fleet.vehicles, [])
+    assert fleet.finished == [12] * 4
+    assert [vehicle.rows[0] for vehicle in fleet.vehicles.values()][:4] == [20, 20, 20, 0]
+    check(fleet)
+
+
+def test_other_rows_begin_anew() -> None:
+    fleet = Fleet(15)
+    fleet.run(0, fleet.vehicles, [])
+    for vehicle in fleet.vehicles.values():
+        vehicle.change(500)
+    fleet.run(1, sorted(fleet.vehicles)[:14], [])
+    assert fleet.finished == [15, 14]
