@@ -59,7 +59,8 @@ SAYS = {
     ],
     "docs/howto/reproduce-the-papers.md:papers": ["weather_izmir", "mortgage"],
     "docs/howto/reproduce-the-papers.md:table": ["frt-accuracy"],
-    "README.md:apart": ["an agent takes this", "model qoe v2", "rule ", "chain whole", "first.html: report of first"],
+    "README.md:apart": ["rule ", "displayed_in_3s_share"],
+    "README.md:estimators": ["BlendedModelTree: R2 0.48", "IF bp is below"],
     "README.md:tables": ["federated (FL)    1.26788", "central (CL)       1.2795", "federated (FL)    1.10659"],
     "docs/howto/secure-fleet.md:secure": [
         "identity of coordinator coordinator in coordinator-identity",
@@ -91,6 +92,7 @@ PARTS = {
         "docs/reference/http-api.md:http",
     ],
     "models": [
+        "README.md:estimators",
         "README.md:tables",
         "docs/explanation/exactness.md:exactness",
         "docs/explanation/privacy.md:leakage",

@@ -65,8 +65,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def _look(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen":
-        need = _NEEDED_FOR.get(Path(os.fsdecode(arguments[0])).name)
-        if need is not None and need not in _asked:
+        program = Path(os.fsdecode(arguments[0]))
+        need = _NEEDED_FOR.get(program.name)
+        is_ours = program.is_relative_to(sys.prefix)  # Playwright brings its own node
+        if need is not None and need not in _asked and not is_ours:
             raise AssertionError(f"this test starts a program that is not everywhere: @pytest.mark.needs({need!r})")
 
 
