@@ -35,11 +35,14 @@ def told_by(agent: str) -> dict[str, Any]:
         "floor": 8 + place % 2,
         "era": era,
         "rows": rows,
+        "tests": f"t{place}" * 8,
         "new_rows": new if has_new else "",
+        "new_tests": f"u{place}" * 8 if has_new else "",
         "new_digest": "ef" * 32 if has_new else "",
         "anchor": ("b" if place % 2 else "a") * 16 if was_there else "",
         "left": 1 + 50 * place,
         "totals": tuple(bytes([number]) * 32 for number in range(1, 1 + 2 * place)) if was_there else (),
+        "heard": tuple(bytes([100 + number]) * 32 for number in range(place % 4)),
     }
 
 
@@ -67,7 +70,8 @@ def computed() -> dict[str, Any]:
         "edition": 0,
         "renews": True,
         "founders": {
-            agent: {**each, "totals": [digest.hex() for digest in each["totals"]]} for agent, each in said.items()
+            agent: {**each, **{name: [digest.hex() for digest in each[name]] for name in ("totals", "heard")}}
+            for agent, each in said.items()
         },
         "anchor": roster.anchor,
         "total": {"members": edition.total.to_value()["members"], "digest": edition.total.digest.hex()},

@@ -146,7 +146,7 @@ class Vehicle:
     def _announce(self, at: float, task: Task, **changes: Any) -> Answer:
         assert Terms.from_value(task.body).nonce == task.nonce
         own = self.own.to_value()
-        values = {name: own[name] for name in pairing.TOLD} | {pairing.SEALED: self.agent.encode()}
+        values = {name: own[name] for name in pairing.ANNOUNCED} | {pairing.SEALED: self.agent.encode()}
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
