@@ -51,9 +51,9 @@ def computed() -> dict[str, Any]:
     terms = Terms("fleet", "run-1", "0123456789abcdef", "frt", "ab" * 32, 8, 3, 0, 40)
     secrets = {agent: bytes([place + 1]) * 32 for place, agent in enumerate(IDS)}
     keys = {agent: RunKey(secret) for agent, secret in secrets.items()}
-    said = {agent: told_by(agent) for agent in IDS}
+    announced = {agent: told_by(agent) for agent in IDS}
     roster = Roster(
-        terms, 0, tuple(Announcement(agent, keys[agent].public, **said[agent]) for agent in IDS), renews=True
+        terms, 0, tuple(Announcement(agent, keys[agent].public, **announced[agent]) for agent in IDS), renews=True
     )
     edition = roster.first()
     pairs = {agent: pair_keys(keys[agent], agent, roster) for agent in IDS}
@@ -71,7 +71,7 @@ def computed() -> dict[str, Any]:
         "renews": True,
         "founders": {
             agent: {**each, **{name: [digest.hex() for digest in each[name]] for name in ("totals", "heard")}}
-            for agent, each in said.items()
+            for agent, each in announced.items()
         },
         "anchor": roster.anchor,
         "total": {"members": edition.total.to_value()["members"], "digest": edition.total.digest.hex()},

@@ -121,7 +121,7 @@ class Victim:
             announcements.append(Announcement.from_value(announced))
         roster = Roster(terms, 0, tuple(announcements), renews)
         edition = Edition(roster, number, tuple(members or roster.by_id))
-        told = known(roster.announced, self.totals)
+        earlier = known(roster.announced, self.totals)
         self.totals |= dict.fromkeys([roster.first().total, edition.total])
         scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
         group = PrivateGroup(
@@ -130,7 +130,7 @@ class Victim:
             members=list(edition.members),
             question=question_digest(edition, task.digest, layout_of(scheme, task).digest),
             founders=founders,
-            totals=[each.to_value() for each in told],
+            totals=[each.to_value() for each in earlier],
             renews=renews,
         )
         return Request(task=task.to_value(), task_digest=group.question, remaining=1.0, private=[group])

@@ -130,9 +130,9 @@ def histories(draw: st.DrawFn) -> tuple[list[Total], list[Announcement]]:
     there = []
     absent = draw(st.sets(st.sampled_from(names), max_size=5))
     for place, agent in enumerate(names):
-        told = [each for each in totals if any(agent == one.agent for one in each.founders)]
+        own = [each for each in totals if any(agent == one.agent for one in each.founders)]
         era, rows = draw(st.sampled_from([("era", "rows")] * 9 + [("era", "new"), ("other", "new")]))
-        digests = tuple(sorted({each.digest for each in told})) if era == "era" else ()
+        digests = tuple(sorted({each.digest for each in own})) if era == "era" else ()
         there.append(Announcement(agent, place.to_bytes(32, "big"), "rows", era=era, rows=rows, totals=digests))
     return totals, [each for each in there if each.agent not in absent]
 
@@ -160,8 +160,8 @@ def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
     members = {each.agent: each.member(renews=False) for each in there}
 
     def known(agents: Collection[str]) -> Sequence[Total]:
-        told = {digest for each in there if each.agent in agents for digest in each.totals}
-        return [each for each in totals if each.digest in told]
+        digests = {digest for each in there if each.agent in agents for digest in each.totals}
+        return [each for each in totals if each.digest in digests]
 
     order = data.draw(st.permutations(sorted(members)))
     result = apart(members, known, 3, order)

@@ -42,10 +42,10 @@ def begun(
     *earlier: Total,
     founders: Sequence[Announcement] = FOUNDERS,
     terms: Terms = TERMS,
-    told: Sequence[Total] | None = None,
+    met: Sequence[Total] | None = None,
 ) -> Chain:
-    """Meet a group one of whose founders, not the vehicle itself, answered in earlier totals, or in those of `told`."""
-    digests = tuple(sorted(each.digest for each in (earlier if told is None else told)))
+    """Meet a group one of whose founders, not the vehicle itself, answered in earlier totals, or in those of `met`."""
+    digests = tuple(sorted(each.digest for each in (earlier if met is None else met)))
     roster = Roster(terms, 0, (*founders[:-1], replace(founders[-1], totals=digests)))
     return meet(roster.founders[0], terms, roster, [*earlier, total("w1", "w2")])
 
@@ -118,9 +118,9 @@ def test_totals_are_looked_at_together_and_what_a_founder_knows_must_be_told() -
         begun(first, second)
     own = replace(FOUNDERS[0], totals=(first.digest,))
     roster = Roster(TERMS, 0, (own, *FOUNDERS[1:]))
-    for told in ((), (second,)):
+    for relayed in ((), (second,)):
         with refused("unknown-run"):
-            meet(own, TERMS, roster, told)
+            meet(own, TERMS, roster, relayed)
     assert meet(own, TERMS, roster, [second, first]).known == (first,), "others that nobody knows are not looked at"
 
 
@@ -319,7 +319,7 @@ def test_what_is_noted_twice_is_nothing_new() -> None:
 def test_a_vehicle_passes_on_what_founders_answered_and_not_what_they_heard_themselves() -> None:
     first, second = total(*IDS, "w1", "w2", "w3"), total(*IDS, "x1", "x2", "x3")
     founder = replace(FOUNDERS[3], heard=(second.digest,))
-    chain = begun(first, second, founders=(*FOUNDERS[:3], founder, *FOUNDERS[4:]), told=(first,))
+    chain = begun(first, second, founders=(*FOUNDERS[:3], founder, *FOUNDERS[4:]), met=(first,))
     assert set(chain.known) == {first, second}, "they are looked at together"
     stands = ledger().note(chain, ROWS).stands(ROWS, "tag", "", "later")
     assert (stands["totals"], stands["heard"]) == ((ROSTER.first().total.digest,), (first.digest,))
