@@ -27,7 +27,7 @@ SCHEME, KIND = "private", "keys"
 KEY, SEALED = "key", "message"
 """What an answer says, and the message that it came in, see `with_message`."""
 
-TOLD = (
+ANNOUNCED = (
     KEY,
     "floor",
     "era",
@@ -232,7 +232,7 @@ def _renewed(roster: Roster, earlier: Sequence[Total]) -> Roster:
 def _parted(roster: Roster, earlier: Sequence[Total], without: Collection[str] = ()) -> Apart:
     members = {agent: member for agent, member in roster.members.items() if agent not in without}
     order = drawn_order(replace(roster, renews=False).digest, roster.by_id)
-    return apart(members, partial(_told, roster, earlier), roster.terms.company, order)
+    return apart(members, partial(_known, roster, earlier), roster.terms.company, order)
 
 
 def _demanding(terms: Terms, roster: Roster) -> dict[str, str]:
@@ -245,15 +245,15 @@ def _demanding(terms: Terms, roster: Roster) -> dict[str, str]:
     return out
 
 
-def _told(roster: Roster, earlier: Sequence[Total], founders: Collection[str]) -> tuple[Total, ...]:
+def _known(roster: Roster, earlier: Sequence[Total], founders: Collection[str]) -> tuple[Total, ...]:
     """Return the totals that some of a group's vehicles announced."""
     return known(frozenset().union(*(roster.by_id[agent].known for agent in founders)), earlier)
 
 
 def _announcement(contribution: Contribution, agent: str, data_digest: str) -> Announcement:
-    told = {name: contribution.values.get(name) for name in TOLD}
+    values = {name: contribution.values.get(name) for name in ANNOUNCED}
     try:
-        return Announcement.from_value({**told, "agent": agent, "data_digest": data_digest})
+        return Announcement.from_value({**values, "agent": agent, "data_digest": data_digest})
     except WireError as fault:
         raise ContributionError(fault.detail) from fault
 

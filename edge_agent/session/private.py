@@ -206,8 +206,8 @@ class PrivateRuns:
         if met.terms != terms or met.own.data_digest != snapshot.digest:
             raise PrivacyError("not-private", "this run was announced under other terms, or with other rows")
         self._key(run)
-        told = met.own.to_value()
-        values = {name: told[name] for name in told if name not in ("agent", "data_digest")}
+        own = met.own.to_value()
+        values = {name: own[name] for name in own if name not in ("agent", "data_digest")}
         contribution = Contribution("keys", 0, values=values)
         return ContributionBody(
             task_digest=digest, rows=0, data_digest=met.own.data_digest, contribution=contribution.to_value()
@@ -345,8 +345,8 @@ class PrivateRuns:
                     self._open(self._verifier, envelope.agent, message)
                 if body.task_digest != asked:
                     raise WireError("malformed", "an announcement for another run")  # noqa: TRY301 - as above
-                told = {**Contribution.from_value(body.contribution).values, "data_digest": body.data_digest}
-                founders.append(Announcement.from_value({**told, "agent": envelope.agent}))
+                values = {**Contribution.from_value(body.contribution).values, "data_digest": body.data_digest}
+                founders.append(Announcement.from_value({**values, "agent": envelope.agent}))
             except (WireError, ContributionError, ValueError, KeyError) as fault:
                 raise PrivacyError("bad-member", str(fault), member) from fault
         return Roster(terms, group.group, tuple(founders), group.renews)

@@ -81,10 +81,10 @@ def apart(
             )
             continue
         now = Total((), tuple(left.values()))
-        told = singled_out([*totals, now], company)
-        if not told or not totals:  # of new vehicles, too few are no group: whoever cuts groups sees that
+        singled = singled_out([*totals, now], company)
+        if not singled or not totals:  # of new vehicles, too few are no group: whoever cuts groups sees that
             break
-        alike = _alike(told, totals, left)
+        alike = _alike(singled, totals, left)
         inside, outside = [agent for agent in order if agent in alike & left.keys()], alike - left.keys()
         if not outside:  # new, or with new rows, or what is left of a few
             more = company - len(inside)
@@ -110,8 +110,8 @@ def _why(member: Member, totals: Sequence[Total]) -> str:
     return f"too few vehicles {'were in the same runs' if member in known else 'have new rows'} as it"
 
 
-def _alike(told: Collection[str], totals: Sequence[Total], left: Mapping[str, Member]) -> set[str]:
-    """Return one of `told` with all that were in the same earlier totals, with rows that changed as its did.
+def _alike(singled: Collection[str], totals: Sequence[Total], left: Mapping[str, Member]) -> set[str]:
+    """Return one of `singled` with all that were in the same earlier totals, with rows that changed as its did.
 
     Somebody who would be added up, or is like one, where there is one; else only those who would not be.
     """
@@ -122,5 +122,5 @@ def _alike(told: Collection[str], totals: Sequence[Total], left: Mapping[str, Me
         agent: (frozenset(line[:-1] for line in lines), agent in left and astuple(left[agent]) not in was)
         for agent, lines in seen.items()
     }
-    classes = [{agent for agent, mark in marks.items() if mark == marks[one]} for one in sorted(told)]
+    classes = [{agent for agent, mark in marks.items() if mark == marks[one]} for one in sorted(singled)]
     return next((each for each in classes if each & left.keys()), classes[0])

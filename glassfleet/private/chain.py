@@ -153,10 +153,10 @@ def meet(own: Announcement, terms: Terms, roster: Roster, totals: Iterable[Total
         raise PrivacyError("not-private", "the group is of other terms than those that this vehicle answered")
     if roster.by_id.get(own.agent) != own:
         raise PrivacyError("not-member", "this vehicle is not in its group as it announced itself")
-    told = known(roster.announced, totals)
-    if len(told) < len(roster.announced):
+    earlier = known(roster.announced, totals)
+    if len(earlier) < len(roster.announced):
         raise PrivacyError("unknown-run", "the coordinator does not tell of a run that a founder answered before")
-    chain = Chain(own.agent, roster, (), known=told)
+    chain = Chain(own.agent, roster, (), known=earlier)
     return replace(chain, editions=(_checked(chain, roster.first()),))
 
 
@@ -329,6 +329,6 @@ def _checked(chain: Chain, edition: Edition) -> Edition:
     for before in chain.known:
         if more := lacking(before, edition.total.members, company):
             raise PrivacyError("too-few", f"{more} vehicles more of an earlier run over some of these rows are needed")
-    if told := singled_out([*chain.totals, edition.total], company):
-        raise PrivacyError("single-out", f"with earlier sums it would tell of {len(told)} vehicles")
+    if few := singled_out([*chain.totals, edition.total], company):
+        raise PrivacyError("single-out", f"with earlier sums it would tell of {len(few)} vehicles")
     return edition

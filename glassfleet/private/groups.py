@@ -191,8 +191,8 @@ class Announcement:
 
     def to_value(self) -> dict[str, Value]:
         """Return the announcement as a codec value, to be sealed."""
-        told: dict[str, Value] = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**told, "totals": list(self.totals), "heard": list(self.heard)}
+        value: dict[str, Value] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**value, "totals": list(self.totals), "heard": list(self.heard)}
 
     @classmethod
     def from_value(cls, value: object) -> Announcement:

@@ -192,8 +192,8 @@ class Ledger:
             raise PrivacyError("company-too-small", f"the run has {terms.company}, this vehicle asks {limits.company}")
         if not self.left(rows, limits, terms.nonce):
             raise PrivacyError("too-many-runs", f"{limits.runs} private runs over some of these rows were answered")
-        told = self.stands(rows, "", "", terms.nonce)
-        if max(len(told["totals"]), len(told["heard"])) > MOST_TOTALS:
+        known = self.stands(rows, "", "", terms.nonce)
+        if max(len(known["totals"]), len(known["heard"])) > MOST_TOTALS:
             raise PrivacyError("too-many-runs", f"this vehicle knows more than {MOST_TOTALS} sums over these rows")
         return replace(self, open=terms)
 

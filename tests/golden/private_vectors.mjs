@@ -50,13 +50,16 @@ const terms = hash(label("glassfleet-terms/1"), encode(given.terms));
 assert.equal(terms.toString("hex"), given.terms_digest);
 const founders = ids.map((id) => {
   const said = given.founders[id];
-  return { ...said, agent: id, key: keys[id], totals: said.totals.map(hex) };
+  return { ...said, agent: id, key: keys[id], totals: said.totals.map(hex), heard: said.heard.map(hex) };
 });
 const roster = hash(label("glassfleet-roster/1"), encode([terms, group, founders, renews]));
 assert.equal(roster.toString("hex"), given.roster_digest);
 const anchors = founders.map((each) => each.anchor).filter((text) => text !== "");
 assert.equal(anchors.length ? anchors.sort()[0] : given.roster_digest.slice(0, 16), given.anchor);
-const members = founders.map((each) => [each.agent, each.era, (renews && each.new_rows) || each.rows]);
+const members = founders.map((each) => {
+  const rows = renews && each.new_rows ? [each.new_rows, each.new_tests] : [each.rows, each.tests];
+  return [each.agent, each.era, ...rows];
+});
 const total = hash(label("glassfleet-total/1"), encode({ founders: members, members: ids.map((_, place) => place) }));
 assert.deepEqual(ids.map((_, place) => place), given.total.members);
 assert.equal(total.toString("hex"), given.total.digest);

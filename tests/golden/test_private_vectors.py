@@ -34,11 +34,14 @@ def told_by(agent: str) -> dict[str, Any]:
         "floor": 8 + place % 2,
         "era": era,
         "rows": rows,
+        "tests": f"t{place}" * 8,
         "new_rows": new if has_new else "",
+        "new_tests": f"u{place}" * 8 if has_new else "",
         "new_digest": "ef" * 32 if has_new else "",
         "anchor": ("b" if place % 2 else "a") * 16 if was_there else "",
         "left": 1 + 50 * place,
         "totals": tuple(bytes([number]) * 32 for number in range(1, 1 + 2 * place)) if was_there else (),
+        "heard": tuple(bytes([100 + number]) * 32 for number in range(place % 4)),
     }
 
 
@@ -47,9 +50,9 @@ def computed() -> dict[str, Any]:
     terms = Terms("fleet", "run-1", "0123456789abcdef", "frt", "ab" * 32, 8, 3, 0, 40)
     secrets = {agent: bytes([place + 1]) * 32 for place, agent in enumerate(IDS)}
     keys = {agent: RunKey(secret) for agent, secret in secrets.items()}
-    said = {agent: told_by(agent) for agent in IDS}
+    announced = {agent: told_by(agent) for agent in IDS}
     roster = Roster(
-        terms, 0, tuple(Announcement(agent, keys[agent].public, **said[agent]) for agent in IDS), renews=True
+        terms, 0, tuple(Announcement(agent, keys[agent].public, **announced[agent]) for agent in IDS), renews=True
     )
     edition = roster.first()
     pairs = {agent: pair_keys(keys[agent], agent, roster) for agent in IDS}
@@ -66,7 +69,8 @@ def computed() -> dict[str, Any]:
         "edition": 0,
         "renews": True,
         "founders": {
-            agent: {**each, "totals": [digest.hex() for digest in each["totals"]]} for agent, each in said.items()
+            agent: {**each, **{name: [digest.hex() for digest in each[name]] for name in ("totals", "heard")}}
+            for agent, each in announced.items()
         },
         "anchor": roster.anchor,
         "total": {"members": edition.total.to_value()["members"], "digest": edition.total.digest.hex()},

@@ -87,9 +87,9 @@ def stands(earlier: Sequence[Total]) -> dict[str, dict[str, Any]]:
     for number, total in enumerate(reversed(earlier)):
         founders, members = ([each.agent for each in part] for part in (total.founders, total.members))
         anchor = min((anchors[agent] for agent in founders if agent in anchors), default=f"anchor {number}")
-        told = {total.digest}.union(*(known[agent] for agent in founders))
+        heard = {total.digest}.union(*(known[agent] for agent in founders))
         for agent in members:
-            anchors[agent], known[agent] = anchor, known[agent] | told
+            anchors[agent], known[agent] = anchor, known[agent] | heard
     return {agent: {"anchor": anchors[agent], "totals": tuple(sorted(known[agent]))} for agent in anchors}
 
 
@@ -127,8 +127,8 @@ class Vehicle:
         self.agent = agent
         self.chain: Chain | None = None
         rows, member = hashlib.sha256(agent.encode()).hexdigest(), _member(agent)
-        said = {"era": member.era, "rows": member.rows, **(stands or {})}
-        self.own = Announcement(agent, _key_of(agent).public, rows, **said)
+        own = {"era": member.era, "rows": member.rows, **(stands or {})}
+        self.own = Announcement(agent, _key_of(agent).public, rows, **own)
         self.vectors: list[bytes] = []
         self.refused: list[PrivacyError] = []
         self.lies = False
@@ -146,7 +146,7 @@ class Vehicle:
     def _announce(self, at: float, task: Task, **changes: Any) -> Answer:
         assert Terms.from_value(task.body).nonce == task.nonce
         own = self.own.to_value()
-        values = {name: own[name] for name in pairing.TOLD} | {pairing.SEALED: self.agent.encode()}
+        values = {name: own[name] for name in pairing.ANNOUNCED} | {pairing.SEALED: self.agent.encode()}
         values |= changes.pop("values", {})
         return self._event(at, task.digest, Contribution("keys", 0, values=values), **changes)
 
@@ -211,9 +211,9 @@ class PrivateStage:
         **spec: Any,
     ) -> None:
         self.engine = engine or Engine()
-        said = stands(earlier)
+        founding = stands(earlier)
         self.vehicles = {
-            agent: Vehicle(agent, said.get(agent), tests=tests(agent) if tests else None) for agent in agents
+            agent: Vehicle(agent, founding.get(agent), tests=tests(agent) if tests else None) for agent in agents
         }
         self.at = 0.0
         document = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.engine.pairing import TOLD
+from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.private import PRIVATE, PrivateRuns
 from edge_agent.session.snapshots import Snapshot, Snapshots
 from glassfleet import catalogue
@@ -85,12 +85,14 @@ class Victim:
         bodies = {"v00": own}
         for agent in OTHERS[absent:]:
             new: Any = (
-                {"new_rows": terms.nonce, "new_digest": "1" * 64} if agent in OTHERS[len(OTHERS) - renewed :] else {}
+                {"new_rows": terms.nonce, "new_tests": terms.nonce, "new_digest": "1" * 64}
+                if agent in OTHERS[len(OTHERS) - renewed :]
+                else {}
             )
             announced = Announcement(
                 agent, self.others[agent].public, "0" * 64, era="era", rows="rows", **new
             ).to_value()
-            contribution = Contribution("keys", 0, values={name: announced[name] for name in TOLD})
+            contribution = Contribution("keys", 0, values={name: announced[name] for name in ANNOUNCED})
             bodies[agent] = ContributionBody(
                 task_digest=digest, rows=0, data_digest=announced["data_digest"], contribution=contribution.to_value()
             )
@@ -119,7 +121,7 @@ class Victim:
             announcements.append(Announcement.from_value(announced))
         roster = Roster(terms, 0, tuple(announcements), renews)
         edition = Edition(roster, number, tuple(members or roster.by_id))
-        told = known(roster.announced, self.totals)
+        earlier = known(roster.announced, self.totals)
         self.totals |= dict.fromkeys([roster.first().total, edition.total])
         scheme: Any = DISCOVERY if task.scheme == "domain" else FRT
         group = PrivateGroup(
@@ -128,7 +130,7 @@ class Victim:
             members=list(edition.members),
             question=question_digest(edition, task.digest, layout_of(scheme, task).digest),
             founders=founders,
-            totals=[each.to_value() for each in told],
+            totals=[each.to_value() for each in earlier],
             renews=renews,
         )
         return Request(task=task.to_value(), task_digest=group.question, remaining=1.0, private=[group])

@@ -14,7 +14,7 @@ from broker.memory import Faults, MemoryHub
 from broker.memory_client import MemoryTransport
 from broker.port import Handlers, Link, Message
 from coordinator.engine import OpenRound
-from coordinator.engine.pairing import TOLD
+from coordinator.engine.pairing import ANNOUNCED
 from coordinator.messages.publisher import Publisher
 from coordinator.specification.run import RunSpec
 from edge_agent.session.private import PrivateRuns
@@ -103,7 +103,7 @@ def test_broker_sees_keys_and_noise_and_no_vehicles_numbers(state_dir: Path) -> 
             assert body.rows == 0
             contribution = Contribution.from_value(body.contribution)
             if contribution.kind == "keys":
-                assert set(contribution.values) == set(TOLD)
+                assert set(contribution.values) == set(ANNOUNCED)
                 return
             assert set(contribution.sums) == {"masked"}
             seen[agent, body.task_digest] = contribution.sums["masked"].tobytes()

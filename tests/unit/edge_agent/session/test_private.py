@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import shutil
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from click.testing import CliRunner
 
 from console.main import cli
 from coordinator.engine import OpenRound
-from coordinator.engine.pairing import TOLD
+from coordinator.engine.pairing import ANNOUNCED
 from edge_agent.session.disclosures import NAME, Disclosures, numbers_in, read
 from edge_agent.session.private import PrivateRuns
 from edge_agent.session.snapshots import Snapshots
@@ -99,7 +98,7 @@ class OneVehicle:
         for agent in AGENTS[1:]:
             vehicle = self.stage.vehicles[agent]
             own = vehicle.own.to_value()
-            contribution = Contribution("keys", 0, values={name: own[name] for name in TOLD})
+            contribution = Contribution("keys", 0, values={name: own[name] for name in ANNOUNCED})
             digest = self.stage.requests[0].task_digest
             body = ContributionBody(
                 task_digest=digest, rows=0, data_digest=vehicle.own.data_digest, contribution=contribution.to_value()
@@ -208,15 +207,16 @@ def test_all_rows_are_in_the_ledger_before_anything_is_answered_test_rows_as_oth
     tmp_path: Path,
 ) -> None:
     vehicle = OneVehicle(tmp_path / "v00", tests=lambda: rows_of("tests"))
-    tests = row_hashes(hmac.digest(vehicle.secret, b"tests", "sha256"), rows_of("tests"))
-    every = np.union1d(row_hashes(vehicle.secret, rows_of("v00")), tests)
+    tests = row_hashes(vehicle.secret, rows_of("tests"))
+    training = row_hashes(vehicle.secret, rows_of("v00"))
     vehicle.pair()
     while vehicle.stage.phase != "finished":
         vehicle.give(vehicle.respond())
         [noted] = vehicle.private._ledger().answered
-        assert np.array_equal(noted.rows, every)
+        assert np.array_equal(noted.rows.training, training)
+        assert np.array_equal(noted.rows.tests, tests)
         vehicle.stage.answer(*AGENTS[1:])
-    assert not np.isin(row_hashes(vehicle.secret, rows_of("tests")), every).any()
+    assert not np.isin(tests, training).any()
 
 
 def test_run_that_was_announced_as_private_is_not_answered_in_the_clear(vehicle: OneVehicle) -> None:

@@ -74,7 +74,7 @@ def test_run_is_answered_from_the_rows_of_the_last_one_where_few_came_or_went(vi
         assert np.array_equal(snapshot.data.X, ALL.X)
         victim.answer(terms, request)
         after = victim.private._ledger().answered[-1]
-        assert np.array_equal(after.rows, before.rows)
+        assert after.rows.equals(before.rows)
         assert (after.era, after.anchor, own["anchor"]) == (before.era, before.anchor, before.anchor)
         victim.end(terms.run)
         victim.restart()
@@ -90,7 +90,8 @@ def test_enough_new_rows_are_offered_and_taken_where_the_group_renews(
     new_tests = victim.tests = TESTS if change == "training rows" else pool([TESTS, MORE_TESTS])
     terms, request, own = asked(victim, 2, renews)
     assert own["new_digest"] == keyed_digest(SECRET, "r2", new_data)
-    assert own["new_rows"] not in ("", own["rows"])
+    assert (own["new_rows"] not in ("", own["rows"])) == (change != "test rows")
+    assert (own["new_tests"] not in ("", own["tests"])) == (change != "training rows")
     assert (own["era"], own["anchor"]) == (first.era, first.anchor)
     victim.data, victim.tests = dataset(2), dataset(3)  # what comes later is for later runs
     snapshot = victim.frozen("r2", request)
@@ -98,12 +99,13 @@ def test_enough_new_rows_are_offered_and_taken_where_the_group_renews(
     assert np.array_equal(victim.snapshots.tests_of_run("r2", TESTS).X, (new_tests if renews else TESTS).X)
     victim.answer(terms, request)
     noted = victim.private._ledger().answered[-1]
-    assert np.array_equal(noted.rows, first.rows) != renews
+    assert noted.rows.equals(first.rows) != renews
     victim.end("r2")
     victim.restart()
     victim.data, victim.tests = new_data, new_tests
     own_later = announced(victim, 3)[2]
-    assert own_later["rows"] == own["new_rows" if renews else "rows"], "the next run is answered from the same"
+    for name in ("rows", "tests"):
+        assert own_later[name] == own[f"new_{name}" if renews else name], "the next run is answered from the same"
     assert bool(own_later["new_rows"]) != renews
     assert own_later["era"] == first.era
 
@@ -215,4 +217,62 @@ def test_runs_over_rows_that_are_gone_are_not_counted(victim: Victim) -> None:
     victim.data, victim.tests = dataset(50), dataset(51)
     own = announced(victim, 20)[2]
     assert (own["left"], own["anchor"], own["totals"]) == (Limits().runs, "", [])
-    assert not victim.private._ledger().answered
+    assert [each.nonce for each in victim.private._ledger().answered] == ["n1", "n2", "n3", "n4"]
+    victim.end("r20")
+    victim.data, victim.tests = ALL, TESTS  # the source is switched back
+    with pytest.raises(PrivacyError, match=r"^too-many-runs: "):
+        announced(victim, 21)
+
+
+def test_source_that_is_switched_to_other_rows_and_back_is_known_again(victim: Victim) -> None:
+    first = victim.private._ledger().answered[-1]
+    victim.data, victim.tests = dataset(50), dataset(51)
+    assert run(victim, 2)["totals"] == []
+    victim.data, victim.tests = ALL, TESTS
+    victim.restart()
+    own = announced(victim, 3)[2]
+    assert (own["era"], own["anchor"], own["new_rows"]) == (first.era, first.anchor, "")
+    assert own["totals"] == sorted(each.digest for each in first.totals)
+    victim.end("r3")
+    victim.data = FEW
+    terms, request, own = asked(victim, 4, renews=True)
+    assert own["new_rows"] == ""
+    assert np.array_equal(victim.frozen(terms.run, request).data.X, dataset(50).X), "the last run is the one between"
+
+
+@pytest.mark.parametrize(
+    ("training", "tests", "is_offered"),
+    [(1, 31, False), (1, 32, False), (31, 32, False), (0, 32, True), (32, 0, True), (32, 32, True)],
+)
+def test_new_training_rows_and_new_test_rows_are_counted_apart(
+    victim: Victim, training: int, tests: int, is_offered: bool
+) -> None:
+    victim.data = pool([ALL, dataset(1, rows=training)]) if training else ALL
+    victim.tests = pool([TESTS, dataset(2, rows=tests)]) if tests else TESTS
+    terms, request, own = asked(victim, 2, renews=True)
+    assert bool(own["new_rows"]) == is_offered
+    assert victim.frozen(terms.run, request).data.rows == 40 + training * is_offered
+    assert victim.snapshots.tests_of_run(terms.run, TESTS).rows == 10 + tests * is_offered
+
+
+def test_test_rows_that_a_refused_request_froze_are_not_answered_from(victim: Victim) -> None:
+    victim.snapshots.tests_of_run("r2", pool([TESTS, dataset(2, rows=1)]))
+    with pytest.raises(PrivacyError, match=r"^not-private: the run's test rows were frozen before it was announced"):
+        announced(victim, 2)
+    victim.snapshots.tests_of_run("r3", TESTS)
+    announced(victim, 3)
+
+
+def test_kept_files_of_two_runs_after_a_kill_between_them_are_not_answered_from(victim: Victim) -> None:
+    old = (victim.folder / "private" / "test.npz").read_bytes()
+    victim.data, victim.tests = MANY, pool([TESTS, MORE_TESTS])
+    run(victim, 2, renews=True)
+    kept = victim.folder / "private" / "test.npz"
+    kept.unlink()  # it shares its bytes with others
+    kept.write_bytes(old)
+    victim.restart()
+    victim.data = pool([MANY, dataset(5, rows=1)])
+    with pytest.raises(PrivacyError, match=r"^few-new-rows: .*private lacks the rows of the last private run"):
+        announced(victim, 3)
+    victim.data = MANY
+    assert announced(victim, 3)[2]["new_rows"] == "", "the same as then"

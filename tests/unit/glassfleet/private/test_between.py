@@ -24,12 +24,14 @@ def total(ids: Iterable[str], founders: Iterable[str] | None = None) -> Total:
     return Total(tuple(Member(agent, "era", "rows") for agent in sorted(founders)) if founders else members, members)
 
 
-def parted(ids: Iterable[str], *totals: Total, renewed: Collection[str] = (), company: int = 3) -> Apart:
-    """Return who is left out of a run of vehicles that know the totals of which they are founders."""
+def parted(
+    ids: Iterable[str], *totals: Total, renewed: Collection[str] = (), company: int = 3, knowers: Collection[str] = ()
+) -> Apart:
+    """Return who is left out of a run of vehicles that know the totals of which they are founders, or of `knowers`."""
     members = {agent: Member(agent, "era", "new rows" if agent in renewed else "rows") for agent in ids}
 
     def known(agents: Collection[str]) -> Sequence[Total]:
-        return [each for each in totals if not {one.agent for one in each.founders}.isdisjoint(agents)]
+        return [each for each in totals if not {*knowers, *(one.agent for one in each.founders)}.isdisjoint(agents)]
 
     result = apart(members, known, company, sorted(members))
     assert result == apart(dict(reversed(members.items())), known, company, sorted(members))
@@ -67,7 +69,7 @@ def test_one_with_new_rows_waits_for_two_others() -> None:
 def test_who_was_in_the_same_runs_as_too_few_waits_for_those() -> None:
     result = parted([*FLEET, "w1"], total(FLEET), total([*FLEET, "w1", "w2", "w3"]))
     assert set(result.reasons) >= {"w1"}
-    waiting = parted(FLEET[:13], total(FLEET[:9], FLEET), total(FLEET[:11], FLEET))
+    waiting = parted(FLEET, total(FLEET[:8]), total(FLEET[6:]))
     assert [why for why in waiting.reasons.values() if "were in the same runs as it" in why]
 
 
@@ -97,12 +99,21 @@ def test_few_of_a_group_wait_for_more_of_it() -> None:
     assert result == Apart(
         dict.fromkeys(
             FLEET[:8],
-            "waits for its group: 8 of the 15 vehicles of an earlier run over some of these rows are here, 1 more are "
-            "needed",
+            "waits for its group: of the 15 vehicles of an earlier run 1 more are needed, with rows of then; or it "
+            "joins once none of its own is of then",
         ),
         frozenset(FLEET[8:]),
     )
     assert not parted([*FLEET[:9], *others], total(FLEET)).reasons
+
+
+def test_who_knows_of_a_group_of_which_too_few_are_there_waits_and_nobody_else() -> None:
+    others = [f"w{number:02d}" for number in range(20)]
+    result = parted(others, total(FLEET), knowers=["w03", "w04"])
+    assert set(result.reasons) == {"w03", "w04"}
+    assert all(why.startswith("waits for its group: of the 15 vehicles of an earlier run 9 more are needed")
+               for why in result.reasons.values())  # fmt: skip
+    assert not parted(others, total(FLEET)).reasons
 
 
 @st.composite
@@ -119,9 +130,9 @@ def histories(draw: st.DrawFn) -> tuple[list[Total], list[Announcement]]:
     there = []
     absent = draw(st.sets(st.sampled_from(names), max_size=5))
     for place, agent in enumerate(names):
-        told = [each for each in totals if any(agent == one.agent for one in each.founders)]
+        own = [each for each in totals if any(agent == one.agent for one in each.founders)]
         era, rows = draw(st.sampled_from([("era", "rows")] * 9 + [("era", "new"), ("other", "new")]))
-        digests = tuple(sorted({each.digest for each in told})) if era == "era" else ()
+        digests = tuple(sorted({each.digest for each in own})) if era == "era" else ()
         there.append(Announcement(agent, place.to_bytes(32, "big"), "rows", era=era, rows=rows, totals=digests))
     return totals, [each for each in there if each.agent not in absent]
 
@@ -149,8 +160,8 @@ def test_each_who_stays_may_answer_and_nobody_is_left_out_where_all_may(
     members = {each.agent: each.member(renews=False) for each in there}
 
     def known(agents: Collection[str]) -> Sequence[Total]:
-        told = {digest for each in there if each.agent in agents for digest in each.totals}
-        return [each for each in totals if each.digest in told]
+        digests = {digest for each in there if each.agent in agents for digest in each.totals}
+        return [each for each in totals if each.digest in digests]
 
     order = data.draw(st.permutations(sorted(members)))
     result = apart(members, known, 3, order)

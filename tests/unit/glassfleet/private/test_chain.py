@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from glassfleet.data.dataset import Dataset
 from glassfleet.errors import REFUSALS, PrivacyError, TaskError
 from glassfleet.private.chain import Chain, admit, answered, follow, lay_out, meet
 from glassfleet.private.groups import MOST_TOTALS, Announcement, Roster, Terms
-from glassfleet.private.ledger import Ledger, Limits, row_hashes
+from glassfleet.private.ledger import KEPT_RUNS, Ledger, Limits, Rows, hashed, row_hashes
 from glassfleet.private.totals import Member, Total
 from glassfleet.scheme import Task
 from schemas.codec import decode, digest_of, encode
@@ -27,13 +26,27 @@ TERMS = Terms("fleet", "run", "nonce", "frt", digest_of(BODY["parameters"]), max
 FOUNDERS = tuple(Announcement(f"v{i:02d}", i.to_bytes(32, "big"), "rows", era="era", rows="tag") for i in range(15))
 ROSTER = Roster(TERMS, 0, FOUNDERS)
 IDS = tuple(ROSTER.by_id)
-ROWS = np.arange(100, dtype=np.uint64)
 
 
-def begun(*earlier: Total, founders: Sequence[Announcement] = FOUNDERS, terms: Terms = TERMS) -> Chain:
-    """Meet a group one of whose founders, not the vehicle itself, tells of earlier totals."""
-    told = tuple(sorted(each.digest for each in earlier))
-    roster = Roster(terms, 0, (*founders[:-1], replace(founders[-1], totals=told)))
+def rows_from(first: int, count: int = 100, tests: int = 0) -> Rows:
+    """Return training rows counted from `first`, and the first `tests` test rows."""
+    return Rows(np.arange(first, first + count, dtype=np.uint64), np.arange(tests, dtype=np.uint64))
+
+
+ROWS = rows_from(0)
+LAST = rows_from(99)
+FRESH = rows_from(100)
+
+
+def begun(
+    *earlier: Total,
+    founders: Sequence[Announcement] = FOUNDERS,
+    terms: Terms = TERMS,
+    met: Sequence[Total] | None = None,
+) -> Chain:
+    """Meet a group one of whose founders, not the vehicle itself, answered in earlier totals, or in those of `met`."""
+    digests = tuple(sorted(each.digest for each in (earlier if met is None else met)))
+    roster = Roster(terms, 0, (*founders[:-1], replace(founders[-1], totals=digests)))
     return meet(roster.founders[0], terms, roster, [*earlier, total("w1", "w2")])
 
 
@@ -105,9 +118,9 @@ def test_totals_are_looked_at_together_and_what_a_founder_knows_must_be_told() -
         begun(first, second)
     own = replace(FOUNDERS[0], totals=(first.digest,))
     roster = Roster(TERMS, 0, (own, *FOUNDERS[1:]))
-    for told in ((), (second,)):
+    for relayed in ((), (second,)):
         with refused("unknown-run"):
-            meet(own, TERMS, roster, told)
+            meet(own, TERMS, roster, relayed)
     assert meet(own, TERMS, roster, [second, first]).known == (first,), "others that nobody knows are not looked at"
 
 
@@ -246,9 +259,11 @@ def ledger(**changes: Any) -> Ledger:
 
 def test_a_vehicle_joins_one_run_at_a_time_that_suits_it_and_none_that_ended() -> None:
     with refused("no-rows"):
-        Ledger().join(TERMS, ROWS[:31], Limits())
+        Ledger().join(TERMS, rows_from(0, 31), Limits())
     with refused("company-too-small"):
         Ledger().join(TERMS, ROWS, Limits(company=5))
+    with refused("no-rows"):  # equal rows are one
+        Ledger().join(TERMS, ROWS, Limits(), distinct=31)
     joined = ledger()
     assert joined.join(TERMS, ROWS, Limits()) == joined
     with refused("not-private"):
@@ -263,20 +278,54 @@ def test_a_vehicle_joins_one_run_at_a_time_that_suits_it_and_none_that_ended() -
 def test_a_ledger_remembers_runs_as_long_as_one_of_their_rows_is_there() -> None:
     earlier = total(*IDS, "w1", "w2", "w3")
     kept = ledger().note(chain := begun(earlier), ROWS).close("nonce")
-    fresh = ROWS + np.uint64(100)
-    new = {"era": "new tag", "rows": "new tag", "anchor": "", "totals": ()}
+    tags = {"rows": "new tag", "tests": "tests tag"}
+    new = {"era": "new tag", **tags, "anchor": "", "totals": (), "heard": ()}
     for now in (kept, Ledger.from_value(decode(encode(kept.to_value())))):
-        told = tuple(sorted([earlier.digest, ROSTER.first().total.digest]))
-        expected = {"era": "era", "rows": "new tag", "anchor": chain.roster.anchor, "totals": told}
-        assert now.stands(ROWS[99:], "new tag", "later") == expected
-        assert now.stands(ROWS, "new tag", "nonce") == new, "its own run is none before it"
-        assert now.stands(fresh, "new tag", "later") == new
-        assert now.has_some(ROWS[99:])
-        assert not now.has_some(fresh)
+        known = {"totals": (ROSTER.first().total.digest,), "heard": (earlier.digest,)}
+        expected = {"era": "era", **tags, "anchor": chain.roster.anchor, **known}
+        assert now.stands(LAST, *tags.values(), "later") == expected
+        assert now.stands(ROWS, *tags.values(), "nonce") == new, "its own run is none before it"
+        assert now.stands(FRESH, *tags.values(), "later") == new
+        assert now.has_some(LAST)
+        assert not now.has_some(FRESH)
+        assert now.has(ROWS)
+        assert not now.has(LAST)
         assert now.has_answered("nonce")
         assert now.ended == ("nonce",)
-    assert kept.forget(ROWS[99:]).answered == kept.answered
-    assert kept.forget(fresh).answered == ()
+    assert kept.forget(LAST) is kept
+    with pytest.raises(WireError, match="malformed: ledger"):
+        Ledger.from_value({"answered": [{}]})
+
+
+def test_a_ledger_keeps_the_newest_runs_whose_rows_are_gone_as_they_may_come_back() -> None:
+    kept = noted(Ledger(), "first", task())
+    for number in range(KEPT_RUNS):
+        kept = noted(kept, f"{number}", task(), rows=rows_from(1000 * (number + 1)))
+    assert kept.forget(ROWS) is kept
+    forgotten = kept.forget(rows_from(500))
+    assert [each.nonce for each in forgotten.answered] == [f"{number}" for number in range(KEPT_RUNS)]
+    assert not forgotten.has_some(ROWS)
+    assert forgotten.has_some(rows_from(1000)), "known again"
+    assert forgotten.forget(rows_from(500)) is forgotten
+
+
+def test_what_is_noted_twice_is_nothing_new() -> None:
+    chain = admit(begun(), task())
+    kept = ledger().note(chain, ROWS)
+    assert kept.note(chain, ROWS) is kept
+    assert kept.asked(answered(chain, "question", np.zeros(1, dtype=np.uint64)), ROWS) is kept
+
+
+def test_a_vehicle_passes_on_what_founders_answered_and_not_what_they_heard_themselves() -> None:
+    first, second = total(*IDS, "w1", "w2", "w3"), total(*IDS, "x1", "x2", "x3")
+    founder = replace(FOUNDERS[3], heard=(second.digest,))
+    chain = begun(first, second, founders=(*FOUNDERS[:3], founder, *FOUNDERS[4:]), met=(first,))
+    assert set(chain.known) == {first, second}, "they are looked at together"
+    stands = ledger().note(chain, ROWS).stands(ROWS, "tag", "", "later")
+    assert (stands["totals"], stands["heard"]) == ((ROSTER.first().total.digest,), (first.digest,))
+
+
+def test_a_damaged_ledger_is_malformed() -> None:
     with pytest.raises(WireError, match="malformed: ledger"):
         Ledger.from_value({"answered": [{}]})
 
@@ -284,15 +333,16 @@ def test_a_ledger_remembers_runs_as_long_as_one_of_their_rows_is_there() -> None
 def test_a_vehicle_that_was_asked_and_did_not_answer_knows_what_the_others_announced_and_no_more() -> None:
     earlier = total(*IDS, "w1", "w2", "w3")
     chain = admit(begun(earlier), task())
-    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "later")
-    assert stands["totals"] == (earlier.digest,)
+    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "", "later")
+    assert (stands["totals"], stands["heard"]) == ((), (earlier.digest,))
     chain, _ = follow(answered(chain, "question", np.zeros(1, dtype=np.uint64)), 1, IDS[:12])
-    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "later")
-    assert stands["totals"] == tuple(sorted(each.digest for each in chain.totals))
-    assert len(stands["totals"]) == 3
+    stands = ledger().asked(chain, ROWS).stands(ROWS, "tag", "", "later")
+    assert stands["totals"] == tuple(sorted(each.total.digest for each in chain.editions))
+    assert stands["heard"] == (earlier.digest,)
+    assert len(stands["totals"]) == 2
 
 
-def noted(kept: Ledger, nonce: str, *tasks: Task, rows: NDArray[np.uint64] = ROWS, cost: float = 0.0) -> Ledger:
+def noted(kept: Ledger, nonce: str, *tasks: Task, rows: Rows = ROWS, cost: float = 0.0) -> Ledger:
     """Answer a run over the same vehicles."""
     terms = replace(TERMS, nonce=nonce)
     kept = kept.join(terms, rows, Limits())
@@ -311,8 +361,8 @@ def test_only_so_many_runs_are_answered_over_one_row() -> None:
     with refused("too-many-runs"):
         kept.join(TERMS, ROWS, Limits())
     with refused("too-many-runs"):
-        kept.join(TERMS, ROWS[99:].repeat(1), Limits(least_rows=1))
-    assert kept.join(TERMS, ROWS + np.uint64(100), Limits()).open == TERMS
+        kept.join(TERMS, rows_from(99, 1), Limits(least_rows=1))
+    assert kept.join(TERMS, FRESH, Limits()).open == TERMS
 
 
 def test_runs_that_ask_nothing_new_over_these_rows_are_not_counted() -> None:
@@ -322,8 +372,7 @@ def test_runs_that_ask_nothing_new_over_these_rows_are_not_counted() -> None:
         assert kept.left(ROWS, Limits()) == 2
     assert noted(kept, "new", task(), task(2)).left(ROWS, Limits()) == 1
     assert noted(kept, "noise", task(), cost=0.5).left(ROWS, Limits()) == 1, "noise is drawn anew in each run"
-    fresh = ROWS + np.uint64(100)
-    assert noted(kept, "fresh", task(), rows=fresh).left(fresh, Limits()) == 3, "over these it is new"
+    assert noted(kept, "fresh", task(), rows=FRESH).left(FRESH, Limits()) == 3, "over these it is new"
 
 
 def test_a_vehicle_that_knows_too_many_totals_joins_no_run() -> None:
@@ -331,17 +380,31 @@ def test_a_vehicle_that_knows_too_many_totals_joins_no_run() -> None:
     [run] = ledger().note(begun(), ROWS).answered
     terms = replace(TERMS, nonce="later")
     assert Ledger((replace(run, totals=many[1:]),)).join(terms, ROWS, Limits())
-    with refused("too-many-runs"):
-        Ledger((replace(run, totals=many),)).join(terms, ROWS, Limits())
+    for known in ({"totals": many}, {"heard": many}):
+        with refused("too-many-runs"):
+            Ledger((replace(run, **known),)).join(terms, ROWS, Limits())
 
 
 def test_few_rows_that_came_or_went_since_any_run_are_told() -> None:
-    kept = noted(noted(Ledger(), "1", task()), "2", task(1), rows=ROWS + np.uint64(50))
+    kept = noted(noted(Ledger(), "1", task()), "2", task(1), rows=rows_from(50))
     assert not kept.tells_few(ROWS, 32)
-    assert not kept.tells_few(ROWS + np.uint64(100), 32), "none of these was in the first run"
-    assert kept.tells_few(ROWS + np.uint64(1), 32)
-    assert kept.tells_few(ROWS + np.uint64(49), 32)
-    assert not kept.tells_few(ROWS + np.uint64(1000), 32)
+    assert not kept.tells_few(FRESH, 32), "none of these was in the first run"
+    assert kept.tells_few(rows_from(1), 32)
+    assert kept.tells_few(rows_from(49), 32)
+    assert not kept.tells_few(rows_from(1000), 32)
+
+
+def test_training_and_test_rows_that_came_are_counted_apart() -> None:
+    kept = noted(Ledger(), "1", task(), rows=rows_from(0, 100, 50))
+    assert not kept.tells_few(rows_from(0, 100, 82), 32)
+    assert not kept.tells_few(rows_from(0, 132, 82), 32)
+    assert kept.tells_few(rows_from(0, 100, 81), 32)
+    assert kept.tells_few(rows_from(0, 101, 81), 32), "one training row beside 31 test rows"
+    assert kept.tells_few(rows_from(0, 101, 90), 32)
+    assert kept.tells_few(rows_from(0, 150, 51), 32)
+    mixed = Rows(np.arange(50, dtype=np.uint64), np.arange(50, 100, dtype=np.uint64))
+    assert noted(Ledger(), "1", task()).tells_few(mixed, 51), "a row that goes over is another one"
+    assert not Rows(ROWS.training).shares(Rows(FRESH.training, ROWS.training))
 
 
 def test_row_hashes_are_keyed_and_know_a_row_again_wherever_it_stands() -> None:
@@ -355,3 +418,14 @@ def test_row_hashes_are_keyed_and_know_a_row_again_wherever_it_stands() -> None:
     assert np.isin(hashes, row_hashes(b"secret", changed)).sum() == 5
     labels = Dataset(("a", "b"), "y", X, np.array(list("uvuvuv")))
     assert row_hashes(b"secret", labels).size == 6
+
+
+def test_equal_rows_are_counted_as_often_as_they_are_there() -> None:
+    def rows(*values: float) -> Dataset:
+        return Dataset(("a",), "y", np.array(values)[:, None], np.zeros(len(values)))
+
+    twice, distinct = hashed(b"secret", rows(1.0, 2.0, 1.0))
+    assert (twice.size, distinct) == (3, 2)
+    assert (np.diff(twice.astype(object)) > 0).all()
+    assert np.isin(row_hashes(b"secret", rows(1.0, 2.0)), twice).all()
+    assert np.isin(twice, row_hashes(b"secret", rows(1.0, 1.0, 1.0, 2.0))).all()

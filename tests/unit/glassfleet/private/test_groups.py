@@ -192,7 +192,7 @@ def test_terms_that_no_run_may_have_are_refused(change: dict[str, Any]) -> None:
         Terms.from_value({**TERMS.to_value(), **change})
 
 
-TOLD = Announcement("a", bytes(32), "d", totals=(b"1" * 32, b"2" * 32))
+OWN = Announcement("a", bytes(32), "d", totals=(b"1" * 32, b"2" * 32))
 CHANGES: list[dict[str, Any]] = [
     *({"key": b"short"}, {"floor": 0}, {"floor": True}, {"left": 0}, {"left": None}, {"more": 1}),
     *({name: value} for name in ("era", "rows", "new_rows", "anchor") for value in ("x" * 17, None, 3)),
@@ -202,9 +202,9 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("value", [None, {}, {"agent": "a"}, *({**TOLD.to_value(), **each} for each in CHANGES)])
+@pytest.mark.parametrize("value", [None, {}, {"agent": "a"}, *({**OWN.to_value(), **each} for each in CHANGES)])
 def test_announcements_that_cannot_be_are_refused(value: object) -> None:
-    assert Announcement.from_value(decode(encode(TOLD.to_value()))) == TOLD
+    assert Announcement.from_value(decode(encode(OWN.to_value()))) == OWN
     with pytest.raises(WireError, match="malformed"):
         Announcement.from_value(value)
 
