@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 84_525, "lab": 13_755, "tests": 45_700}
+MOST_LINES = {"product": 86_750, "lab": 13_850, "tests": 49_300}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {

@@ -26,9 +26,7 @@ ELSEWHERE = "needs the machines broker.example.org and so on"
 
 NOT_RUN: dict[str, dict[str, str]] = {
     "CONTRIBUTING.md": {"make setup     # .venv with the locked versions": INSTALLS},
-    "README.md": {
-        "make demo     # fifteen vehicles learn while some are killed: half a minute, after a minute or two that set up .venv": INSTALLS
-    },
+    "README.md": {"make demo     # fifteen vehicles learn while some are killed: half a minute": INSTALLS},
     "docs/index.md": {"make demo": INSTALLS},
     "docs/tutorial/first-fleet.md": {"make setup": INSTALLS},
     "docs/howto/forecast-on-the-vehicle.md": {

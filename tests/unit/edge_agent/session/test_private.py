@@ -29,8 +29,8 @@ from schemas.messages import ContributionBody, Request
 from schemas.parts import frames_for_request
 from schemas.topics import Topics
 from tests.support.agent_bench import Bench
+from tests.support.privacy.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
 from tests.support.private_bench import PrivateStage, rows_of, scheme_of
-from tests.support.private_victim import FRT, Victim, dataset, first_task, keys_task, terms_of
 
 AGENTS = [f"v{number:02d}" for number in range(11)]
 TOPICS = Topics("fleet")

@@ -18,7 +18,7 @@ from glassfleet.private.ledger import Limits
 from glassfleet.scheme import Contribution
 from schemas import codec
 from schemas.messages import ContributionBody, Request
-from tests.support.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, terms_of
+from tests.support.privacy.private_victim import FRT, SECRET, Victim, dataset, domain_task, first_task, terms_of
 
 TESTS, MORE_TESTS = dataset(9, rows=10), dataset(10, rows=40)
 

@@ -20,7 +20,7 @@ from glassfleet.traits import private_parameters
 from schemas import codec
 from schemas.envelope import Envelope
 from schemas.messages import Request
-from tests.support.private_victim import (
+from tests.support.privacy.private_victim import (
     FRT,
     OTHERS,
     PARAMETERS,
