@@ -146,7 +146,7 @@ def test_rooms_are_small_and_the_house_grows_only_on_purpose() -> None:
     assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
     more = {part: count for part, count in lines.items() if count > MOST_LINES[part]}
     assert more == {}, "remove what is double or unused, or raise MOST_LINES and say in the commit for what"
-    assert sum(room != other for room, other in arrows) <= 45  # among the rooms of coordinator/
+    assert sum(room != other for room, other in arrows) <= 46  # among the rooms of coordinator/
 
 
 def test_processes_are_started_in_few_places() -> None:

@@ -20,7 +20,16 @@ from tests.support.docs.pages import CODE, ROOT, Page, pages
 
 GENERATED = {"docs/reference/cli.md", "docs/reference/settings.md"}
 """Written from the code, and compared with it elsewhere."""
-OTHERS_OPTIONS = {"--build", "--detach", "--discard", "--max-bytes", "--signed", "--timeout"}
+OTHERS_OPTIONS = {
+    "--build",
+    "--detach",
+    "--discard",
+    "--max-bytes",
+    "--no-deps",
+    "--signed",
+    "--timeout",
+    "--wheel-dir",
+}
 """Options of docker, pytest and others in our pages."""
 
 

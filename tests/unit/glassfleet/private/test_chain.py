@@ -283,9 +283,9 @@ def test_a_ledger_remembers_runs_as_long_as_one_of_their_rows_is_there() -> None
     for now in (kept, Ledger.from_value(decode(encode(kept.to_value())))):
         known = {"totals": (ROSTER.first().total.digest,), "heard": (earlier.digest,)}
         expected = {"era": "era", **tags, "anchor": chain.roster.anchor, **known}
-        assert now.stands(LAST, *tags.values(), "later") == expected
-        assert now.stands(ROWS, *tags.values(), "nonce") == new, "its own run is none before it"
-        assert now.stands(FRESH, *tags.values(), "later") == new
+        assert now.stands(LAST, "new tag", "tests tag", "later") == expected
+        assert now.stands(ROWS, "new tag", "tests tag", "nonce") == new, "its own run is none before it"
+        assert now.stands(FRESH, "new tag", "tests tag", "later") == new
         assert now.has_some(LAST)
         assert not now.has_some(FRESH)
         assert now.has(ROWS)
