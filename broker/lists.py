@@ -67,7 +67,11 @@ class ListTopic:
             What it is cannot be read, or it is too large.
         """
         if message.topic != self._topics.revoked():
-            content = self._store.add(message.topic, message.payload)
+            try:
+                content = self._store.add(message.topic, message.payload)
+            except WireError:
+                self._heard = ""  # the same manifest may come again, with parts that are right
+                raise
             if content is not None:
                 self._leave(clears=clears)
             return content

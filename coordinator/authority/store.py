@@ -316,13 +316,15 @@ class Authority:
     def revoke(self, name: str, reason: str = "unspecified") -> list[Issued]:
         """Revoke every good certificate of an id, or the one with this serial number; a new list is made.
 
+        Said again it changes nothing but the list, and returns those that were revoked before.
+
         A coordinator's is revoked even when it has expired: models that it signed are verified as of their own date,
         and who has the key can write any date. Tokens that wait for that id are withdrawn too.
 
         Raises
         ------
         NotFoundError
-            There is none.
+            There is none, and never was.
         UsageError
             There is no such reason.
         """
@@ -339,7 +341,11 @@ class Authority:
             ]
             tokens = [one for one in register.tokens if one.agent != name]
             if not chosen and len(tokens) == len(register.tokens):
-                raise NotFoundError(f"{name} has no valid certificate here (`glassfleet ca list` shows all)")
+                before = [one for one in register.issued if name in (one.id, one.serial) and one.revoked is not None]
+                if not before:
+                    raise NotFoundError(f"{name} has no valid certificate here (`glassfleet ca list` shows all)")
+                self._write_crl(register)  # whoever was killed between register and list says it again
+                return before
             gone = [replace(one, revoked=now.isoformat(), reason=reason) for one in chosen]
             after = {one.serial: one for one in gone}
             issued = [after.get(one.serial, one) for one in register.issued]

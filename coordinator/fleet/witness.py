@@ -1,7 +1,8 @@
 """A witness of vehicles' logs of forecasts: which heads were seen, and when, so that an old copy put back is found.
 
 Of each vehicle the newest head is kept, and some of the earlier ones, the farther back the fewer: a log that was put
-back, and then went beyond the newest head, still disagrees with one of them.
+back, and then went beyond the newest head, still disagrees with one of them. That holds for days; then none of its time
+is kept any more.
 """
 
 from __future__ import annotations

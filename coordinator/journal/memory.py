@@ -226,9 +226,10 @@ class MemoryJournal:
         """Write down by vehicle which heads of its log were seen."""
         self.check()
         kept = self.content.witnessed
+        given = sorted(heads.items(), key=lambda each: each[0] not in kept)  # a newcomer takes nobody's place
         for agent in heads:
             kept.pop(agent, None)
-        some = list(heads.items())[: max(0, most - len(kept))]
+        some = given[: max(0, most - len(kept))]
         kept.update((agent, json.dumps(each)) for agent, each in some)
         return len(heads) - len(some)
 

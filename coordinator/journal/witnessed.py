@@ -17,7 +17,11 @@ _AT_ONCE = 500
 
 def put(connection: sa.Connection, heads: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
     """Let heads take the place of what is there of these vehicles; return of how many there was no room."""
-    agents = list(heads)
+    agents, known = list(heads), set[str]()
+    for start in range(0, len(agents), _AT_ONCE):
+        some = sa.select(WITNESSED.c.agent).where(WITNESSED.c.agent.in_(agents[start : start + _AT_ONCE]))
+        known |= set(connection.execute(some).scalars())
+    agents.sort(key=lambda agent: agent not in known)  # a newcomer takes nobody's place
     for start in range(0, len(agents), _AT_ONCE):
         connection.execute(sa.delete(WITNESSED).where(WITNESSED.c.agent.in_(agents[start : start + _AT_ONCE])))
     room = most - connection.execute(sa.select(sa.func.count()).select_from(WITNESSED)).scalar_one()

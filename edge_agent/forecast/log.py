@@ -15,6 +15,7 @@ be ahead of its head, never behind; a last line that was torn is dropped, since 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -86,8 +87,8 @@ class ForecastLog:
         with explained("write", self._path):
             start = file.tell()
             try:
-                file.write(line)
-                file.flush()
+                if file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - as any other fault
                 os.fsync(file.fileno())
             except OSError:
                 # Half a line would look like a torn one, and the next record would stand behind it.
@@ -128,7 +129,8 @@ class ForecastLog:
                 path = self._directory / f"{number:08d}.jsonl"
             with explained("open", path):
                 handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-                self._file, self._path = os.fdopen(handle, "ab"), path
+                # Without a buffer: what is left in one would be written when a file is closed that has no room.
+                self._file, self._path = os.fdopen(handle, "ab", buffering=0), path
                 sync_folder(self._directory)
         return self._file
 

@@ -90,6 +90,8 @@ def harmful(moments: Mapping[str, Array]) -> Influence | None:
     'v3'
     """
     total = sum(moments.values(), np.zeros_like(next(iter(moments.values()))))
+    if not np.isfinite(total).all():
+        return None
     line = _solved(total)
 
     def gain(agent: str) -> float:
@@ -99,7 +101,11 @@ def harmful(moments: Mapping[str, Array]) -> Influence | None:
     agent = max(moments, key=gain)
     others = total - moments[agent]
     better = _solved(others)
-    each = [_ratio(_error(own, line), _error(own, better)) for one, own in moments.items() if one != agent]
+    each = [
+        _ratio(_error(own, line), _error(own, better))
+        for one, own in moments.items()
+        if one != agent and own[0, 0].any()  # who has no rows gains nothing, and loses nothing
+    ]
     if min(each, default=0.0) < EACH_GAINS or statistics.median(each) < LEAST_GAIN:
         return None
     rows = float(others[0, 0].sum())

@@ -45,6 +45,7 @@ def test_vehicle_that_is_killed_before_it_stored_its_renewed_certificate_renews_
         assert len(ca.authority.issued()) == 3, "the server's, and two"
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mosquitto")
 def test_fleet_hears_of_a_revocation_though_a_vehicle_renewed_as_often_as_it_could(
     processes: Processes, tmp_path: Path

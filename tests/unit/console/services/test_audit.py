@@ -189,7 +189,7 @@ def test_faults_are_told_in_one_line_with_their_code(
     for code, text, more in [
         (9, "no events of run 'nosuch'; it has events of open, hidden", ("nosuch", "--data", data)),
         (9, "there is no journal", ("open", "--data", data, "--state-dir", str(empty))),
-        (3, "is not a folder", ("open", "--data", str(tmp_path / "nosuch"))),
+        (3, "no such file or folder", ("open", "--data", str(tmp_path / "nosuch"))),
         (3, "holds no .csv", ("open", "--data", str(empty))),
         (3, "has no file of v2", ("open", "--data", str(two))),
         (3, "v1 answered from 40 rows, --data has 24", ("open", "--data", str(write(tmp_path / "fewer", rows=30)))),

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from coordinator.authority.store import Authority
+from coordinator.authority.succession import CRL_FILE
 from schemas.errors import GlassfleetError, NotFoundError, StorageError, UsageError, WireError
 from schemas.trust.certificates import owner_of
 from schemas.trust.identity import load_key, make_request, new_key, prove_renewal, read_request
@@ -105,9 +106,17 @@ def test_expired_coordinator_can_be_revoked_as_its_key_can_date_a_model_back(aut
     clock.skip(days=2)
     assert [one.id for one in authority.revoke("cloud")] == ["cloud"]
     with pytest.raises(NotFoundError):
-        authority.revoke("cloud")
-    with pytest.raises(NotFoundError):
         authority.revoke("v1")
+
+
+def test_revocation_that_was_cut_off_before_its_list_is_whole_when_it_is_said_again(authority):
+    authority.issue(Owner("agent", "v1"), load_key(new_key()).public_key())
+    before = authority.crl_pem
+    gone = authority.revoke("v1", "stolen")
+    (authority.folder / CRL_FILE).write_bytes(before)  # killed between register and list
+    assert authority.revoke("v1", "stolen") == gone
+    crl = x509.load_pem_x509_crl(authority.crl_pem)
+    assert crl.get_revoked_certificate_by_serial_number(int(gone[0].serial, 16)) is not None
 
 
 @pytest.mark.parametrize("first", ["agent", "coordinator", "operator"])
@@ -190,6 +199,7 @@ DIES_AT_EACH_STEP = """
 import os, sys
 from pathlib import Path
 from coordinator.authority.store import Authority
+from coordinator.authority.succession import CRL_FILE
 
 former, next_ = map(Path, sys.argv[1:])
 for step in range(1, 100):
@@ -299,8 +309,9 @@ def test_revocation_lists_every_good_certificate_and_numbers_rise(authority, clo
         verifier.owner(Signer(key, second).certificate)
     with pytest.raises(WireError, match="unknown"):
         authority.enrol(make_request(new_key(), V1), waiting.secret)
+    assert authority.revoke("v1") == gone
     with pytest.raises(NotFoundError):
-        authority.revoke("v1")
+        authority.revoke("v2")
 
 
 def test_id_that_enrolled_again_is_not_denied(authority):

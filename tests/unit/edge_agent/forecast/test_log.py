@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,6 +299,24 @@ def test_log_is_as_it_was_when_the_disk_is_full(folder):
     with pytest.raises(StorageError, match="disk is full"):
         log.append(note(3))
     file.close()
+    log.append(note(3))
+    log.close()
+    assert verify(folder).last == 4
+
+
+def test_record_that_a_full_disk_cuts_leaves_nothing_behind(folder):
+    write(folder, 2)
+    log = ForecastLog(folder)
+    log.append(note(2))
+    [path] = segments(folder)
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
+    try:
+        with pytest.raises(StorageError):
+            log.append(note(3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
     log.append(note(3))
     log.close()
     assert verify(folder).last == 4
