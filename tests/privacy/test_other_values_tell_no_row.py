@@ -157,7 +157,7 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypat
     assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read > 0
 
 
-@pytest.mark.parametrize("name", ["fmt", "bmt"])
+@pytest.mark.parametrize("name", ["fmt", pytest.param("bmt", marks=pytest.mark.slow)])
 def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ KNOWN = {("fmt", "qoe"): 1}
     ("name", "data"),
     [
         ("fmt", "weather_izmir"),
-        ("bmt", "weather_izmir"),
+        pytest.param("bmt", "weather_izmir", marks=pytest.mark.slow),
         *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "bmt")),
         pytest.param("fmt", "compactiv", marks=pytest.mark.slow),
         *((name, data) for data in ("weather_izmir", "compactiv", "qoe", "wine") for name in ("frt", "tsk")),
@@ -62,7 +62,7 @@ def test_equal_rows_hide_nobody(name: str) -> None:
     assert attacked(name, parked(), 3, {}).read == 0
 
 
-@pytest.mark.parametrize("name", ["fmt", "bmt"])
+@pytest.mark.parametrize("name", ["fmt", pytest.param("bmt", marks=pytest.mark.slow)])
 def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def every(hashes: Any) -> Any:
         return np.ones(hashes.shape, dtype=np.bool_)
