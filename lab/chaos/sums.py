@@ -9,6 +9,7 @@ from coordinator.engine import Answer, Engine, OpenRound
 from coordinator.journal.port import Entry
 from coordinator.runs.records import steps
 from glassfleet.private.groups import LEAST_COMPANY
+from glassfleet.private.totals import Member, Total, singled_out
 from lab.chaos.schedule import era
 
 Sets = frozenset[frozenset[str]]
@@ -32,23 +33,22 @@ def summed_over(engine: Engine, entries: Sequence[Entry]) -> Sets:
 
 
 def exposed(opened: Mapping[str, Sets]) -> list[str]:
-    """Return which sums over the same rows differ by fewer than `LEAST_COMPANY` vehicles, and so tell of these.
+    """Return which sums, combined with others over the same rows, tell of fewer than `LEAST_COMPANY` vehicles.
 
     Parameters
     ----------
     opened : mapping of str to set of frozenset of str
         By run: over whom numbers were summed.
     """
-    eras: defaultdict[int, list[tuple[str, frozenset[str]]]] = defaultdict(list)
+    eras: defaultdict[int, list[Total]] = defaultdict(list)
+    found = []
     for run, sets in opened.items():
-        eras[era(run)] += [(run, members) for members in sorted(sets, key=sorted)]
-    return [
-        f"{first} and {second} over the same rows differ by {', '.join(sorted(own - other))}"
-        for each in eras.values()
-        for first, own in each
-        for second, other in each
-        if own & other and 0 < len(own - other) < LEAST_COMPANY
-    ]
+        totals = eras[era(run)]
+        for members in sorted(sets, key=sorted):
+            totals.append(Total((), tuple(map(Member, sorted(members)))))
+            if few := singled_out(totals, LEAST_COMPANY):
+                found.append(f"{run}: a sum and others over the same rows tell of {', '.join(sorted(few))}")
+    return found
 
 
 def again(opened: Mapping[str, Sets]) -> int:

@@ -35,18 +35,20 @@ def test_set_of_which_one_answer_is_missing_is_not_summed() -> None:
     assert summed_over(Engine(), entries(stage)) == frozenset()
 
 
-def test_sums_over_the_same_rows_that_differ_by_too_few_are_found_in_both_directions() -> None:
+def test_sums_over_the_same_rows_that_tell_of_few_are_found() -> None:
     all_of, two_less, three_less = frozenset("abcdefghijkl"), frozenset("abcdefghij"), frozenset("abcdefghi")
     first, second, third = (run_name(number) for number in (1, 2, 3))
     assert era(first) == era(second) != era(third)
     assert exposed({first: frozenset({all_of, three_less}), second: frozenset({all_of})}) == []
     assert exposed({second: frozenset({all_of}), third: frozenset({two_less})}) == [], "their rows are others"
-    result = f"{first} and {second} over the same rows differ by k, l"
-    assert exposed({first: frozenset({all_of}), second: frozenset({two_less})}) == [result]
-    assert exposed({first: frozenset({two_less}), second: frozenset({all_of})}) == [
-        f"{second} and {first} over the same rows differ by k, l"
-    ]
-    assert exposed({first: frozenset({all_of, two_less})}) == [f"{first} and {first} over the same rows differ by k, l"]
+    result = "a sum and others over the same rows tell of k, l"
+    assert exposed({first: frozenset({all_of}), second: frozenset({two_less})}) == [f"{second}: {result}"]
+    assert exposed({first: frozenset({two_less}), second: frozenset({all_of})}) == [f"{second}: {result}"]
+    assert exposed({first: frozenset({all_of, two_less})}) == [f"{first}: {result}"]
+    one_for_three = three_less | {"m"}
+    assert exposed({first: frozenset({all_of}), second: frozenset({one_for_three})}) == [], "about four"
+    halves = frozenset({frozenset("abcdef"), frozenset("ghijk")})
+    assert exposed({first: halves, second: frozenset({all_of})}) == [f"{second}: {result.replace('k, l', 'l')}"]
     apart = frozenset("mnopqrst")
     assert exposed({first: frozenset({all_of}), second: frozenset({apart})}) == []
     assert again({first: frozenset({all_of}), second: frozenset({apart}), third: frozenset()}) == 1
