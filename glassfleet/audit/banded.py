@@ -1,4 +1,4 @@
-"""Rows from the sums of bmt with support: one row left over where sums, or columns of one, are subtracted.
+"""Rows from the sums of tree with support: one row left over where sums, or columns of one, are subtracted.
 
 - margins: sums by band add up to those below an edge. Those below an edge of one input, and of another input or leaf,
   may differ by one row. Then w d, w d [1, x] r and w^2 d [1, x], with the row's degree w and draw d, agree with each
@@ -16,16 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.audit.bmt import forecast, rows_of
 from glassfleet.audit.sums import COMMON, NEAR, Rows, from_grams, off_value, stacked
 from glassfleet.audit.transcript import Sums, View
+from glassfleet.audit.tree import forecast, rows_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
-from glassfleet.schemes.bmt.joint import SCALE
-from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import SCORE_BITS
-from glassfleet.schemes.bmt.support import STEP, slices_of
-from glassfleet.schemes.bmt.tree import degrees
+from glassfleet.schemes.tree.joint import SCALE
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.params import SCORE_BITS
+from glassfleet.schemes.tree.support import STEP, slices_of
+from glassfleet.schemes.tree.tree import degrees
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from glassfleet.audit import banded, bmt, fmt_classes
+from glassfleet.audit import banded, fmt_classes, tree
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.audit.sums import Rows, bands, cells, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
@@ -57,19 +57,19 @@ PRODUCTS = ("fmt", "fmt_classes", "frt", "tsk")
 
 ATTACKS = (
     Attack("bands", ("fmt", "fmt_classes"), bands),
-    Attack("bins", ("bmt",), bmt.bins, kind="bins"),
+    Attack("bins", ("tree",), tree.bins, kind="bins"),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
     Attack("spans", PRODUCTS, spans, crosses=True),
-    Attack("spans", ("bmt",), bmt.spans, crosses=True),
-    Attack("margins", ("bmt",), banded.margins, crosses=True, kind="bands"),
-    Attack("remainders", ("bmt",), banded.remainders, crosses=True, kind="bands"),
+    Attack("spans", ("tree",), tree.spans, crosses=True),
+    Attack("margins", ("tree",), banded.margins, crosses=True, kind="bands"),
+    Attack("remainders", ("tree",), banded.remainders, crosses=True, kind="bands"),
     Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
     Attack("columns", PRODUCTS, columns),
-    Attack("columns", ("bmt",), banded.columns),
+    Attack("columns", ("tree",), banded.columns),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
     Attack("trees", ("fmt", "frt", "tsk"), leaf_means),
-    Attack("trees", ("bmt",), bmt.leaf_means),
+    Attack("trees", ("tree",), tree.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )
 

@@ -10,14 +10,13 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 """
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
-from glassfleet.estimators.bmt import BlendedModelTree
 from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
 from glassfleet.estimators.fmt import FuzzyModelTree, FuzzyModelTreeClassifier
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
 from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
+from glassfleet.estimators.tree import FuzzyTreeRegressor
 
 __all__ = [
-    "BlendedModelTree",
     "ChiClassifier",
     "FedAvgMLPClassifier",
     "FedAvgMLPRegressor",
@@ -26,6 +25,7 @@ __all__ = [
     "FuzzyModelTree",
     "FuzzyModelTreeClassifier",
     "FuzzyRegressionTree",
+    "FuzzyTreeRegressor",
     "PrivateTreeClassifier",
     "SchemeClassifier",
     "SchemeEstimator",

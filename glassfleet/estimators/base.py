@@ -261,7 +261,7 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         rows = self._rows(X)
         forecasts: NDArray[np.float64] = self.model_.predict(rows)
         if far := far_outside(self.domain_, forecasts):
-            warnings.warn(f"{far}; FuzzyModelTree and BlendedModelTree never leave them", UserWarning, stacklevel=2)
+            warnings.warn(f"{far}; FuzzyModelTree and FuzzyTreeRegressor never leave them", UserWarning, stacklevel=2)
         return forecasts
 
     def calibrate(self, X: Any, y: Any) -> Self:

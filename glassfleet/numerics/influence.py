@@ -34,7 +34,7 @@ FEWEST: Final = 5
 """Of fewer vehicles none is named, as for their rows (`glassfleet.discovery.guard.MIN_FLEET`)."""
 
 MOST: Final = 200
-"""Of more vehicles none is looked at: one has a fortieth of the weight at most, and it takes up to 22 ms (bmt) to make
+"""Of more vehicles none is looked at: one has a fortieth of the weight at most, and it takes up to 22 ms (tree) to make
 a vehicle's matrices of its answers."""
 
 MOST_BYTES: Final = 2**28

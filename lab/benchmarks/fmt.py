@@ -1,4 +1,4 @@
-"""The model trees FMT and BMT: seconds and bytes, and their accuracy beside FRT and gradient boosting.
+"""The model trees FMT and tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
 ``python -m lab.benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
 reporting, not for choosing settings.
@@ -36,7 +36,7 @@ from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
 from schemas.codec import encode
 
-FMT, FRT, BMT = catalogue.load("fmt"), catalogue.load("frt"), catalogue.load("bmt")
+FMT, FRT, tree = catalogue.load("fmt"), catalogue.load("frt"), catalogue.load("tree")
 RNG = np.random.default_rng(0)
 TABLES = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")
 ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
@@ -44,10 +44,10 @@ ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
 Models = tuple[tuple[str, Any, dict[str, Any]], ...]
 """Title, scheme and parameters of each."""
 BLENDED: Models = (
-    ("bmt, defaults", BMT, {}),
-    ("bmt, max_rules=12", BMT, {"max_rules": 12}),
-    ("bmt, max_rules=8", BMT, {"max_rules": 8}),
-    ("bmt, compact", BMT, {"compact": True}),
+    ("tree, defaults", tree, {}),
+    ("tree, max_rules=12", tree, {"max_rules": 12}),
+    ("tree, max_rules=8", tree, {"max_rules": 8}),
+    ("tree, compact", tree, {"compact": True}),
 )
 """The blended model tree, for the tables of accuracy."""
 AS_THEY_ARE = {"min_rows": 1}
@@ -84,8 +84,8 @@ def speed() -> None:
     _runs("15 vehicles x 2,367 rows", unit_domain(), {f"vehicle-{i:02d}": made_up(2367, seed=i) for i in range(15)})
     _runs("One vehicle x 36,000 rows, an easy target", unit_domain(), {"vehicle": data})
     _runs("One vehicle x 36,000 rows, a hard target", unit_domain(), {"vehicle": hard(data)})
-    rows_of_all = read_rows(data_folder() / "california.csv.gz", None, BMT)
-    fold = rows_of(plan_of(BMT, rows_of_all, {}, ()), rows_of_all.X, rows_of_all.y, 0)
+    rows_of_all = read_rows(data_folder() / "california.csv.gz", None, tree)
+    fold = rows_of(plan_of(tree, rows_of_all, {}, ()), rows_of_all.X, rows_of_all.y, 0)
     _runs("California, first fold, five clients", fold.domain, fold.train)
 
 

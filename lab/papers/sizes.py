@@ -28,13 +28,13 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "TSK (pooled, ours)": ("tsk", {}),
     "FMT, from condensed rows (our default)": ("fmt", {}),
     "FMT": ("fmt", ROWS_AS_THEY_ARE),
-    "BMT": ("bmt", ROWS_AS_THEY_ARE),
+    "tree": ("tree", ROWS_AS_THEY_ARE),
 }
 
 RULES = (1, 2, 4, 8, 12, 20, 40)
 """Most rules of the points of a curve; the last is the default."""
 
-CURVES = {"FMT": "fmt", "BMT": "bmt"}
+CURVES = {"FMT": "fmt", "tree": "tree"}
 """Drawn as curves: scheme of each."""
 
 MARKS = ("cubist", "cubist-5", "cart-40", "linear-leaves")
@@ -142,7 +142,7 @@ def _sizes(results: Results, data: Path) -> Blocks:
     pictures = [
         Picture(
             f"sizes-{name}",
-            f"Test RMSE against the number of {what} (logarithmic axis): curves of FMT and BMT, other rule models as "
+            f"Test RMSE against the number of {what} (logarithmic axis): curves of FMT and tree, other rule models as "
             "single marks, black boxes as lines; further left and lower is better",
             plots.sizes(_panels(results, names, size), what, "test RMSE"),
         )

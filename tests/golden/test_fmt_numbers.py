@@ -33,12 +33,12 @@ PUBLISHED = {
     "compactiv": (2.514, 2.4004),
     "california": (58701.0, 54563.0),
 }
-FMT, FRT, BMT = load("fmt"), load("frt"), load("bmt")
+FMT, FRT, tree = load("fmt"), load("frt"), load("tree")
 STATED: dict[str, tuple[Scheme, dict[str, Any], tuple[float, ...], tuple[float, ...]]] = {
     # model: (scheme, settings, test RMSE on these sets, rules)
     "fmt": (FMT, {}, (1.10659, 0.0680932, 0.128273, 2.35411, 57223.6), (11.6, 21.8, 36.4, 12.0, 26.2)),
     "fmt-all-slopes": (FMT, ACCURATE, (1.10643, 0.0665871, 0.126944, 2.32848, 56452.7), ()),
-    "bmt": (BMT, {}, (1.11606, 0.071973, 0.11258, 2.2749, 51074.0), (13.2, 25.4, 40.0, 23.6, 37.2)),
+    "tree": (tree, {}, (1.11606, 0.071973, 0.11258, 2.2749, 51074.0), (13.2, 25.4, 40.0, 23.6, 37.2)),
 }
 QUICK = ("fmt", "weather_izmir")
 """What every run of the suite learns; the others are slow."""
@@ -64,7 +64,7 @@ def test_model_tree_has_the_stated_accuracy_with_at_most_forty_rules_and_beats_t
 
     assert error == pytest.approx(stated[number], rel=1e-4)
     assert error < published
-    assert (error < boosting) == (scheme is BMT or name != "california")
+    assert (error < boosting) == (scheme is tree or name != "california")
     assert not rules or leaves == pytest.approx(rules[number])
     assert leaves <= 40
 
@@ -75,7 +75,7 @@ def test_digest_of_a_small_run_of_bmt_is_the_same_everywhere() -> None:
     y = np.where(X[:, 0] > 0.4, X[:, 1] ** 2, 0.6 - 0.5 * X[:, 2])
     domain = unit_domain("abc")
     rows = {f"v{i}": Dataset(domain.names, "y", X[i::4], y[i::4]) for i in range(4)}
-    model = federated(BMT, BMT.Parameters(min_rows=1), domain, rows).model
+    model = federated(tree, tree.Parameters(min_rows=1), domain, rows).model
     assert len(model.rules()) > 3
     assert document_digest(model.to_document()) == BMT_DIGEST
 
@@ -162,7 +162,7 @@ def test_blended_tree_has_the_stated_error_on_three_real_vehicles_and_on_simulat
     settings: dict[str, Any], lagged: bool, stated: float, rules: int, source: str
 ) -> None:
     """The numbers of the simulated vehicles are ours, those of the real ones on the pages too: no paper has them."""
-    model, error = learned(BMT, settings, source, lagged=lagged)
+    model, error = learned(tree, settings, source, lagged=lagged)
 
     assert error == pytest.approx(stated, abs=6e-5)
     assert len(model.rules()) == rules

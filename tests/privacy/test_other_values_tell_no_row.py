@@ -16,7 +16,7 @@ from glassfleet.data.domain import Domain, Variable
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
 from glassfleet.private.columns import decide_columns
 from glassfleet.private.draws import DRAWS
-from glassfleet.schemes.bmt.params import SCORE_BITS
+from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 from schemas.errors import RunFailedError
 from tests.support.privacy.opened_sums import attacked, opened
@@ -49,7 +49,7 @@ def leavers(name: str) -> tuple[int, ...]:
     return tuple(number for number in range(15) if f"v{number:02d}" not in stay)
 
 
-@pytest.mark.parametrize("name", ["fmt", "bmt", "frt"])
+@pytest.mark.parametrize("name", ["fmt", "tree", "frt"])
 def test_a_value_that_one_row_has_tells_no_row(name: str) -> None:
     assert attacked(name, alarmed(), 3, {}, domain=ALARM).read == 0
     if name != "frt":
@@ -157,7 +157,7 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypat
     assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read > 0
 
 
-@pytest.mark.parametrize("name", ["fmt", pytest.param("bmt", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["fmt", pytest.param("tree", marks=pytest.mark.slow)])
 def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +172,7 @@ def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
 
 
 def alone_in_a_band(some: list[Opened]) -> list[NDArray[np.float64]]:
-    """Return what the last two columns may be of rows that alone are not 0 in a band of `bmt`, for each draw.
+    """Return what the last two columns may be of rows that alone are not 0 in a band of `tree`, for each draw.
 
     Residuals times a column, by the column, are the residual of that row, for either column.
     """
@@ -204,12 +204,12 @@ def test_bands_in_which_one_row_has_another_value_give_it_away_and_are_not_asked
         fleet[f"v{number:02d}"] = Dataset(("a", "b", "c"), "y", X, y)
 
     def is_read() -> bool:
-        candidates = alone_in_a_band(opened("bmt", fleet, 3, {}, domain=domain)[0])
+        candidates = alone_in_a_band(opened("tree", fleet, 3, {}, domain=domain)[0])
         return any(np.abs(one - alone[1:]).max() < TOLERANCE for one in candidates)
 
     assert not is_read()
     all_rows_alone = property(lambda asked: np.array([asked.least_rows, *[0] * len(asked.common)]))
-    monkeypatch.setattr("glassfleet.schemes.bmt.messages.Question.least_of", all_rows_alone)
+    monkeypatch.setattr("glassfleet.schemes.tree.messages.Question.least_of", all_rows_alone)
     assert is_read()
 
 

@@ -31,13 +31,13 @@ KNOWN = {("fmt", "qoe"): 1}
     ("name", "data"),
     [
         ("fmt", "weather_izmir"),
-        pytest.param("bmt", "weather_izmir", marks=pytest.mark.slow),
-        *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "bmt")),
+        pytest.param("tree", "weather_izmir", marks=pytest.mark.slow),
+        *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "tree")),
         pytest.param("fmt", "compactiv", marks=pytest.mark.slow),
         *((name, data) for data in ("weather_izmir", "compactiv", "qoe", "wine") for name in ("frt", "tsk")),
         ("frt", "simulated"),
-        *((name, "wine") for name in ("fmt", "bmt")),
-        *(pytest.param(name, "diabetes", marks=pytest.mark.slow) for name in ("fmt", "bmt", "frt", "tsk")),
+        *((name, "wine") for name in ("fmt", "tree")),
+        *(pytest.param(name, "diabetes", marks=pytest.mark.slow) for name in ("fmt", "tree", "frt", "tsk")),
         *(pytest.param(name, "simulated", marks=pytest.mark.slow) for name in ("fmt", "tsk")),
     ],
 )
@@ -57,12 +57,12 @@ def parked(vehicles: int = 15, rows: int = 60, parking: int = 40) -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize("name", ["fmt", "bmt", "frt"])
+@pytest.mark.parametrize("name", ["fmt", "tree", "frt"])
 def test_equal_rows_hide_nobody(name: str) -> None:
     assert attacked(name, parked(), 3, {}).read == 0
 
 
-@pytest.mark.parametrize("name", ["fmt", pytest.param("bmt", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["fmt", pytest.param("tree", marks=pytest.mark.slow)])
 def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def every(hashes: Any) -> Any:
         return np.ones(hashes.shape, dtype=np.bool_)
@@ -156,8 +156,8 @@ def test_bands_and_pairs_of_too_few_rows_give_rows_away(data: str, monkeypatch: 
     def enough(parts: list[Any], least: int) -> Any:
         return np.ones(parts[0].shape, dtype=bool)
 
-    monkeypatch.setattr("glassfleet.schemes.bmt.support.holds", enough)
-    result = attacked("bmt", fleet_of(data, 15), 3, {}, max_rules=8 if data == "weather_izmir" else 2)
+    monkeypatch.setattr("glassfleet.schemes.tree.support.holds", enough)
+    result = attacked("tree", fleet_of(data, 15), 3, {}, max_rules=8 if data == "weather_izmir" else 2)
     assert result.read > 20, result
 
 
@@ -165,6 +165,6 @@ def test_bands_and_pairs_of_too_few_rows_give_rows_away(data: str, monkeypatch: 
 def test_without_draws_inputs_that_say_nearly_the_same_give_rows_away(
     data: str, least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassfleet.schemes.bmt.client.draws", lambda hashes, about: np.ones(len(hashes)))
-    result = attacked("bmt", fleet_of(data, 15), 3, {})
+    monkeypatch.setattr("glassfleet.schemes.tree.client.draws", lambda hashes, about: np.ones(len(hashes)))
+    result = attacked("tree", fleet_of(data, 15), 3, {})
     assert result.read > least, result

@@ -189,4 +189,4 @@ def test_every_scheme_draws_what_grows(name: str) -> None:
         step = scheme.server.reduce(step.state, [scheme.client.contribute(step.task, data, np.random.default_rng(0))])
     # fmt and fmt_classes take back what did not help on held-out rows.
     assert name in {"fmt", "fmt_classes"} or trees == sorted(trees)
-    assert bool(trees) == (name in {"frt", "fmt", "fmt_classes", "bmt", "dp_tree"})
+    assert bool(trees) == (name in {"frt", "fmt", "fmt_classes", "tree", "dp_tree"})

@@ -1,4 +1,4 @@
-"""With `support` nothing that fmt, bmt, tsk or frbc open rests on few rows, whatever is added and subtracted.
+"""With `support` nothing that fmt, tree, tsk or frbc open rests on few rows, whatever is added and subtracted.
 
 The oracle asks each row by itself what it would answer: a sum rests on the rows whose own answers to it are not zero.
 """
@@ -26,11 +26,11 @@ from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
-from glassfleet.schemes.bmt.messages import read_task as read_bmt
-from glassfleet.schemes.bmt.support import about_bands, about_counts, about_pairs, limits_of
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
 from glassfleet.schemes.fmt.partition import positions
 from glassfleet.schemes.fmt.tree import degrees
+from glassfleet.schemes.tree.messages import read_task as read_bmt
+from glassfleet.schemes.tree.support import about_bands, about_counts, about_pairs, limits_of
 from glassfleet.traits import private_parameters
 from schemas.codec import digest_of
 from schemas.documents import document_digest
@@ -46,7 +46,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "min_weight_fraction": st.sampled_from([0.0, 0.01]),
         "holdout": st.sampled_from([0.0, 0.2]),
     },
-    "bmt": {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])},
+    "tree": {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])},
     "tsk": {
         "n_sets": st.integers(2, 4),
         "n_clusters": st.integers(4, 12),
@@ -140,7 +140,7 @@ class Oracle:
         return [bool(line[0]) for _, triangles, *_ in tree_triangles(view) for line in triangles]
 
     @staticmethod
-    def bmt(view: Any) -> list[bool]:
+    def tree(view: Any) -> list[bool]:
         result: list[bool] = []
         for task, sums in view:
             if task.kind == "scan":
@@ -175,7 +175,7 @@ class Oracle:
 
 
 def draws_of(task: Task) -> list[str]:
-    """Return what decides on the draws of each sum of bmt, in the order of its counts: sums of the same may cancel."""
+    """Return what decides on the draws of each sum of tree, in the order of its counts: sums of the same may cancel."""
     if task.kind == "scan":
         return ["scan"]  # it has none: all of them cancel
     if task.kind not in {"bands", "joint"}:
@@ -193,7 +193,7 @@ def draws_of(task: Task) -> list[str]:
 def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:
     """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
     columns = 0 if name == "frbc" else len(domain.features) + 2
-    if name in {"fmt", "bmt"}:  # not all inputs are columns
+    if name in {"fmt", "tree"}:  # not all inputs are columns
         asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
         columns = max((len(own) + 2 for own in asked if own is not None), default=0)
     return int(max(parameters.support, columns))
@@ -230,7 +230,7 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
         ):
             asked = {task.digest for task in after}
             views.append((larger - smaller, [task for task in before if task.digest in asked]))
-            if name == "bmt":  # other questions may have sums of the same draws
+            if name == "tree":  # other questions may have sums of the same draws
                 known = {one for task in after for one in draws_of(task)}
                 again = np.array([one in known for task in before for one in draws_of(task)], dtype=bool)
                 counts = oracle.counts(larger - smaller, before)[again] if len(again) else again

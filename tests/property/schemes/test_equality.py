@@ -46,7 +46,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "max_slopes": st.sampled_from([0, 2, 64]),
         **_MODEL_TREES,
     },
-    "bmt": {
+    "tree": {
         "compact": st.booleans(),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 8]),
@@ -88,7 +88,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
     "fmt": {"min_rows": st.integers(2, 6)},
-    "bmt": {"min_rows": st.integers(2, 6)},
+    "tree": {"min_rows": st.integers(2, 6)},
     "fmt_classes": {"min_rows": st.integers(2, 6)},
     "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},
 }
@@ -109,13 +109,13 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
         X[:, -1] = 1.0 - X[:, 0]
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
-    if name in {"fmt", "bmt", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
+    if name in {"fmt", "tree", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
         texts = tuple(f"text {i:02}" for i in range(draw(st.integers(1, 12))))
         X[:, 0] = rng.integers(-1, len(texts), n)
         X[X[:, 0] < 0, 0] = -0.5
         features = (Variable(name=names[0], low=0.0, high=len(texts) - 1.0, categories=texts), *features[1:])
     y_of = X.copy()
-    if name in {"fmt", "bmt", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
+    if name in {"fmt", "tree", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
         for place in draw(st.sets(st.integers(f > 1, f - 1), max_size=f)) if not features[-1].categories else ():
             X[rng.random(n) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0])), place] = np.nan
             taken_for = draw(st.sampled_from([0.0, 0.4, 1.0]))

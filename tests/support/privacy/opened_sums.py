@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from glassfleet import catalogue
-from glassfleet.audit import banded, bmt
+from glassfleet.audit import banded, tree
 from glassfleet.audit.report import matches, truth
 from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
@@ -24,14 +24,14 @@ ATTACKS: dict[str, Any] = {
     "fmt": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
     "tsk": (spans, columns, covariances),
-    "bmt": (bmt.bins, bmt.spans, banded.columns, banded.margins, banded.remainders),
+    "tree": (tree.bins, tree.spans, banded.columns, banded.margins, banded.remainders),
 }
 """Bands between cuts, spans and pairs of bands of two inputs, differences of rank one, withheld cells; any two sums.
 
 And columns of which all rows but one have one value.
 """
 
-CROSSED = (bmt.spans, banded.margins, banded.remainders)
+CROSSED = (tree.spans, banded.margins, banded.remainders)
 """Attacks that take the sums of several editions."""
 
 
@@ -64,7 +64,7 @@ def opened(
 def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any) -> Count:
     """Return what all attacks together read, of each edition and of those who left.
 
-    Of `fmt` and `bmt` a row counts that was read in all columns of the products: not all inputs are.
+    Of `fmt` and `tree` a row counts that was read in all columns of the products: not all inputs are.
     """
     some, domain = opened(name, fleet, support, left, draw, **chosen)
     counts, every = [], []
@@ -73,7 +73,7 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
             rows = truth(domain, pool([fleet[agent] for agent in members]))
             counts += [counted(name, attack(view), rows) for attack in ATTACKS[name]]
             every.append(view)
-    if name == "bmt":  # sums of all editions, subtracted from one another
+    if name == "tree":  # sums of all editions, subtracted from one another
         rows = truth(domain, pool(list(fleet.values())))
         counts += [counted(name, attack(*every), rows) for attack in CROSSED]
     return Count(sum(each.read for each in counts), pool(list(fleet.values())).rows, total(counts).false)
@@ -81,4 +81,4 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
     whole, parts, false = matches(candidates, rows)
-    return Count(len(whole) + (len(parts) if name in {"fmt", "bmt"} else 0), len(rows), false)
+    return Count(len(whole) + (len(parts) if name in {"fmt", "tree"} else 0), len(rows), false)

@@ -199,7 +199,7 @@ COMPLETED = {
     "model ex": {"explain", "export"},
     "data check --sc": {"--scheme"},
     "run start --scheme fmt": {"fmt", "fmt_classes"},
-    "demo --scheme bmt --param max_ru": {"max_rules="},
+    "demo --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))
 # What each shell is told in its own way: take the script, then say what it would offer for each line that was typed.

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassfleet.estimators import BlendedModelTree, FuzzyModelTree, FuzzyRegressionTree, TSKRegressor
+from glassfleet.estimators import FuzzyModelTree, FuzzyRegressionTree, FuzzyTreeRegressor, TSKRegressor
 from glassfleet.explain import explain_row
 from glassfleet.intervals import BINS, LEAST_ROWS, counted, errors_of, errors_on, intervals
 
 LEARNERS: list[Any] = [
     FuzzyModelTree(),
-    BlendedModelTree(),
+    FuzzyTreeRegressor(),
     FuzzyRegressionTree(),
     FuzzyRegressionTree(inference="weighted_average"),
     TSKRegressor(),

@@ -155,7 +155,7 @@ BETTER_EVEN_SO = {("frt", "turned around", 1)}
 SETS = [
     pytest.param("fmt", "made up"),
     pytest.param("fmt", "weather_izmir", marks=pytest.mark.slow),
-    pytest.param("bmt", "weather_izmir", marks=pytest.mark.slow),
+    pytest.param("tree", "weather_izmir", marks=pytest.mark.slow),
     pytest.param("frt", "weather_izmir", marks=pytest.mark.slow),
 ]
 

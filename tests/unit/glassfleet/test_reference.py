@@ -50,7 +50,7 @@ def learned(scheme: str) -> local.Outcome:
     return local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET)
 
 
-@pytest.mark.parametrize("scheme", ["fmt", "bmt", "frt", "tsk"])
+@pytest.mark.parametrize("scheme", ["fmt", "tree", "frt", "tsk"])
 def test_base_is_the_forecast_for_the_fleets_means_and_lies_near_the_targets_mean(scheme: str) -> None:
     outcome = learned(scheme)
     reference = reference_of(recorded(outcome.summary), DOMAIN)
@@ -132,7 +132,7 @@ def with_forecasts(scheme: str) -> tuple[Any, dict[str, Any]]:
     return model, beside
 
 
-@pytest.mark.parametrize("scheme", ["fmt", "bmt", "frt", "tsk"])
+@pytest.mark.parametrize("scheme", ["fmt", "tree", "frt", "tsk"])
 def test_forecasts_of_rules_are_those_of_their_own_rows(scheme: str) -> None:
     model, _ = with_forecasts(scheme)
     forecasts = [rule.forecast for rule in model.rules()]

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from glassfleet import catalogue, local
-from glassfleet.audit import bmt, sums
+from glassfleet.audit import sums, tree
 from glassfleet.audit.model import model_alone
 from glassfleet.audit.private import conduct, may_lose
 from glassfleet.audit.report import OPENED, audit, matches
@@ -110,17 +110,17 @@ def test_bands_are_never_wrong() -> None:
 
 def test_bins_of_one_row_are_that_row() -> None:
     own = rows(60)
-    whole, _, false = matches(bmt.bins(sent("bmt", own, min_rows=1)), own)
+    whole, _, false = matches(tree.bins(sent("tree", own, min_rows=1)), own)
     assert len(whole) > 30
     assert false <= 2
-    hidden = bmt.bins(sent("bmt", own))
+    hidden = tree.bins(sent("tree", own))
     assert matches(hidden, own)[0] == set()
 
 
 def test_spans_of_the_joint_fit_that_share_a_row_tell_it_with_its_target() -> None:
     own = rows(10, seed=3)
-    result = sent("bmt", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
-    whole, parts, false = matches(bmt.spans(result), own)
+    result = sent("tree", own, min_rows=1, min_weight_fraction=0.0, max_rules=16, holdout=0.3)
+    whole, parts, false = matches(tree.spans(result), own)
     assert (len(whole), len(parts), false) == (1, 0, 0)
 
 

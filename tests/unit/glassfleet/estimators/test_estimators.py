@@ -27,7 +27,6 @@ from console.model.named import read_model_file
 from glassfleet import catalogue
 from glassfleet import estimators as offered
 from glassfleet.estimators import (
-    BlendedModelTree,
     ChiClassifier,
     FedAvgMLPClassifier,
     FedAvgMLPRegressor,
@@ -36,6 +35,7 @@ from glassfleet.estimators import (
     FuzzyModelTree,
     FuzzyModelTreeClassifier,
     FuzzyRegressionTree,
+    FuzzyTreeRegressor,
     PrivateTreeClassifier,
     SchemeClassifier,
     SchemeRegressor,
@@ -51,7 +51,7 @@ ESTIMATORS = [
     FuzzyRegressionTree(),
     FuzzyModelTree(),
     FuzzyModelTreeClassifier(),
-    BlendedModelTree(),
+    FuzzyTreeRegressor(),
     TSKRegressor(n_clusters=8, max_iterations=100),
     ChiClassifier(n_sets=5),  # three sets of two inputs are too coarse for the checks' blobs
     FedGATreeClassifier(generations=5),
@@ -75,7 +75,7 @@ def checks() -> Iterator[Any]:
             name = getattr(check, "func", check).__name__
             if name == "check_array_api_input":  # scikit-learn leaves it out itself where SCIPY_ARRAY_API is not set
                 continue
-            takes_long = name in LONG and kind in {FuzzyModelTree, BlendedModelTree, FedAvgMLPRegressor}
+            takes_long = name in LONG and kind in {FuzzyModelTree, FuzzyTreeRegressor, FedAvgMLPRegressor}
             marks = [pytest.mark.slow] * takes_long
             yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
@@ -132,7 +132,7 @@ def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tree.predict(X[:20])
-        for learner in (FuzzyModelTree(max_rules=8), BlendedModelTree(max_rules=8)):
+        for learner in (FuzzyModelTree(max_rules=8), FuzzyTreeRegressor(max_rules=8)):
             target = learner.fit(X, y).domain_.target
             assert target is not None
             forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
@@ -286,7 +286,7 @@ class TestTables:
             whole = FuzzyModelTreeClassifier().fit(pd.concat([table[:300], empty[300:]]), price)
             assert fleet.digest_ == whole.digest_
 
-    @pytest.mark.parametrize("learner", [FuzzyModelTree, BlendedModelTree, FuzzyModelTreeClassifier])
+    @pytest.mark.parametrize("learner", [FuzzyModelTree, FuzzyTreeRegressor, FuzzyModelTreeClassifier])
     def test_empty_cells_are_learned_from_and_parties_learn_what_one_learns(self, learner: Any) -> None:
         rng = np.random.default_rng(3)
         _, table, _ = self.learner()

@@ -92,7 +92,7 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
     [
         *(
             (kind, "the model takes the nearest limit")
-            for kind in ("frt", "fmt", "bmt", "tsk", "frbc", "fedavg_mlp-numbers")
+            for kind in ("frt", "fmt", "tree", "tsk", "frbc", "fedavg_mlp-numbers")
         ),
         *((kind, "the tree goes on comparing it") for kind in ("dp_tree", "fedga-numbers")),
     ],

@@ -158,7 +158,7 @@ def test_pictures_are_the_same_bytes_when_drawn_twice_or_refused_by_name(kind: s
 
 
 def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
-    for kind in ("frt", "fmt", "bmt", "fedga-numbers"):
+    for kind in ("frt", "fmt", "tree", "fedga-numbers"):
         learned = model(kind)
         boxes = [
             (box.get("class", ""), "".join(name.itertext()), "".join(note.itertext()))

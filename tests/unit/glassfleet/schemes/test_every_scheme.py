@@ -27,7 +27,7 @@ from tests.support.schedules import quiet
 from tests.support.simulation import Simulation
 
 SMALL = {
-    "bmt": {"max_rules": 3},
+    "tree": {"max_rules": 3},
     "dp_tree": {"noise": "none"},
     "fedavg_mlp": {"rounds": 2, "epochs": 2, "hidden": [4]},
     "fedga": {"generations": 2, "population": 4, "max_depth": 4, "folds": 2},

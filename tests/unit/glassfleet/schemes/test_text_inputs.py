@@ -1,4 +1,4 @@
-"""Columns of text as inputs: their levels, and `fmt` and `bmt` with them."""
+"""Columns of text as inputs: their levels, and `fmt` and `tree` with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassfleet.fuzzy.category_sums import MOST_TOGETHER, category_sums, levels_
 from glassfleet.fuzzy.levels import find_levels
 from glassfleet.local import central, federated
 from glassfleet.scheme import Next
-from glassfleet.schemes.bmt.bins import between_levels, find_edges, ramps
+from glassfleet.schemes.tree.bins import between_levels, find_edges, ramps
 from schemas.errors import DocumentError, UsageError
 
 CITIES = ("Bern", "Campinas", "Lima", "Rio", "Santos", "Zug")
@@ -29,7 +29,7 @@ HOUSES = Domain(
 )
 
 
-@pytest.fixture(scope="module", params=["fmt", "bmt"])
+@pytest.fixture(scope="module", params=["fmt", "tree"])
 def scheme(request: pytest.FixtureRequest) -> Any:
     return catalogue.load(request.param)
 

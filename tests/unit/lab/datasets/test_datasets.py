@@ -210,7 +210,7 @@ NO_DOWNLOAD = "glassfleet datasets fetch diabetes --data-dir "
     ("command", "way"),
     [
         (["experiment", "--csv", "missing.csv.gz"], NO_DOWNLOAD),
-        (["audit", "leakage", "--scheme", "bmt", "--data", "missing.csv.gz", "--vehicles", "15"], NO_DOWNLOAD),
+        (["audit", "leakage", "--scheme", "tree", "--data", "missing.csv.gz", "--vehicles", "15"], NO_DOWNLOAD),
         (["audit", "leakage", "last", "--data", "missing"], NO_DOWNLOAD),
         (["papers"], NO_DOWNLOAD),
         (["papers", "--data-dir", "missing"], "glassfleet datasets fetch weather_izmir --data-dir missing"),

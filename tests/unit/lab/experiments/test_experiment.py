@@ -30,7 +30,7 @@ from schemas.errors import DataError
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 SMALL = {
-    "bmt": ("max_rules=3",),
+    "tree": ("max_rules=3",),
     "fmt_classes": ("max_rules=3",),
     "fedga": ("generations=2",),
     "fedavg_mlp": ("rounds=2", "epochs=1"),

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels
 from glassfleet.numerics.symmetric import invert, solve_each
-from glassfleet.schemes.bmt.bins import at_middles, between_levels, ramps
-from glassfleet.schemes.bmt.joint import even_pull, ridge_of
-from glassfleet.schemes.bmt.params import SCORE_BITS
-from glassfleet.schemes.bmt.tree import Ramp, overlapping
+from glassfleet.schemes.tree.bins import at_middles, between_levels, ramps
+from glassfleet.schemes.tree.joint import even_pull, ridge_of
+from glassfleet.schemes.tree.params import SCORE_BITS
+from glassfleet.schemes.tree.tree import Ramp, overlapping
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -12,10 +12,10 @@ from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
-from glassfleet.schemes.bmt.bins import CELLS, GROUP
-from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
-from glassfleet.schemes.bmt.support import (
+from glassfleet.schemes.tree.bins import CELLS, GROUP
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
     about_pairs,
@@ -27,7 +27,7 @@ from glassfleet.schemes.bmt.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.bmt.tree import Ramp, degrees, lower_side
+from glassfleet.schemes.tree.tree import Ramp, degrees, lower_side
 from glassfleet.training import TrainingClient, TrainingRows
 
 Array = NDArray[np.float64]

@@ -16,15 +16,15 @@ from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.private.columns import common_of, most_columns
 from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import Done, Next
-from glassfleet.schemes.bmt.banded import banded, begin, supported
-from glassfleet.schemes.bmt.bins import find_edges
-from glassfleet.schemes.bmt.checks import check_sums
-from glassfleet.schemes.bmt.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
-from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, root_of
-from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import LEAST_GAIN, MAX_STEPS, TOGETHER
-from glassfleet.schemes.bmt.size import choose, least_penalised
-from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.schemes.tree.banded import banded, begin, supported
+from glassfleet.schemes.tree.bins import find_edges
+from glassfleet.schemes.tree.checks import check_sums
+from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
+from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, root_of
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_STEPS, TOGETHER
+from glassfleet.schemes.tree.size import choose, least_penalised
+from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]

@@ -11,11 +11,11 @@ from glassfleet.data.documents import Strict, document_errors, document_of, read
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels, check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
-from glassfleet.schemes.bmt.params import Parameters
-from glassfleet.schemes.bmt.tree import MAX_SPLITS, Tree
+from glassfleet.schemes.tree.params import Parameters
+from glassfleet.schemes.tree.tree import MAX_SPLITS, Tree
 from glassfleet.untrusted import check_numeric
 
-SCHEME = "bmt"
+SCHEME = "tree"
 FORMAT = 1
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.bmt.joint import fit_of
-from glassfleet.schemes.bmt.messages import read_task
-from glassfleet.schemes.bmt.server import root_sums, taken_in
+from glassfleet.schemes.tree.joint import fit_of
+from glassfleet.schemes.tree.messages import read_task
+from glassfleet.schemes.tree.server import root_sums, taken_in
 
 
 def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.float64] | None:

@@ -1,4 +1,4 @@
-"""What travels: the questions of BMT, and reading them without trust."""
+"""What travels: the questions of tree, and reading them without trust."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from glassfleet.private.columns import Common, LayeredQuestion, read_common
 from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
-from glassfleet.schemes.bmt.bins import CELLS
-from glassfleet.schemes.bmt.params import MAX_INPUTS, MAX_ROWS, Parameters
-from glassfleet.schemes.bmt.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
+from glassfleet.schemes.tree.bins import CELLS
+from glassfleet.schemes.tree.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
 from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
 from schemas.codec import Value
 
-NAME = "bmt"
+NAME = "tree"
 Kind = Literal["levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

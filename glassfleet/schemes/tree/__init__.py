@@ -1,4 +1,4 @@
-"""BMT: the blended model tree, few rules with linear models fitted together. See README.md in this folder."""
+"""tree: the blended model tree, few rules with linear models fitted together. See README.md in this folder."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from glassfleet.errors import TaskError
 from glassfleet.fuzzy.levels import needs_levels
 from glassfleet.private.support import no_texts
 from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Task
-from glassfleet.schemes.bmt.checks import shapes_of
-from glassfleet.schemes.bmt.client import CLIENT
-from glassfleet.schemes.bmt.messages import read_task
-from glassfleet.schemes.bmt.model import BlendedModelTree
-from glassfleet.schemes.bmt.params import Parameters
-from glassfleet.schemes.bmt.regressions import regressions
-from glassfleet.schemes.bmt.server import SERVER
+from glassfleet.schemes.tree.checks import shapes_of
+from glassfleet.schemes.tree.client import CLIENT
+from glassfleet.schemes.tree.messages import read_task
+from glassfleet.schemes.tree.model import FuzzyTree
+from glassfleet.schemes.tree.params import Parameters
+from glassfleet.schemes.tree.regressions import regressions
+from glassfleet.schemes.tree.server import SERVER
 
 
-class FederatedBlendedTree(SumScheme):
+class TreeScheme(SumScheme):
     """The scheme, as the catalogue knows it."""
 
-    name = "bmt"
+    name = "tree"
     title = "Blended model tree"
     purpose: frozenset[Purpose] = frozenset({"regression"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
@@ -34,9 +34,9 @@ class FederatedBlendedTree(SumScheme):
     trial = Parameters(max_rules=8)
     client = CLIENT
     server = SERVER
-    tables = staticmethod(BlendedModelTree.tables)
+    tables = staticmethod(FuzzyTree.tables)
     regressions = staticmethod(regressions)
-    from_document = staticmethod(BlendedModelTree.from_document)
+    from_document = staticmethod(FuzzyTree.from_document)
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
@@ -73,6 +73,6 @@ class FederatedBlendedTree(SumScheme):
         return Cost(seconds, 8e-6 * numbers + 8.0)
 
 
-SCHEME = FederatedBlendedTree()
+SCHEME = TreeScheme()
 
-__all__ = ["SCHEME", "BlendedModelTree", "FederatedBlendedTree", "Parameters"]
+__all__ = ["SCHEME", "FuzzyTree", "Parameters", "TreeScheme"]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import SUPPORT, Contribution
-from glassfleet.schemes.bmt.bins import CELLS, GROUP
-from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
-from glassfleet.schemes.bmt.support import bands_of
+from glassfleet.schemes.tree.bins import CELLS, GROUP
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.support import bands_of
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 

@@ -16,11 +16,11 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.columns import Common
 from glassfleet.private.draws import DRAWN, DRAWS, draws
 from glassfleet.scheme import SUPPORT, Contribution, Task
-from glassfleet.schemes.bmt import SCHEME, Parameters
-from glassfleet.schemes.bmt.joint import SCALE
-from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.params import SCORE_BITS
-from glassfleet.schemes.bmt.support import (
+from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.schemes.tree.joint import SCALE
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.params import SCORE_BITS
+from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
     about_pairs,
@@ -31,7 +31,7 @@ from glassfleet.schemes.bmt.support import (
     shares,
     slices_of,
 )
-from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import TrainingRows, training_rows
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import unit_domain

@@ -12,13 +12,13 @@ from glassfleet.data.holdout import is_held_out
 from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.schemes.bmt import SCHEME, Parameters
-from glassfleet.schemes.bmt.bins import CELLS, find_edges, ramps
-from glassfleet.schemes.bmt.client import _sum
-from glassfleet.schemes.bmt.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
-from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.server import _sums, taken_in
-from glassfleet.schemes.bmt.tree import Split, Tree, degrees
+from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
+from glassfleet.schemes.tree.client import _sum
+from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.server import _sums, taken_in
+from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from tests.support.sample_models import unit_domain
 
 NAMES = ("a", "b", "c")

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from glassfleet.fuzzy.linear_rules import LinearTree
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
 from glassfleet.rules import Condition
-from glassfleet.schemes.bmt.document import read_document, write_document
-from glassfleet.schemes.bmt.tree import Tree, degrees
+from glassfleet.schemes.tree.document import read_document, write_document
+from glassfleet.schemes.tree.tree import Tree, degrees
 from glassfleet.tables import RampTree, RuleTables
 
 Array = NDArray[np.float64]
 
 
-class BlendedModelTree(LinearTree[Tree, Span]):
+class FuzzyTree(LinearTree[Tree, Span]):
     """A binary tree of ramps with a linear model in each leaf; all rules that fire are blended by their degrees.
 
     See :class:`~glassfleet.fuzzy.linear_rules.LinearTree` for the parameters.
     """
 
-    scheme = "bmt"
+    scheme = "tree"
 
     def strengths(self, scaled: Array) -> Array:
         """Return the degree to which rows `scaled`, shape (F, n), reach each leaf, shape (L, n)."""
@@ -54,6 +54,6 @@ class BlendedModelTree(LinearTree[Tree, Span]):
         return write_document(self.parameters, self.domain, self.tree, self.base, self.levels)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> BlendedModelTree:
+    def from_document(cls, document: Mapping[str, Any]) -> FuzzyTree:
         """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
         return cls(*read_document(document))

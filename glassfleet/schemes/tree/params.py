@@ -47,7 +47,7 @@ assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
 
 
 class Parameters(RunParameters):
-    """What a run of BMT can be told.
+    """What a run of tree can be told.
 
     Attributes
     ----------

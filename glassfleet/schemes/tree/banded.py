@@ -19,12 +19,12 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWN
 from glassfleet.private.support import noted
 from glassfleet.scheme import SUPPORT, Contribution, Next
-from glassfleet.schemes.bmt.gains import SCORE_SCALE, Best, BinSums, best_of_bands
-from glassfleet.schemes.bmt.joint import SCALE, root_of
-from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
-from glassfleet.schemes.bmt.support import decide_bands, decide_pairs, edges_of, slices_of
-from glassfleet.schemes.bmt.tree import Split, Tree
+from glassfleet.schemes.tree.gains import SCORE_SCALE, Best, BinSums, best_of_bands
+from glassfleet.schemes.tree.joint import SCALE, root_of
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_BANDED_STEPS, TOGETHER
+from glassfleet.schemes.tree.support import decide_bands, decide_pairs, edges_of, slices_of
+from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
 from schemas.errors import RunFailedError

@@ -30,9 +30,9 @@ from glassfleet.data.dataset import remembered
 from glassfleet.private.columns import layers_of
 from glassfleet.private.support import Ints, decided, holds, joined
 from glassfleet.scheme import Contribution, Task
-from glassfleet.schemes.bmt.bins import CELLS, bins_of
-from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.tree import Tree, degrees
+from glassfleet.schemes.tree.bins import CELLS, bins_of
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.tree import Tree, degrees
 from glassfleet.training import TrainingRows
 from schemas.codec import Value, digest_of
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.private.draws import DRAWN
 from glassfleet.scheme import Done
-from glassfleet.schemes.bmt.gains import KAPPA
-from glassfleet.schemes.bmt.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
-from glassfleet.schemes.bmt.messages import Question
-from glassfleet.schemes.bmt.model import BlendedModelTree
-from glassfleet.schemes.bmt.rules import rules_of
+from glassfleet.schemes.tree.gains import KAPPA
+from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.model import FuzzyTree
+from glassfleet.schemes.tree.rules import rules_of
 from glassfleet.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -124,7 +124,7 @@ def _done(
 ) -> Done:
     """Return the model with these coefficients, and its record."""
     rules = rules_of(fit, coefficients, question)
-    model = BlendedModelTree(question.parameters, question.domain, fit.tree, rules, question.levels)
+    model = FuzzyTree(question.parameters, question.domain, fit.tree, rules, question.levels)
     forecasts = rule_forecasts(
         question.domain,
         fit.rows,

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.linear_rules import LinearRules, widened
-from glassfleet.schemes.bmt.joint import Fit
-from glassfleet.schemes.bmt.messages import Question
+from glassfleet.schemes.tree.joint import Fit
+from glassfleet.schemes.tree.messages import Question
 
 Array = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Rows from the sums of bmt: bins of one row, and spans of the joint fit's product sums.
+"""Rows from the sums of tree: bins of one row, and spans of the joint fit's product sums.
 
 - bins: weight and weight times [1, x] times the residual, of the rows of a leaf between two edges. One row is their
   ratio; its target is what the model, which the question holds, says of it, and its residual.
@@ -22,13 +22,13 @@ from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.scheme import COUNTS
-from glassfleet.schemes.bmt.bins import GROUP
-from glassfleet.schemes.bmt.joint import SCALE
-from glassfleet.schemes.bmt.messages import Question, read_task
-from glassfleet.schemes.bmt.params import GRID_BITS, SCORE_BITS
-from glassfleet.schemes.bmt.server import taken_in
-from glassfleet.schemes.bmt.support import STEP
-from glassfleet.schemes.bmt.tree import degrees
+from glassfleet.schemes.tree.bins import GROUP
+from glassfleet.schemes.tree.joint import SCALE
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.params import GRID_BITS, SCORE_BITS
+from glassfleet.schemes.tree.server import taken_in
+from glassfleet.schemes.tree.support import STEP
+from glassfleet.schemes.tree.tree import degrees
 
 Array = NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """The scikit-learn style estimator of the blended model tree. Needs scikit-learn, as :mod:`glassfleet.estimators` does.
 
->>> from glassfleet.estimators.bmt import BlendedModelTree
+>>> from glassfleet.estimators.tree import FuzzyTreeRegressor
 >>> X = [[j / 40] for j in range(40)]
->>> tree = BlendedModelTree(holdout=0.0, max_rules=2).fit(X, [abs(j - 20) for j in range(40)])
+>>> tree = FuzzyTreeRegressor(holdout=0.0, max_rules=2).fit(X, [abs(j - 20) for j in range(40)])
 >>> len(tree.rules_)
 2
 """
@@ -15,8 +15,8 @@ from glassfleet.estimators.base import SchemeRegressor
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BlendedModelTree(SchemeRegressor):
-    """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``bmt``).
+class FuzzyTreeRegressor(SchemeRegressor):
+    """Binary tree of ramps with a linear model in each leaf, all fitted together (scheme ``tree``).
 
     ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
     with ``exact=True`` the same tree, to the last bit.
@@ -51,7 +51,7 @@ class BlendedModelTree(SchemeRegressor):
     glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
-    _scheme_name = "bmt"
+    _scheme_name = "tree"
 
     compact: bool = False
     max_rules: int = 40

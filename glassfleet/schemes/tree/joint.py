@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.numerics.symmetric import dot, invert, product, solve, subtract_products
-from glassfleet.schemes.bmt.params import GRID_BITS
-from glassfleet.schemes.bmt.tree import Tree
+from glassfleet.schemes.tree.params import GRID_BITS
+from glassfleet.schemes.tree.tree import Tree
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
