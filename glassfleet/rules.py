@@ -78,6 +78,9 @@ class Slope:
         The input's.
     when_missing : bool
         It is added where the input's cell is empty, and nowhere else.
+    beyond : str
+        It is multiplied with how far the input is ``"above 24"`` or ``"below 3"``, a limit in its unit, where the line
+        over the input itself ends; empty: with the input.
     """
 
     feature: str
@@ -86,11 +89,19 @@ class Slope:
     points: tuple[tuple[float, float], ...] = ()
     unit: str = ""
     when_missing: bool = False
+    beyond: str = ""
 
     @property
     def term(self) -> str:
-        """What the slope is multiplied with: the input; or when it is added."""
+        """What the slope is multiplied with: the input, or what is beyond a limit of it; or when it is added."""
+        if self.beyond:
+            return f"for each {self.unit or 'one'} of {self.feature} {self.beyond}"
         return f"if {self.feature} is missing" if self.when_missing else self.feature
+
+    @property
+    def is_of_value(self) -> bool:
+        """Whether it is of the input's value within its limits."""
+        return not self.when_missing and not self.beyond
 
     @property
     def course(self) -> str:
@@ -334,7 +345,7 @@ class Rule:
     def bent(self) -> tuple[BentInput, ...]:
         """The inputs that it depends on by lines that bend."""
         parts = self.consequent.scores or (self.consequent,)
-        linear = [(part.target, own) for part in parts for own in part.slopes or () if not own.when_missing]
+        linear = [(part.target, own) for part in parts for own in part.slopes or () if own.is_of_value]
         slopes = {(target, own.feature): own for target, own in linear}
 
         def line(target: str, bent: Slope) -> tuple[str, tuple[tuple[float, float], ...]]:

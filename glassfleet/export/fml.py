@@ -143,7 +143,7 @@ def _standard(model: Model, title: str) -> ET.Element:
     if isinstance(tables, NetworkTables):
         raise UsageError("FML holds fuzzy rules, and a network has none; json, c and python hold it")
     conditions, names = tables.conditions, _Names()
-    if tables.levels:
+    if tables.levels or domain.excess:
         domain = _in_levels(domain)
     mamdani = bool(domain.classes) and tables.evaluator != "highest_score"
     root = ET.Element(f"{{{NAMESPACE}}}fuzzySystem", {"name": names.new(title)})
@@ -197,7 +197,10 @@ def _in_levels(domain: Domain) -> Domain:
     FML has numbers alone, and no empty cells.
     """
     level = {"low": 0.0, "high": 1.0, "unit": "level", "categories": ()}
-    features = tuple(one.model_copy(update=level if one.categories else {"missing": None}) for one in domain.inputs)
+    features = tuple(
+        one.model_copy(update=level if one.categories else {"missing": None, "lowest": None, "highest": None})
+        for one in domain.inputs
+    )
     return domain.model_copy(update={"features": features})
 
 

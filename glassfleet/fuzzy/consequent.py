@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from glassfleet.data.documents import Strict
-from glassfleet.data.domain import Domain, Indicator, Variable
+from glassfleet.data.domain import Domain, Excess, Indicator, Variable
 from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
 
@@ -192,6 +192,12 @@ def _linear(  # noqa: PLR0917  what a consequent is made of
             if variable.of.name not in cells:
                 terms.append(Slope(variable.of.name, adds(1.0), adds(1.0), when_missing=True))
             constant += adds(1.0) if cells.get(variable.of.name) == "missing" else 0.0
+            continue
+        if isinstance(variable, Excess):
+            limit, most = variable.of.low if variable.side == "below" else variable.of.high, adds(1.0)
+            terms.append(
+                Slope(variable.of.name, most / span, most, (), variable.unit, beyond=f"{variable.side} {limit:.6g}")
+            )
             continue
         if cells.get(variable.name) == "missing" and variable.missing is not None:
             constant += adds((variable.missing - variable.low) / span)

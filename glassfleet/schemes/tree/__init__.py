@@ -28,6 +28,7 @@ class TreeScheme(SumScheme):
     participation: frozenset[Participation] = frozenset({"cohort"})
     categorical = True
     missing_cells = True
+    excess = True
     # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters

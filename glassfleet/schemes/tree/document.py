@@ -57,7 +57,9 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     with document_errors():
         body = _Body.model_validate(model)
         check_numeric(domain, SCHEME)
-        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.inputs))
+        tree = Tree.from_rows(
+            [(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.inputs) - len(domain.excess)
+        )
         levels = check_levels(body.levels, domain) if body.levels or needs_levels(domain) else ()
         for split in tree.splits:
             if levels and any(split.low < level < split.high for level in levels[split.feature]):

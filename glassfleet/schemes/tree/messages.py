@@ -19,7 +19,7 @@ from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.tree.params import MAX_INPUTS, MAX_REGRESSORS, MAX_ROWS, Parameters
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
 from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
@@ -118,6 +118,11 @@ class Question(LayeredQuestion, TrainingQuestion):
         return max(self.parameters.support, self.columns + 1, 2 * sums)
 
     @property
+    def free(self) -> int:
+        """How many of the regressors are excess, which come last."""
+        return sum(each >= self.n_plain for each in self.regressors)
+
+    @property
     def columns(self) -> int:
         """Columns of a rule's polynomial, the intercept included: k."""
         return 1 + len(self.regressors)
@@ -188,11 +193,14 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Undo :meth:`body`."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
-        if len(regressors) > parameters.max_regressors:
+        if (
+            sum(each < self.n_plain for each in regressors) > parameters.max_regressors
+            or len(regressors) > MAX_REGRESSORS
+        ):
             raise TaskError("there are more regressors than the parameters allow")
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
-        tree = Tree.from_value(body["tree"], f)
+        tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
         known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
@@ -201,7 +209,7 @@ class Question(LayeredQuestion, TrainingQuestion):
             shape = (len(tree.leaves), known.columns)
             known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
         if self.kind == "ramps":
-            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, f))
+            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
 
     def with_bins(self, body: Mapping[str, Any]) -> Question:
@@ -210,7 +218,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         leaves = increasing("leaves", body["leaves"], tree.size)
         if any(leaf in tree.split_of for leaf in leaves):
             raise TaskError("a leaf asked about is split already")
-        features = increasing("features", body["features"], self.n_inputs)
+        features = increasing("features", body["features"], self.n_plain)
         latest = body["latest"] if self.kind == "bins" else 0
         if type(latest) is not int or not 0 <= latest <= len(tree.splits):
             raise TaskError("more splits are the latest ones than there are")
