@@ -72,6 +72,8 @@ class Variable(BaseModel):
             raise ValueError(f"{self.name}: an empty cell is taken for a number within the limits, of numbers alone")
         lowest = self.low if self.lowest is None else self.lowest
         highest = self.high if self.highest is None else self.highest
+        if self.categories and (self.lowest, self.highest) != (None, None):
+            raise ValueError(f"{self.name}: categories have nothing beyond their limits")
         if not lowest <= self.low <= self.high <= highest or not np.isfinite(highest - lowest):
             raise ValueError(f"{self.name}: the lowest and highest values are beyond the limits, or there are none")
         return self

@@ -377,7 +377,7 @@ def _domain(
 ) -> Domain:
     def variable(name: str) -> Variable:
         low, high, *missing = limits[name]
-        lowest, highest = ends.get(name, (low, high))
+        lowest, highest = (low, high) if name in categories else ends.get(name, (low, high))
         return Variable(
             name=name,
             low=low,

@@ -27,10 +27,9 @@ static inline void gf_scale(const double *x, double *z)
         z[GF_INPUTS + g] = empty;
     }
     for (int e = 0; e < GF_EXCESS_COUNT; e++) { /* then how far values are beyond limits: input, side, limit, most */
-        const double *own = gf_excess + 4 * e;
-        int f = (int)own[0];
-        double value = isnan(x[f]) ? own[2] : x[f];
-        double far = (own[1] > 0.0 ? value - own[2] : own[2] - value) / own[3];
+        int f = (int)gf_excess[4 * e];
+        double limit = gf_excess[4 * e + 2], value = isnan(x[f]) ? limit : x[f];
+        double far = (gf_excess[4 * e + 1] > 0 ? value - limit : limit - value) / gf_excess[4 * e + 3];
         far = far > 0.0 ? far : 0.0;
         z[GF_INPUTS + GF_GAPS_COUNT + e] = far > gf_farthest[0] ? gf_farthest[0] : far;
     }

@@ -124,7 +124,7 @@ def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -
     X, y = load_diabetes(return_X_y=True)
     X, y, far = X[:300], y[:300], X[300:] * 3.0
     tree = FuzzyRegressionTree().fit(X, y)
-    with pytest.warns(UserWarning, match=r"\d+ of 142 forecasts far outside the target's limits, .*FuzzyModelTree"):
+    with pytest.warns(UserWarning, match=r"\d+ of 142 forecasts far outside the target's limits, .*FuzzyTreeRegressor"):
         forecasts = tree.predict(far)
     farthest = far[np.abs(forecasts).argmax()]
     assert "the forecast is far outside the target's limits" in str(tree.explain(farthest))

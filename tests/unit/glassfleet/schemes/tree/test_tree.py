@@ -15,7 +15,7 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree import SCHEME, Parameters
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
-from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
+from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.server import _sums, taken_in
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
@@ -198,7 +198,8 @@ def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
     assert (np.count_nonzero(few[:, 1:], axis=1) <= 2).all()
     assert not fewer[:, 1:].any()
     left = np.flatnonzero(few.ravel())
-    alone = np.linalg.solve(matrix[np.ix_(left, left)], fit.right.ravel()[left])
+    pulled = fit.right.ravel() + ridge_of(fit.rows) * np.linalg.solve(matrix, fit.right.ravel())
+    alone = np.linalg.solve(matrix[np.ix_(left, left)], pulled[left])
     assert few.ravel()[left] == pytest.approx(alone, rel=1e-6)
 
 
