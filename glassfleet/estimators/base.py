@@ -152,7 +152,7 @@ class SchemeEstimator(LearnedEstimator):
             far = np.flatnonzero((np.abs(columns) > LOG_EDGES[-1]).any(axis=0))
             if len(far):
                 raise ValueError(
-                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e15: give it in another "
+                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e16: give it in another "
                     "unit, or give domain"
                 )
         search = self._discovery(parts[0])

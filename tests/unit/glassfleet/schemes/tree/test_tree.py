@@ -15,7 +15,7 @@ from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.schemes.tree import SCHEME, Parameters
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
-from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, ridge_of, sparse
+from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.server import _sums, taken_in
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
