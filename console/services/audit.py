@@ -101,7 +101,7 @@ def leakage(options: LeakageOptions) -> None:
     \b
     Examples:
       glassfleet audit leakage last --data rows/
-      glassfleet audit leakage --scheme fmt --data weather.csv.gz --vehicles 15 --json
+      glassfleet audit leakage --scheme tree --data weather.csv.gz --vehicles 15 --json
     """
     if (options.run_id is None) == (options.scheme is None):
         raise UsageError("name a run, or a scheme to simulate one with: RUN or --scheme")

@@ -53,10 +53,10 @@ class Attack:
     kind: str = ""
 
 
-PRODUCTS = ("fmt", "fmt_classes", "frt", "tsk")
+PRODUCTS = ("tree", "fmt_classes", "frt", "tsk")
 
 ATTACKS = (
-    Attack("bands", ("fmt", "fmt_classes"), bands),
+    Attack("bands", ("tree", "fmt_classes"), bands),
     Attack("bins", ("tree",), tree.bins, kind="bins"),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
@@ -68,7 +68,7 @@ ATTACKS = (
     Attack("columns", PRODUCTS, columns),
     Attack("columns", ("tree",), banded.columns),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
-    Attack("trees", ("fmt", "frt", "tsk"), leaf_means),
+    Attack("trees", ("tree", "frt", "tsk"), leaf_means),
     Attack("trees", ("tree",), tree.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )

@@ -3,7 +3,7 @@
 Each attack takes a `View` and returns candidate rows, scaled, shape (m, F + 1), inputs and target; NaN where it tells
 nothing of a column. It does not know which candidates are right.
 
-- bands (fmt, fmt_classes): sums of two neighbouring cuts differ by the rows between them. One row left is the row
+- bands (tree, fmt_classes): sums of two neighbouring cuts differ by the rows between them. One row left is the row
   itself, by its products.
 - cells (frt): a cell that says that it holds one row tells its target.
 - remainders (frt): what a node holds less its cells of one input is the cell that was not told.
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from glassfleet.audit.transcript import View
 from glassfleet.audit.tree_sums import TREES, tree_triangles
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.tree.params import GRID_BITS
 from glassfleet.schemes.frt.messages import read_task as read_frt
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 
@@ -144,7 +144,7 @@ def _by_columns(grams: NDArray[np.float64], has: NDArray[np.bool_] | None) -> It
         yield Groups(tuple(inputs.tolist()), f, own, 1e-11, np.ones(len(own), dtype=np.bool_))
 
 
-# --- fmt and fmt_classes --------------------------------------------------------------------------------------------
+# --- tree and fmt_classes --------------------------------------------------------------------------------------------
 
 
 def bands(view: View) -> Rows:

@@ -1,4 +1,4 @@
-"""The product sums of a growing tree (fmt, fmt_classes): of its nodes, their siblings, and bands between cuts."""
+"""The product sums of a growing tree (tree, fmt_classes): of its nodes, their siblings, and bands between cuts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import View
-from glassfleet.schemes.fmt.growth import GrowthQuestion
-from glassfleet.schemes.fmt.messages import read_task as read_fmt
+from glassfleet.schemes.tree.growth import GrowthQuestion
+from glassfleet.schemes.tree.messages import read_task as read_fmt
 from glassfleet.schemes.fmt_classes.messages import Question as ClassQuestion
 from glassfleet.schemes.fmt_classes.messages import read_task as read_fmt_classes
 
 Ints = NDArray[np.int64]
 
-TREES: dict[str, Callable[[Any], Any]] = {"fmt": read_fmt, "fmt_classes": read_fmt_classes}
+TREES: dict[str, Callable[[Any], Any]] = {"tree": read_fmt, "fmt_classes": read_fmt_classes}
 """By scheme: returns the question of a task."""
 
 
@@ -61,13 +61,13 @@ def tree_nodes(view: View) -> Iterator[tuple[GrowthQuestion, list[Node]]]:
 def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
     """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
 
-    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both; of fmt at first
+    Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both; of tree at first
     all rows, and in the end those of a leaf that were held out while it grew. Of two classes y is the second one's
     number; of more it is the indicator of each class in turn, whose number comes last.
     """
     grown: dict[Any, Ints] = {}
     for task, sums in view:
-        if task.scheme == "fmt" and task.kind == "scan":
+        if task.scheme == "tree" and task.kind == "scan":
             yield read_fmt(task), sums["gram"][None], np.ones(1, dtype=np.bool_), None
     for question, nodes in tree_nodes(view):
         grown |= {(question.knots, node.path): node.whole for node in nodes}

@@ -24,7 +24,7 @@ MOST_ROWS = 500
 """Rows that are matched; of more, so many are drawn, as in the paper. Matching grows with the cube."""
 
 _LAST = frozenset({"leaves", "sums"})
-"""Questions of fmt and frt, and of tsk, about the leaves or rules that the model has in the end."""
+"""Questions of tree and frt, and of tsk, about the leaves or rules that the model has in the end."""
 
 
 def leaf_means(view: View) -> Rows:

@@ -11,7 +11,7 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
 from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
-from glassfleet.estimators.fmt import FuzzyModelTree, FuzzyModelTreeClassifier
+from glassfleet.estimators.tree import FuzzyTreeRegressor, FuzzyModelTreeClassifier
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
 from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
 from glassfleet.estimators.tree import FuzzyTreeRegressor
@@ -22,7 +22,7 @@ __all__ = [
     "FedAvgMLPRegressor",
     "FedGATreeClassifier",
     "FedGATreeRegressor",
-    "FuzzyModelTree",
+    "FuzzyTreeRegressor",
     "FuzzyModelTreeClassifier",
     "FuzzyRegressionTree",
     "FuzzyTreeRegressor",

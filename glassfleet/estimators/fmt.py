@@ -1,8 +1,8 @@
 """The scikit-learn style estimators of the fuzzy model tree, for numbers and for classes. They need scikit-learn.
 
->>> from glassfleet.estimators.fmt import FuzzyModelTree
+>>> from glassfleet.estimators.tree import FuzzyTreeRegressor
 >>> X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]
->>> tree = FuzzyModelTree(holdout=0.0, max_rules=2).fit(X, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
+>>> tree = FuzzyTreeRegressor(holdout=0.0, max_rules=2).fit(X, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0])
 >>> len(tree.rules_)
 2
 """
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeRegressor
-from glassfleet.schemes.fmt.partition import Kind
+from glassfleet.schemes.tree.partition import Kind
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FuzzyModelTree(SchemeRegressor):
-    """Binary fuzzy tree with few rules and a linear model in each (scheme ``fmt``).
+class FuzzyTreeRegressor(SchemeRegressor):
+    """Binary fuzzy tree with few rules and a linear model in each (scheme ``tree``).
 
     ``fit`` learns from all rows. ``fit_federated`` learns from several parties' condensed rows, so not quite the same;
     with ``exact=True`` the same tree, to the last bit.
@@ -65,7 +65,7 @@ class FuzzyModelTree(SchemeRegressor):
     glassfleet.estimators.base.SchemeEstimator : for `domain`, methods and attributes.
     """
 
-    _scheme_name = "fmt"
+    _scheme_name = "tree"
 
     n_sets: int = 7
     other_sets: Sequence[int] = (5,)

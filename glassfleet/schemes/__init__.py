@@ -1,4 +1,4 @@
 """The schemes, one folder each; :mod:`glassfleet.catalogue` finds them. A folder's ``__init__`` defines ``SCHEME``."""
 
-DEFAULT = "fmt"
+DEFAULT = "tree"
 """Scheme that is learned where none is named."""

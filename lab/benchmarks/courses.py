@@ -225,7 +225,7 @@ def losses() -> None:
     }
     domain = pooled_domain(data.features, data.target, data.X, data.y)
     rows = []
-    for name, parameters in (("frt", {"nullify": False}), ("fmt", {})):
+    for name, parameters in (("frt", {"nullify": False}), ("tree", {})):
         scheme = catalogue.load(name)
 
         def give(agent: str, task: Task, scheme: Any = scheme) -> Contribution:

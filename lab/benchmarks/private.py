@@ -40,7 +40,7 @@ def private() -> None:
 
 def _fleet(authority: Authority, vehicles: int) -> list[tuple[str, ...]]:
     keys = {f"v{number:04d}": RunKey.generate() for number in range(vehicles)}
-    terms = Terms("fleet", "run", "nonce", "fmt", _DIGEST)
+    terms = Terms("fleet", "run", "nonce", "tree", _DIGEST)
     founders = [Announcement(agent, key.public, _DIGEST) for agent, key in keys.items()]
     editions = [roster.first() for roster in cut_groups(terms, founders)]
     edition = max(editions, key=lambda each: len(each.members))

@@ -192,7 +192,7 @@ class Vehicles:
         body = AgentState(
             status=status,
             incarnation=str(vehicle.lives),
-            schemes=["frt", "fmt", "fedavg_mlp"],
+            schemes=["frt", "tree", "fedavg_mlp"],
             features=list(names),
             target="y",
         )

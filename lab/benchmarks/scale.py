@@ -51,7 +51,7 @@ LONG, KILL_AT = 100, 90
 
 RUNS: tuple[tuple[dict[str, Any], int], ...] = (
     ({"scheme": "frt"}, 4),
-    ({"scheme": "fmt", "parameters": {"max_rules": 8}}, 5),
+    ({"scheme": "tree", "parameters": {"max_rules": 8}}, 5),
     (ELASTIC, 0),
 )
 """What is run, and at which question a third of the fleet vanishes; 0: never."""

@@ -24,7 +24,7 @@ from lab.papers.work import fleet
 from lab.protocols.paper import kfold, rmse
 
 SETS = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california", "qoe")
-SCHEMES = ("fmt", "frt", "tsk", "tree")
+SCHEMES = ("tree", "frt", "tsk")
 VEHICLES = 15
 
 

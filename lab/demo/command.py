@@ -65,7 +65,7 @@ LOOK = 0.5
 )
 @click.option(
     "--scheme", default=DEFAULT, show_default=True, metavar="NAME",
-    help="What to learn; a classifier forecasts Good or Poor. fmt is shown with max_rules=12, other_sets=[], "
+    help="What to learn; a classifier forecasts Good or Poor. tree is shown with max_rules=12, "
     "max_regressors=16 and size_tolerance=0.01 unless --param says otherwise. `glassfleet doctor` lists the schemes.",
 )  # fmt: skip
 @click.option(

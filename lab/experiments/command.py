@@ -46,13 +46,13 @@ TITLES = {"local": "local (LL)", "federated": "federated (FL)", "central": "cent
     "--labels", is_flag=True, help="The target is a class label even if it looks like a number, e.g. 0 and 1."
 )
 @click.option(
-    "--clients", type=click.IntRange(2, 1000), help="Clients that share the rows.  [default: the paper's, 5 for fmt]"
+    "--clients", type=click.IntRange(2, 1000), help="Clients that share the rows.  [default: the paper's, 5 for tree]"
 )
 @click.option(
-    "--folds", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: the paper's, 5 for fmt]"
+    "--folds", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: the paper's, 5 for tree]"
 )
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for fmt]"
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of all the splits.  [default: the paper's, 19 for tree]"
 )
 @click.option("--settings", default=",".join(SETTINGS), show_default=True, help="Which settings to run, with commas.")
 @click.option(

@@ -29,7 +29,7 @@ SCHEMES: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
         ("federated", "central"),
     ),
     "tsk, ours": ("TSK (pooled, with OTHERWISE)", {}, ("local", "federated", "central")),
-    "fmt": ("FMT (our fuzzy model tree)", {}, ("local", "federated", "central")),
+    "tree": ("Fuzzy tree (ours)", {}, ("local", "federated", "central")),
     "fedavg_mlp": ("MLP, averaged (FedAvg)", {}, ("federated",)),
 }
 

@@ -26,15 +26,14 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "FRT (as published)": ("frt", {"min_rows": 1}),
     "TSK (averaged, as published)": ("tsk", {"consequents": "averaged", "antecedents": "local", "min_rows": 1}),
     "TSK (pooled, ours)": ("tsk", {}),
-    "FMT, from condensed rows (our default)": ("fmt", {}),
-    "FMT": ("fmt", ROWS_AS_THEY_ARE),
+    "tree, from condensed rows (our default)": ("tree", {}),
     "tree": ("tree", ROWS_AS_THEY_ARE),
 }
 
 RULES = (1, 2, 4, 8, 12, 20, 40)
 """Most rules of the points of a curve; the last is the default."""
 
-CURVES = {"FMT": "fmt", "tree": "tree"}
+CURVES = {"tree": "tree"}
 """Drawn as curves: scheme of each."""
 
 MARKS = ("cubist", "cubist-5", "cart-40", "linear-leaves")
@@ -215,6 +214,6 @@ CHAPTERS = (
         _jobs,
         _sizes,
         (*map(file_of, DATASETS), "qoe/vehicle_0.csv.gz"),
-        ("accuracy-size", "fmt-sizes"),
+        ("accuracy-size", "tree-sizes"),
     ),
 )

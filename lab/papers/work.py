@@ -204,7 +204,7 @@ def _sized(data: Path, arguments: Arguments) -> Any:
 
 def _sized_reference(data: Path, arguments: Arguments) -> Any:
     """Score a central reference between our trees' limits: arguments reference, file and fold, or source."""
-    train, test, domain = _parts(data, arguments, input_quantiles_of(catalogue.load("fmt")))
+    train, test, domain = _parts(data, arguments, input_quantiles_of(catalogue.load("tree")))
     pooled = pool(list(train.values()))
     model = fit_reference(arguments["reference"], domain, pooled)
     return {

@@ -74,7 +74,7 @@ def test_fleet_learns_the_central_model_of_its_cohort_when_vehicles_are_killed_a
     assert all(item["late"] == len(item["late_agents"]) for item in summary["rounds"])
     assert f"{slow} answers domain 1 too late" in done.stderr
     assert " s, most at" in done.stderr, "units are told"
-    assert summary["scheme"] == "fmt"
+    assert summary["scheme"] == "tree"
     rules = int(summary["model"]["complexity"]["leaves"])
     assert 1 < rules <= 12
     assert f"all {rules} rules:" in done.stderr, "few enough to be shown, all of them"

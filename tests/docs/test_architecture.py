@@ -362,12 +362,12 @@ def test_contribution_takes_the_way_that_the_page_tells_when_a_fleet_learns(text
         sides = {name: Variable(name=name, low=0.0, high=1.0) for name in ("speed", "load")}
         domain = Domain(features=tuple(sides.values()), target=Variable(name="minutes", low=0.0, high=2.0))
         policy = RoundPolicy(min_agents=1, deadline=5, gather_agents=1)
-        spec = RunSpec(scheme="fmt", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
+        spec = RunSpec(scheme="tree", parameters={"max_rules": 3}, policy=policy, domain=domain, model="m")
         ended = fleet.run_until_ended(fleet.start_run(spec), within=300)
         fleet.advance(5)
         record = fleet.record("m")
         assert record is not None
-        summary(catalogue.load("fmt").from_document(record.document))
+        summary(catalogue.load("tree").from_document(record.document))
     structlog.reset_defaults()
 
     assert ended["outcome"] == "finished", ended["reason"]

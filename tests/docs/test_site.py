@@ -108,7 +108,7 @@ def _place(page: str, link: str) -> tuple[str, str]:
 
 def test_site_draws_diagrams_and_formulas_without_scripts(site: Path):
     rounds = (site / "explanation" / "rounds.html").read_text(encoding="utf-8")
-    trees = (site / "explanation" / "fmt.html").read_text(encoding="utf-8")
+    trees = (site / "explanation" / "tree.html").read_text(encoding="utf-8")
 
     assert rounds.count('<figure class="gf-diagram">') == 1
     assert "language-mermaid" not in rounds

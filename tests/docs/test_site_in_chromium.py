@@ -23,7 +23,7 @@ LOOKED_AT = [
     "index",
     "tutorial/first-fleet",
     "explanation/rounds",
-    "explanation/fmt",
+    "explanation/tree",
     "reference/messages",
     "api/scheme",
 ]

@@ -47,9 +47,9 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     coordinator = CoordinatorProcess(broker.url, tmp_path / "coordinator")
     try:
         with Fleet(sources, broker=broker.url, state_dir=tmp_path / "agents"), coordinator.api() as api:
-            exact = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=3))
+            exact = catalogue.load("tree").exact(catalogue.load("tree").Parameters(max_rules=3))
             eventually(lambda: len(api.get("/api/agents").json()) == len(files))
-            spec = {"run": "r1", "scheme": "fmt", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
+            spec = {"run": "r1", "scheme": "tree", "parameters": exact.model_dump(mode="json"), "without": [OUT]}
             spec["policy"] = {"gather_agents": 5, "deadline": 30}
             assert api.post("/api/runs", json=spec).status_code == 201
             ended(api, "r1")
@@ -61,7 +61,7 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
             where = ["--coordinator", str(api.base_url)]
             asked = ("run show r1", "report r1 -o - --format markdown", "model history model")
             seen = [CliRunner().invoke(cli, [*words.split(), *where]).output.replace("\\", "") for words in asked]
-            options = "--run r2 --model other --scheme fmt --param max_rules=2 --max-rows-each 100 --wait"
+            options = "--run r2 --model other --scheme tree --param max_rules=2 --max-rows-each 100 --wait"
             without = ["--without", WRONG, "--without", OUT, "--state-dir", str(coordinator.state_dir)]
             again = CliRunner().invoke(cli, ["run", "start", *options.split(), *without, *where])
             assert again.exit_code == 0, again.output
@@ -87,5 +87,5 @@ def test_fleet_learns_and_names_who_stands_out_where_people_look(tmp_path: Path)
     assert (record.parameters["without"], record.parameters["max_rows_each"]) == ([OUT], run["max_rows_each"])
     domain = Domain.from_document(record.document["domain"])
     rows = [local.counted_rows(sources[name].train, domain, run["max_rows_each"]) for name in record.cohort]
-    central = local.central(catalogue.load("fmt"), exact, domain, pool(rows)).model.to_document()
+    central = local.central(catalogue.load("tree"), exact, domain, pool(rows)).model.to_document()
     assert document_digest(central) == record.digest

@@ -49,7 +49,7 @@ def leavers(name: str) -> tuple[int, ...]:
     return tuple(number for number in range(15) if f"v{number:02d}" not in stay)
 
 
-@pytest.mark.parametrize("name", ["fmt", "tree", "frt"])
+@pytest.mark.parametrize("name", ["tree", "frt"])
 def test_a_value_that_one_row_has_tells_no_row(name: str) -> None:
     assert attacked(name, alarmed(), 3, {}, domain=ALARM).read == 0
     if name != "frt":
@@ -137,7 +137,7 @@ def products(each: Opened) -> dict[tuple[int, ...], NDArray[np.float64]]:
     return {tuple(rule): gram for rule, gram in zip(question.antecedents.tolist(), grams, strict=True)}
 
 
-@pytest.mark.parametrize("name", ["fmt", "tsk"])
+@pytest.mark.parametrize("name", ["tree", "tsk"])
 def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names, fleet = ("a", "b"), {}
     for number in range(8):
@@ -150,14 +150,14 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypat
         fleet[f"v{number:02d}"] = Dataset(names, "y", X, y)
     chosen: dict[str, dict[str, Any]] = {
         "tsk": {"n_clusters": 12, "n_sets": 3, "max_rounds": 5},
-        "fmt": {"n_sets": 3, "partition": "uniform"},
+        "tree": {"n_sets": 3, "partition": "uniform"},
     }
     assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read == 0
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 0.07)
     assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read > 0
 
 
-@pytest.mark.parametrize("name", ["fmt", pytest.param("tree", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["tree"])
 def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +231,7 @@ def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
 ) -> None:
     monkeypatch.setattr("glassfleet.private.columns.MOST_EQUAL", 1.0)
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("fmt", fleet_of(data, 15), 3, {}, max_rules=16)
+    result = attacked("tree", fleet_of(data, 15), 3, {}, max_rules=16)
     assert result.read > least, result
 
 
@@ -240,5 +240,5 @@ def test_a_value_that_many_rows_have_gives_rows_away_where_others_are_not_counte
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("fmt", fleet_of("qoe", 15), 3, {"v03": 9})
+    result = attacked("tree", fleet_of("qoe", 15), 3, {"v03": 9})
     assert result.read > 3, result

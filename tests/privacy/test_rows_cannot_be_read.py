@@ -38,7 +38,7 @@ from tests.support.privacy.transcripts import (
 
 EXACT: dict[str, dict[str, Any]] = {
     "tree": {"min_rows": 1},
-    "fmt": {"min_rows": 1},
+    "tree": {"min_rows": 1},
     "fmt_classes": {"min_rows": 1},
     "frt": {"nullify": False},
     "tsk": {"nullify": False},
@@ -49,10 +49,10 @@ Attack = Callable[[View], Rows]
 ATTACKS: dict[str, tuple[str, Attack]] = {
     "tree bins": ("tree", tree.bins),
     "tree spans": ("tree", tree.spans),
-    "fmt bands": ("fmt", sums.bands),
-    "fmt spans": ("fmt", sums.spans),
-    "fmt covariances": ("fmt", sums.covariances),
-    "fmt columns": ("fmt", sums.columns),
+    "tree bands": ("tree", sums.bands),
+    "tree spans": ("tree", sums.spans),
+    "tree covariances": ("tree", sums.covariances),
+    "tree columns": ("tree", sums.columns),
     "fmt_classes bands": ("fmt_classes", sums.bands),
     "fmt_classes newton": ("fmt_classes", fmt_classes.newton),
     "fmt_classes spans": ("fmt_classes", sums.spans),
@@ -68,7 +68,7 @@ SETS = ("weather_izmir", "mortgage", "california", "qoe", "diabetes", "simulated
 
 CHEAP: dict[str, dict[str, Any]] = {
     "tree": {"compact": True, "max_rules": 8},
-    "fmt": {"other_sets": [], "max_rules": 16},
+    "tree": {"other_sets": [], "max_rules": 16},
     "fmt_classes": {},
     "frt": {"max_depth": 5},
     "tsk": {},
@@ -124,14 +124,14 @@ def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles
 
 @pytest.mark.parametrize(("attack", "name", "least"), [
     ("tree bins", "weather_izmir", 0.3), pytest.param("tree bins", "qoe", 0.04, marks=SLOW),
-    ("fmt bands", "weather_izmir", 0.3), pytest.param("fmt bands", "qoe", 0.04, marks=SLOW),
-    ("fmt spans", "mortgage", 0.08), ("fmt_classes bands", "mortgage", 0.2), ("fmt_classes newton", "mortgage", 0.3),
+    ("tree bands", "weather_izmir", 0.3), pytest.param("tree bands", "qoe", 0.04, marks=SLOW),
+    ("tree spans", "mortgage", 0.08), ("fmt_classes bands", "mortgage", 0.2), ("fmt_classes newton", "mortgage", 0.3),
     pytest.param("frt spans", "weather_izmir", 0.1, marks=SLOW),
     ("frt spans", "mortgage", 0.05), ("tsk spans", "mortgage", 0.004),
-    ("tree bins", "diabetes", 0.6), ("fmt bands", "diabetes", 0.5), ("fmt spans", "diabetes", 0.6),
+    ("tree bins", "diabetes", 0.6), ("tree bands", "diabetes", 0.5), ("tree spans", "diabetes", 0.6),
     ("fmt_classes bands", "diabetes", 0.5), ("fmt_classes newton", "diabetes", 0.6), ("frt spans", "diabetes", 0.4),
     ("tsk spans", "wine", 0.1),
-    *(pytest.param(attack, "simulated", 0.02, marks=SLOW) for attack in ("tree bins", "fmt bands")),
+    *(pytest.param(attack, "simulated", 0.02, marks=SLOW) for attack in ("tree bins", "tree bands")),
 ])  # fmt: skip
 def test_the_same_attack_reads_rows_when_they_are_used_as_they_are(attack: str, name: str, least: float) -> None:
     result = attacked(attack, name, 15, exact=True)
@@ -159,7 +159,7 @@ def test_cells_that_are_left_tell_no_target_but_under_the_papers_own_nullificati
 
 
 @pytest.mark.parametrize("data", [pytest.param("weather_izmir", marks=SLOW), "diabetes"])
-@pytest.mark.parametrize("name", ["tree", "fmt", "fmt_classes", "frbc", "frt", "tsk"])
+@pytest.mark.parametrize("name", ["tree", "fmt_classes", "frbc", "frt", "tsk"])
 def test_vehicle_tells_nothing_that_its_condensed_rows_do_not_tell(name: str, data: str) -> None:
     fleet = fleet_of(data, 5)
     fleet, domain = labelled(name, fleet, domain_of(fleet, name))

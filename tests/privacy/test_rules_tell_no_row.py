@@ -187,7 +187,7 @@ def histograms_attacked(fleet: Fleet, min_count: int, quantiles: tuple[float, fl
     return Read(read, values, false, columns)
 
 
-@pytest.mark.parametrize(("scheme", "share"), [("fmt", 0.0012), ("frt", 0.001)])  # fmt's limits are further out
+@pytest.mark.parametrize(("scheme", "share"), [("tree", 0.0012), ("frt", 0.001)])  # tree's limits are further out
 @pytest.mark.parametrize(("name", "vehicles"), often(HISTOGRAM_SETS))
 def test_attacker_reads_few_single_values_and_no_row_from_the_rounds_of_a_default_search(
     name: str, vehicles: int, scheme: str, share: float

@@ -13,14 +13,14 @@ from glassfleet.audit.transcript import Opened, views
 from glassfleet.audit.tree_sums import tree_nodes
 from glassfleet.data.dataset import Dataset
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.schemes.fmt.messages import Question
-from glassfleet.schemes.fmt.params import GRID_BITS
+from glassfleet.schemes.tree.messages import Question
+from glassfleet.schemes.tree.params import GRID_BITS
 from glassfleet.training import training_rows
 from tests.support.privacy.decomposition import decomposed
 from tests.support.privacy.opened_sums import attacked, opened
 from tests.support.privacy.transcripts import Fleet, fleet_of
 
-KNOWN = {("fmt", "qoe"): 1}
+KNOWN = {("tree", "qoe"): 1}
 """Rows that are read all the same, of 6,883."""
 
 
@@ -30,15 +30,15 @@ KNOWN = {("fmt", "qoe"): 1}
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("fmt", "weather_izmir"),
+        ("tree", "weather_izmir"),
         pytest.param("tree", "weather_izmir", marks=pytest.mark.slow),
-        *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("fmt", "tree")),
-        pytest.param("fmt", "compactiv", marks=pytest.mark.slow),
+        *(pytest.param(name, "qoe", marks=pytest.mark.slow) for name in ("tree")),
+        pytest.param("tree", "compactiv", marks=pytest.mark.slow),
         *((name, data) for data in ("weather_izmir", "compactiv", "qoe", "wine") for name in ("frt", "tsk")),
         ("frt", "simulated"),
-        *((name, "wine") for name in ("fmt", "tree")),
-        *(pytest.param(name, "diabetes", marks=pytest.mark.slow) for name in ("fmt", "tree", "frt", "tsk")),
-        *(pytest.param(name, "simulated", marks=pytest.mark.slow) for name in ("fmt", "tsk")),
+        *((name, "wine") for name in ("tree")),
+        *(pytest.param(name, "diabetes", marks=pytest.mark.slow) for name in ("tree", "frt", "tsk")),
+        *(pytest.param(name, "simulated", marks=pytest.mark.slow) for name in ("tree", "tsk")),
     ],
 )
 def test_no_row_is_read_from_the_sums_of_a_private_run(name: str, data: str, left: dict[str, int]) -> None:
@@ -57,17 +57,17 @@ def parked(vehicles: int = 15, rows: int = 60, parking: int = 40) -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize("name", ["fmt", "tree", "frt"])
+@pytest.mark.parametrize("name", ["tree", "frt"])
 def test_equal_rows_hide_nobody(name: str) -> None:
     assert attacked(name, parked(), 3, {}).read == 0
 
 
-@pytest.mark.parametrize("name", ["fmt", pytest.param("tree", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["tree"])
 def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def every(hashes: Any) -> Any:
         return np.ones(hashes.shape, dtype=np.bool_)
 
-    chosen = {} if name == "fmt" else {"rows": 20, "parking": 60}
+    chosen = {} if name == "tree" else {"rows": 20, "parking": 60}
     assert attacked(name, parked(**chosen), 3, {}).read == 0
     monkeypatch.setattr("glassfleet.training.is_first", every)
     assert attacked(name, parked(**chosen), 3, {}).read > 0
@@ -75,7 +75,7 @@ def test_equal_rows_that_count_give_rows_away(name: str, monkeypatch: pytest.Mon
 
 def test_rows_of_little_weight_hide_nobody() -> None:
     # Of the twelve that stay in this draw two rows were read: others counted that weighed nearly nothing beside them.
-    result = attacked("fmt", fleet_of("weather_izmir", 15), 3, {"v03": 9}, draw=6)
+    result = attacked("tree", fleet_of("weather_izmir", 15), 3, {"v03": 9}, draw=6)
     assert result.read == 0, result
 
 
@@ -100,7 +100,7 @@ def wide(vehicles: int = 8, rows: int = 40, inputs: int = 60) -> Fleet:
 
 
 def below(some: list[Opened], fleet: Fleet) -> Iterator[tuple[Any, Any]]:
-    """Yield, of each node of fmt, the columns of the rows in it, and all sums of it and of the nodes below it."""
+    """Yield, of each node of tree, the columns of the rows in it, and all sums of it and of the nodes below it."""
     for members, view in views(some).items():
         every = [(question, node) for question, nodes in tree_nodes(view) for node in nodes]
         for question, node in every:
@@ -124,16 +124,16 @@ def below(some: list[Opened], fleet: Fleet) -> Iterator[tuple[Any, Any]]:
 @pytest.mark.parametrize("data", ["wide", "weather_izmir", pytest.param("mortgage", marks=pytest.mark.slow)])
 def test_the_sums_of_a_node_of_fmt_and_of_those_below_span_fewer_products_than_it_has_rows(data: str) -> None:
     fleet = wide() if data == "wide" else fleet_of(data, 15)
-    some, _ = opened("fmt", fleet, 3, {} if data == "wide" else {"v03": 9})
+    some, _ = opened("tree", fleet, 3, {} if data == "wide" else {"v03": 9})
     shares = [decomposed(sums, starts=1)[0] / len(rows) for rows, sums in below(some, fleet)]
     assert len(shares) > 20
     assert max(shares) < 0.75
 
 
 def test_small_bands_of_many_columns_tell_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassfleet.schemes.fmt.server.most_columns", lambda most, rows: most)
+    monkeypatch.setattr("glassfleet.schemes.tree.server.most_columns", lambda most, rows: most)
     monkeypatch.setattr(Question, "least_rows", property(lambda question: len(question.regressors) + 2))
-    some, _ = opened("fmt", wide(), 3, {})
+    some, _ = opened("tree", wide(), 3, {})
     rows, sums = next(below(some, wide()))
     rank, candidates = decomposed(sums, starts=60)
     assert rank == len(rows)
@@ -147,7 +147,7 @@ def near(candidates: Any, rows: Any) -> int:
 
 @pytest.mark.parametrize("data", [pytest.param("weather_izmir", marks=pytest.mark.slow), "wine"])
 def test_without_support_rows_are_read(data: str) -> None:
-    result = attacked("fmt", fleet_of(data, 15), 0, {}, max_rules=16 if data == "weather_izmir" else 4)
+    result = attacked("tree", fleet_of(data, 15), 0, {}, max_rules=16 if data == "weather_izmir" else 4)
     assert result.read > 0.05 * result.rows, result
 
 

@@ -23,7 +23,7 @@ from glassfleet.scheme import Model
 from glassfleet.schemes.dp_tree import SCHEME as DP_TREE
 from tests.support.sample_models import GAPPY, KINDS, TEXTUAL, model, population
 
-FLOORED = ("fmt-floored", "fmt-other-floored")
+FLOORED = ("tree-floored", "tree-other-floored")
 """Models whose forecasts are often exactly 0, kept at a lower limit of 0, while their parts are of all sizes."""
 
 UNEQUAL = {"snr": -17.3, "dist": 31.7, "load": 1e-7, "speed": 1e-14}
@@ -40,7 +40,7 @@ def _floored(kind: str) -> Model:
         for rule in document["model"]["rules"]
     ]
     changed = {**document, "domain": {**domain, "target": target}, "model": {**document["model"], "rules": rules}}
-    return catalogue.load("fmt").from_document(changed)
+    return catalogue.load("tree").from_document(changed)
 
 
 def _model(kind: str) -> Model:

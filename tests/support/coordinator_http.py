@@ -88,7 +88,7 @@ def births(service: Service, count: int) -> None:
             status="up",
             incarnation=f"{number:016x}",
             software="glassfleet 0.1.0",
-            schemes=["frt", "fmt", "frbc", "tsk"],
+            schemes=["frt", "tree", "frbc", "tsk"],
             features=[f"column_{index}" for index in range(20)],
             target="quality",
         )

@@ -48,7 +48,7 @@ from glassfleet.scores import SCORES
 from schemas import codec
 from schemas.documents import document_digest
 
-OFFER = Offer(frozenset({"fmt", "frt"}), ("a", "b"), "y")
+OFFER = Offer(frozenset({"tree", "frt"}), ("a", "b"), "y")
 NONCE = "7" * 32
 
 

@@ -28,15 +28,15 @@ FEATURES = tuple(
 OTHERS = {
     "frt": {"inference": "weighted_average"},
     "tsk": {"inference": "weighted_average"},
-    "fmt": {"inference": "one_rule"},
+    "tree": {"inference": "one_rule"},
     "frbc": {"association": "strength*weight"},
 }
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "tree-numbers-text", "fmt_classes-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "tree-numbers-text", "tree-numbers-text", "fmt_classes-text")
 """Models with columns of text; :func:`trips` are their rows."""
-GAPPY = ("fmt-numbers-gaps", "tree-numbers-gaps", "fmt_classes-gaps")
+GAPPY = ("tree-numbers-gaps", "tree-numbers-gaps", "fmt_classes-gaps")
 """The same, and some distances are missing; :func:`trips` with `gaps` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
@@ -49,8 +49,8 @@ KINDS = (
     *(
         "frt",
         "frt-other",
-        "fmt",
-        "fmt-other",
+        "tree",
+        "tree-other",
         "tree",
         "tree-excess",
         "tsk",

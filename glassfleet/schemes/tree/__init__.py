@@ -29,7 +29,7 @@ class TreeScheme(SumScheme):
     categorical = True
     missing_cells = True
     excess = True
-    # As fmt: linear rules still go on where the usual 2.5 and 97.5 % would clip.
+    # As tree: linear rules still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
     trial = Parameters(max_rules=8)

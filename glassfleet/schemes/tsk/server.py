@@ -138,7 +138,7 @@ def _begun(question: Question, memory: dict[str, Any], contributions: Sequence[C
         least = least_others(parameters.support)
         raise RunFailedError(
             f"fewer than {least} rows of some group, or of those who left it, differ from all others in {names}: sums "
-            "over all rows would tell these. Leave such inputs out, or learn with fmt, which sums no products of them"
+            "over all rows would tell these. Leave such inputs out, or learn with tree, which sums no products of them"
         )
     decision = decide_columns(contributions, task, parameters.support)
     return _ask_clusters(parameters, question.domain, {**memory, "withheld": [noted(decision)], "values": decision})

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A coordinator with a model whose rules join conditions."""
-    scheme = catalogue.load("fmt")
+    scheme = catalogue.load("tree")
     data = dataset(tuple(f"column_{number}" for number in range(12)), labels=False, rows=1500)
     domain = domain_of(data, labels=False)
     model = local.federated(scheme, scheme.Parameters(), domain, {"a": data}).model

@@ -24,7 +24,7 @@ from tests.support.dashboard_world import OPEN, SIDEWAYS
 
 KINDS = (
     "frt",
-    "fmt",
+    "tree",
     "tsk",
     "frbc",
     "fmt_classes",
@@ -96,7 +96,7 @@ def test_page_of_a_network_has_no_rules(shop: httpx.Client, kind: str) -> None:
     assert "Each input's share" in forecast
 
 
-@pytest.mark.parametrize("kind", ["fmt", "dp_tree", "fedavg_mlp-classes", "population"])
+@pytest.mark.parametrize("kind", ["tree", "dp_tree", "fedavg_mlp-classes", "population"])
 def test_links_at_the_top_lead_to_the_parts_of_the_page(shop: httpx.Client, kind: str) -> None:
     text = text_of(shop, f"/models/{NAMES[kind]}")
     top = text[text.index('aria-label="On this page"') :].partition("</nav>")[0]
@@ -104,12 +104,12 @@ def test_links_at_the_top_lead_to_the_parts_of_the_page(shop: httpx.Client, kind
     assert linked == re.findall(r'<h2 id="([a-z-]+)"', text)
 
 
-@pytest.mark.parametrize("kind", ["fmt", "fedavg_mlp-numbers", "population"])
+@pytest.mark.parametrize("kind", ["tree", "fedavg_mlp-numbers", "population"])
 def test_model_is_downloaded_as_the_file_that_the_command_writes(shop: httpx.Client, kind: str) -> None:
     text = text_of(shop, f"/models/{NAMES[kind]}")
     offered = re.findall(rf'href="(/models/{NAMES[kind]}/1/download\?format=(\w+))"', text)
     assert [name for _, name in offered] == {
-        "fmt": ["c", "python", "html", "fml"], "fedavg_mlp-numbers": ["c", "python", "html"], "population": ["html"]
+        "tree": ["c", "python", "html", "fml"], "fedavg_mlp-numbers": ["c", "python", "html"], "population": ["html"]
     }[kind]  # fmt: skip
     for address, name in offered:
         answer = shop.get(address)
@@ -185,7 +185,7 @@ def test_structure_is_a_tree_that_opens_with_the_keyboard(shop: httpx.Client, pa
 
 def test_tree_fits_its_box_and_can_be_zoomed_and_dragged(shop: httpx.Client, page: Page) -> None:
     page.set_viewport_size({"width": 900, "height": 700})
-    page.goto(f"{str(shop.base_url).rstrip('/')}/models/fmt")
+    page.goto(f"{str(shop.base_url).rstrip('/')}/models/tree")
     box, tree = page.locator("#tree .wide"), page.locator("#tree .wide svg")
     fits = float(tree.get_attribute("width") or 0)
     assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
@@ -201,7 +201,7 @@ def test_tree_fits_its_box_and_can_be_zoomed_and_dragged(shop: httpx.Client, pag
     page.mouse.move(x - 120, y, steps=4)
     page.mouse.up()
     assert box.evaluate("box => box.scrollLeft") == pytest.approx(120, abs=2)
-    assert page.url.endswith("/models/fmt")  # the end of a drag opens nothing
+    assert page.url.endswith("/models/tree")  # the end of a drag opens nothing
     page.click("#zoom button[data-zoom=fit]")
     expect(tree).to_have_attribute("width", f"{fits:.0f}")
 

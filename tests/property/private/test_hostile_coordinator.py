@@ -77,12 +77,12 @@ class HostileCoordinator(RuleBasedStateMachine):
         """Ask some vehicles a task of some kind in some edition."""
         roster = data.draw(st.sampled_from(self.rosters[-3:]))
         members = tuple(data.draw(st.sets(st.sampled_from(sorted(roster.by_id)), min_size=1)))
-        name = data.draw(st.sampled_from(["frt", "domain", "scores", "fmt", "pairs"]))
+        name = data.draw(st.sampled_from(["frt", "domain", "scores", "tree", "pairs"]))
         body = {
             **BODY,
             "level": data.draw(st.integers(0, 2)),
             "parameters": {"depth": data.draw(st.sampled_from([3, 9]))},
-            "model": data.draw(st.sampled_from([{"scheme": "frt", **BODY}, {"scheme": "fmt", **BODY}])),
+            "model": data.draw(st.sampled_from([{"scheme": "frt", **BODY}, {"scheme": "tree", **BODY}])),
         }
         task = Task(name, "level", body, data.draw(st.sampled_from([roster.terms.nonce, self.terms.nonce])))
         number = data.draw(st.integers(0, 4))

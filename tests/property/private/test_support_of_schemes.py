@@ -1,4 +1,4 @@
-"""With `support` nothing that fmt, tree, tsk or frbc open rests on few rows, whatever is added and subtracted.
+"""With `support` nothing that tree, tree, tsk or frbc open rests on few rows, whatever is added and subtracted.
 
 The oracle asks each row by itself what it would answer: a sum rests on the rows whose own answers to it are not zero.
 """
@@ -26,9 +26,9 @@ from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
-from glassfleet.schemes.fmt.messages import read_task as read_fmt
-from glassfleet.schemes.fmt.partition import positions
-from glassfleet.schemes.fmt.tree import degrees
+from glassfleet.schemes.tree.messages import read_task as read_fmt
+from glassfleet.schemes.tree.partition import positions
+from glassfleet.schemes.tree.tree import degrees
 from glassfleet.schemes.tree.messages import read_task as read_bmt
 from glassfleet.schemes.tree.support import about_bands, about_counts, about_pairs, limits_of
 from glassfleet.traits import private_parameters
@@ -39,7 +39,7 @@ from schemas.errors import RunFailedError
 Parts = dict[str, Dataset]
 
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "fmt": {
+    "tree": {
         "n_sets": st.integers(2, 6),
         "partition": st.sampled_from(["mixed", "uniform"]),
         "max_rules": st.sampled_from([4, 8]),
@@ -136,7 +136,7 @@ class Oracle:
         return np.atleast_1d(total)
 
     @staticmethod
-    def fmt(view: Any) -> list[bool]:
+    def tree(view: Any) -> list[bool]:
         return [bool(line[0]) for _, triangles, *_ in tree_triangles(view) for line in triangles]
 
     @staticmethod
@@ -193,7 +193,7 @@ def draws_of(task: Task) -> list[str]:
 def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:
     """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
     columns = 0 if name == "frbc" else len(domain.features) + 2
-    if name in {"fmt", "tree"}:  # not all inputs are columns
+    if name in {"tree"}:  # not all inputs are columns
         asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
         columns = max((len(own) + 2 for own in asked if own is not None), default=0)
     return int(max(parameters.support, columns))
@@ -239,7 +239,7 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
         for agents, tasks in views:
             counts, least = oracle.counts(agents, tasks), least_of(name, parameters, domain, tasks)
             assert ((counts == 0) | (counts >= least)).all(), counts
-            if name == "fmt":
+            if name == "tree":
                 check_sizes(parts, agents, tasks, parameters.support)
 
 
@@ -280,13 +280,13 @@ def test_one_group_without_losses_learns_what_pooled_rows_would(name: str, data:
 @settings(max_examples=15)
 @given(st.data())
 def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: st.DataObject) -> None:
-    _, parts, _ = data.draw(fleets("fmt"))
+    _, parts, _ = data.draw(fleets("tree"))
     support = data.draw(st.sampled_from([0, 1, 3, 20]))
     names = next(iter(parts.values())).features
     wanted = DiscoveryParameters(features=names, target="y", guarded=False, input_quantiles=(0.001, 0.999))
     asked = private_parameters(DISCOVERY, wanted, support)
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=4, unique=True))
-    fleet = met("fmt", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
+    fleet = met("tree", asked, parts, {agent: data.draw(st.integers(0, 4)) for agent in lost}, 8, [])
     try:
         result = fleet.learn(DISCOVERY, asked, None)
     except RunFailedError as fault:
@@ -307,7 +307,7 @@ def test_limits_have_enough_rows_at_them_and_are_those_of_the_pooled_rows(data: 
 @settings(max_examples=4)
 @given(st.data())
 def test_averaged_network_is_that_of_those_who_stay(data: st.DataObject) -> None:
-    domain, parts, _ = data.draw(fleets("fmt"))
+    domain, parts, _ = data.draw(fleets("tree"))
     scheme = catalogue.load("fedavg_mlp")
     parameters = private_parameters(scheme, scheme.Parameters(hidden=(3,), rounds=2, epochs=1))
     lost = data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=len(parts) // 2, unique=True))

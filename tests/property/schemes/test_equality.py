@@ -38,7 +38,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "prune": st.sampled_from([0.0, 0.5, 2.0]),
         "max_slopes": st.sampled_from([None, 0, 2]),
     },
-    "fmt": {
+    "tree": {
         "n_sets": st.integers(2, 8),
         "other_sets": st.sampled_from([(), (3,)]),
         "partition": st.sampled_from(["mixed", "uniform", "quantile", "union"]),
@@ -87,7 +87,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
-    "fmt": {"min_rows": st.integers(2, 6)},
+    "tree": {"min_rows": st.integers(2, 6)},
     "tree": {"min_rows": st.integers(2, 6)},
     "fmt_classes": {"min_rows": st.integers(2, 6)},
     "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},
@@ -109,13 +109,13 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
         X[:, -1] = 1.0 - X[:, 0]
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
-    if name in {"fmt", "tree", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
+    if name in {"tree", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
         texts = tuple(f"text {i:02}" for i in range(draw(st.integers(1, 12))))
         X[:, 0] = rng.integers(-1, len(texts), n)
         X[X[:, 0] < 0, 0] = -0.5
         features = (Variable(name=names[0], low=0.0, high=len(texts) - 1.0, categories=texts), *features[1:])
     y_of = X.copy()
-    if name in {"fmt", "tree", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
+    if name in {"tree", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
         for place in draw(st.sets(st.integers(f > 1, f - 1), max_size=f)) if not features[-1].categories else ():
             X[rng.random(n) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0])), place] = np.nan
             taken_for = draw(st.sampled_from([0.0, 0.4, 1.0]))

@@ -21,7 +21,7 @@ from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
 ATTACKS: dict[str, Any] = {
-    "fmt": (bands, spans, columns, covariances),
+    "tree": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
     "tsk": (spans, columns, covariances),
     "tree": (tree.bins, tree.spans, banded.columns, banded.margins, banded.remainders),
@@ -64,7 +64,7 @@ def opened(
 def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: int = 0, **chosen: Any) -> Count:
     """Return what all attacks together read, of each edition and of those who left.
 
-    Of `fmt` and `tree` a row counts that was read in all columns of the products: not all inputs are.
+    Of `tree` a row counts that was read in all columns of the products: not all inputs are.
     """
     some, domain = opened(name, fleet, support, left, draw, **chosen)
     counts, every = [], []
@@ -81,4 +81,4 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
     whole, parts, false = matches(candidates, rows)
-    return Count(len(whole) + (len(parts) if name in {"fmt", "tree"} else 0), len(rows), false)
+    return Count(len(whole) + (len(parts) if name in {"tree"} else 0), len(rows), false)

@@ -123,9 +123,9 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
         (["demo", "--param", "other_sets=3"], 2, "--param other_sets: Input should be a valid list"),
-        (["demo", "--labels"], 2, "go with a classifier; scheme fmt forecasts numbers"),
+        (["demo", "--labels"], 2, "go with a classifier; scheme tree forecasts numbers"),
         (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
-        (["demo", "--scheme", "fmt", "--participation", "elastic"], 2, "takes part only in: cohort"),
+        (["demo", "--scheme", "tree", "--participation", "elastic"], 2, "takes part only in: cohort"),
         (["demo", "--pace", "3"], 2, "--pace"),
     ],
 )
@@ -300,12 +300,12 @@ def test_model_is_looked_for_by_name_and_version_when_both_are_in_one_word(
 def test_unknown_parameter_is_told_with_the_nearest_and_all_that_the_scheme_has(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    assert run([*words, "--scheme", "fmt", "--param", "max_rule=6"]) == 2
+    assert run([*words, "--scheme", "tree", "--param", "max_rule=6"]) == 2
     result = capsys.readouterr().err
-    assert "no parameter 'max_rule' in scheme fmt; did you mean max_rules? It has: " in result
-    assert all(name in result for name in catalogue.load("fmt").Parameters.model_fields)
-    assert run([*words, "--scheme", "fmt", "--param", "zzz=6"]) == 2
-    assert "no parameter 'zzz' in scheme fmt. It has: " in capsys.readouterr().err
+    assert "no parameter 'max_rule' in scheme tree; did you mean max_rules? It has: " in result
+    assert all(name in result for name in catalogue.load("tree").Parameters.model_fields)
+    assert run([*words, "--scheme", "tree", "--param", "zzz=6"]) == 2
+    assert "no parameter 'zzz' in scheme tree. It has: " in capsys.readouterr().err
 
 
 def test_tap_decodes_arrays_as_type_and_shape_and_faults_as_reasons() -> None:

@@ -42,7 +42,7 @@ def test_config_names_the_setting_that_cannot_be_meant(flags: dict[str, Any], wo
     with pytest.raises(UsageError, match=words):
         CoordinatorConfig.load(**flags)
     with pytest.raises(UsageError, match="model: not a valid id: use 1 to 64 letters"):
-        RunSpec.from_document({"scheme": "fmt", "model": "a b"})
+        RunSpec.from_document({"scheme": "tree", "model": "a b"})
 
 
 @pytest.mark.parametrize(

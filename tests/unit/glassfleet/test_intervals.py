@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassfleet.estimators import FuzzyModelTree, FuzzyRegressionTree, FuzzyTreeRegressor, TSKRegressor
+from glassfleet.estimators import FuzzyTreeRegressor, FuzzyRegressionTree, FuzzyTreeRegressor, TSKRegressor
 from glassfleet.explain import explain_row
 from glassfleet.intervals import BINS, LEAST_ROWS, counted, errors_of, errors_on, intervals
 
 LEARNERS: list[Any] = [
-    FuzzyModelTree(),
     FuzzyTreeRegressor(),
     FuzzyRegressionTree(),
     FuzzyRegressionTree(inference="weighted_average"),
@@ -74,7 +73,7 @@ def test_saved_intervals_come_back(fitted: Any, tmp_path: Any) -> None:
 
 
 def test_without_calibration_there_are_none() -> None:
-    fitted = FuzzyModelTree().fit(*rows(300, 1))
+    fitted = FuzzyTreeRegressor().fit(*rows(300, 1))
 
     assert explain_row(fitted.model_, [0.2, 0.2]).interval is None
     with pytest.raises(ValueError, match="calibrate"):

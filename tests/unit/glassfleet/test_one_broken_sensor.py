@@ -154,13 +154,13 @@ class Drive(Play):
 
 def a_run(vehicles: list[Dataset], **how: Any) -> Drive:
     lies = how.pop("lies", {})
-    spec = RunSpec.from_document({"run": "r", "scheme": "fmt", "guarded": True, **how})
+    spec = RunSpec.from_document({"run": "r", "scheme": "tree", "guarded": True, **how})
     return Drive(spec, {f"v{number:02d}": data for number, data in enumerate(vehicles)}, lies)
 
 
 @pytest.mark.parametrize("given", [None, 150])
 def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | None) -> None:
-    parameters = catalogue.load("fmt").exact(catalogue.load("fmt").Parameters(max_rules=4)).model_dump(mode="json")
+    parameters = catalogue.load("tree").exact(catalogue.load("tree").Parameters(max_rules=4)).model_dump(mode="json")
     drive = a_run(fleet(6, rows=5000), parameters=parameters, max_rows_each=given)
     state = drive.run()
     assert state.phase == "finished", state.reason
@@ -169,7 +169,7 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     assert state.frozen["v05"][0] == most, "the rows that are shown are those that count"
     (published,) = drive.of(Publish)
     document = published.model.to_document()
-    model, scheme = published.model, catalogue.load("fmt")
+    model, scheme = published.model, catalogue.load("tree")
     shuffled = {name: _shuffled(data) for name, data in drive.vehicles.items()}
     rows = [local.counted_rows(shuffled[name], model.domain, most) for name in state.cohort]
     assert [data.rows for data in rows] == [min(200, most)] * 5 + [most]
@@ -180,7 +180,7 @@ def test_the_fleet_learns_the_central_model_of_the_rows_that_count(given: int | 
     assert apart == document
 
 
-@pytest.mark.parametrize(("scheme", "participation"), [("fmt", "cohort"), ("frt", "elastic")])
+@pytest.mark.parametrize(("scheme", "participation"), [("tree", "cohort"), ("frt", "elastic")])
 def test_a_fleet_with_a_given_domain_is_asked_again_with_a_limit_when_one_has_far_more_rows(
     scheme: str, participation: str
 ) -> None:

@@ -50,7 +50,7 @@ def learned(scheme: str) -> local.Outcome:
     return local.federated(chosen, chosen.exact(chosen.Parameters()), DOMAIN, FLEET)
 
 
-@pytest.mark.parametrize("scheme", ["fmt", "tree", "frt", "tsk"])
+@pytest.mark.parametrize("scheme", ["tree", "frt", "tsk"])
 def test_base_is_the_forecast_for_the_fleets_means_and_lies_near_the_targets_mean(scheme: str) -> None:
     outcome = learned(scheme)
     reference = reference_of(recorded(outcome.summary), DOMAIN)
@@ -75,8 +75,8 @@ def test_categories_are_compared_with_one_that_no_vehicle_told() -> None:
     data = Dataset(("city", "size"), "price", np.column_stack([city, size]), y, categories={"city": cities})
     features = (Variable(name="city", low=0, high=128, categories=cities), Variable(name="size", low=0, high=9))
     domain = Domain(features=features, target=Variable(name="price", low=40, high=70))
-    fmt = catalogue.load("fmt")
-    outcome = local.central(fmt, fmt.exact(fmt.Parameters()), domain, data)
+    tree = catalogue.load("tree")
+    outcome = local.central(tree, tree.exact(tree.Parameters()), domain, data)
     result = explain_row(outcome.model, data.X[0], reference_of(recorded(outcome.summary), domain))
     assert result.base == pytest.approx(y.mean(), abs=0.5 * y.std())
     difference = next(each.difference for each in result.inputs if each.feature == "city")
@@ -132,7 +132,7 @@ def with_forecasts(scheme: str) -> tuple[Any, dict[str, Any]]:
     return model, beside
 
 
-@pytest.mark.parametrize("scheme", ["fmt", "tree", "frt", "tsk"])
+@pytest.mark.parametrize("scheme", ["tree", "frt", "tsk"])
 def test_forecasts_of_rules_are_those_of_their_own_rows(scheme: str) -> None:
     model, _ = with_forecasts(scheme)
     forecasts = [rule.forecast for rule in model.rules()]
@@ -169,7 +169,7 @@ def degree(rule: Any, X: np.ndarray) -> np.ndarray:
 
 
 def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> None:
-    model, _ = with_forecasts("fmt")
+    model, _ = with_forecasts("tree")
     assert DOMAIN.target is not None
     target = DOMAIN.target.model_copy(update={"unit": "min"})
     spoken = in_words_of(model, DOMAIN.model_copy(update={"target": target}))
@@ -182,7 +182,7 @@ def test_rule_says_share_of_rows_forecasts_and_error_in_the_targets_unit() -> No
 
 
 def test_model_of_a_former_record_tells_support_and_error_alone() -> None:
-    model = catalogue.load("fmt").from_document(learned("fmt").model.to_document())
+    model = catalogue.load("tree").from_document(learned("tree").model.to_document())
     tell_forecasts(model, {})
     rule = model.rules()[0]
     assert rule.measures == f"support {rule.support:.3f}, error {rule.error:.3g}"

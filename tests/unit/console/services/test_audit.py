@@ -50,7 +50,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy = RoundPolicy(min_agents=3, deadline=5, gather_agents=3)
     small = {"max_rules": 8, "other_sets": []}
     for name, more in (("hidden", {}), ("open", {"min_rows": 1})):
-        spec = RunSpec(run=name, scheme="fmt", parameters={**small, **more}, policy=policy, model="m")
+        spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, policy=policy, model="m")
         assert fleet.run_until_ended(fleet.start_run(spec), within=600)["outcome"] == "finished"
     journal = SqlJournal(f"sqlite:///{folder / 'journal.sqlite'}")
     for name in ("hidden", "open"):
@@ -92,7 +92,7 @@ def report(there: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[
 
 def test_audit_reads_rows_of_an_exact_run_and_says_whose(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = report(there, capsys, "last")
-    assert (result["run"], result["scheme"], result["vehicles"], result["rows"]) == ("open", "fmt", 3, 120)
+    assert (result["run"], result["scheme"], result["vehicles"], result["rows"]) == ("open", "tree", 3, 120)
     bands = next(line for line in result["lines"] if (line["attack"], line["seen"]) == ("bands", "each vehicle"))
     assert bands["protection"] == "exact"
     assert bands["read"] > 12
@@ -196,10 +196,10 @@ def test_faults_are_told_in_one_line_with_their_code(
         (3, "have other values", ("open", "--data", str(write(tmp_path / "others", seed=9)))),
         (3, "have other values", ("hidden", "--data", str(tmp_path / "others"))),
         (2, "RUN or --scheme", ("--data", data)),
-        (2, "RUN or --scheme", ("open", "--scheme", "fmt", "--data", data)),
+        (2, "RUN or --scheme", ("open", "--scheme", "tree", "--data", data)),
         (2, "go with --scheme", ("open", "--vehicles", "3", "--data", data)),
         (9, "no scheme 'nosuch'", ("--scheme", "nosuch", "--data", data)),
-        (3, "too few for 900 vehicles", ("--scheme", "fmt", "--vehicles", "900", "--data", f"{data}/v1.csv")),
+        (3, "too few for 900 vehicles", ("--scheme", "tree", "--vehicles", "900", "--data", f"{data}/v1.csv")),
     ]:
         assert audit(there, *more) == code, more
         out, err = capsys.readouterr()

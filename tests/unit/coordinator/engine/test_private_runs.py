@@ -44,7 +44,7 @@ def test_support_is_of_the_run_and_what_it_withholds_is_in_the_summary(private: 
 def test_inputs_in_which_all_rows_are_alike_are_named() -> None:
     wide = unit_domain("ab", high=2.0).to_document()
     wide["features"][1]["high"] = 1e6
-    stage = paired(scheme="fmt", parameters={"max_rules": 4}, domain=wide, guarded=False)
+    stage = paired(scheme="tree", parameters={"max_rules": 4}, domain=wide, guarded=False)
     stage.finish(*AGENTS)
     assert stage.state.private["without_slopes"] == ["b"]
     stage.check_end()
@@ -320,8 +320,8 @@ def test_false_vector_of_a_vehicle_that_answers_the_check_rightly_ends_the_run_b
 
 @pytest.mark.parametrize("lies", [True, False])
 def test_group_with_more_rows_than_the_sums_are_good_for_is_checked_for_a_liar_before_the_run_ends(lies: bool) -> None:
-    with patch("tests.support.private_bench.OFFER", replace(OFFER, schemes=frozenset({"fmt"}))):
-        stage = PrivateStage(AGENTS, scheme="fmt", parameters={"max_rules": 2}, private={"support": 0})
+    with patch("tests.support.private_bench.OFFER", replace(OFFER, schemes=frozenset({"tree"}))):
+        stage = PrivateStage(AGENTS, scheme="tree", parameters={"max_rules": 2}, private={"support": 0})
     while stage.phase != "learning":
         stage.answer(*AGENTS)
     collecting = stage.engine.collecting(stage.state)

@@ -42,7 +42,7 @@ def births(columns: Callable[[int], Iterable[str]]) -> Callable[[], Callable[[],
                 status="up",
                 incarnation=f"{number:016x}",
                 software="glassfleet 0.1.0",
-                schemes=["frt", "fmt"],
+                schemes=["frt", "tree"],
                 features=list(columns(number)),
                 target="y",
             )

@@ -53,7 +53,7 @@ def spec(**changes: Any) -> RunSpec:
     "wanted",
     [
         spec(),
-        spec(policy={"min_agents": 1}, rollout=None, scheme="fmt", parameters={"other_sets": [], "max_rules": 9}),
+        spec(policy={"min_agents": 1}, rollout=None, scheme="tree", parameters={"other_sets": [], "max_rules": 9}),
         spec(policy={}, rollout=None, max_rows_each=None, private={"floor": 12, "support": 0}, readmit=["v9"]),
         spec(scheme="dp_tree", participation="elastic", parameters={"noise": "none", "losses": 2}),
     ],
@@ -82,7 +82,7 @@ def test_every_setting_of_a_run_has_a_field() -> None:
     models = {"": RunSpec, "policy.": RoundPolicy, "private.": PrivatePolicy, "rollout.": RolloutPlan}
     settings = {f"{place}{each.name}" for place, model in models.items() for each in parameters_of(model)}
     without = {"scheme", "guarded", "nonce", "rollout.gate"}  # chosen above the others, or set by the coordinator
-    assert settings - fields_of("fmt").keys() == without
+    assert settings - fields_of("tree").keys() == without
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_every_setting_of_a_run_has_a_field() -> None:
         ({"policy.deadline": "soon"}, "policy.deadline", "Seconds for each round: must be a number, got 'soon'"),
         ({"policy.deadline": ""}, "policy.deadline", "is empty"),
         (
-            {"parameters.fmt.max_rules": "257"},
-            "parameters.fmt.max_rules",
+            {"parameters.tree.max_rules": "257"},
+            "parameters.tree.max_rules",
             "max_rules: must be less than or equal to 256",
         ),
-        ({"parameters.fmt.n_sets": "7.5"}, "parameters.fmt.n_sets", "must be a whole number"),
-        ({"parameters.fmt.other_sets": "5, many"}, "parameters.fmt.other_sets", "must be a whole number"),
-        ({"parameters.fmt.partition": "x"}, "parameters.fmt.partition", "must be 'mixed', "),
+        ({"parameters.tree.n_sets": "7.5"}, "parameters.tree.n_sets", "must be a whole number"),
+        ({"parameters.tree.other_sets": "5, many"}, "parameters.tree.other_sets", "must be a whole number"),
+        ({"parameters.tree.partition": "x"}, "parameters.tree.partition", "must be 'mixed', "),
         ({"policy.min_agents": "1.5"}, "policy.min_agents", "lies in (0, 1], got 1.5"),
         ({"policy.min_agents": "5", "policy.sample": "3"}, "policy.sample", "below min_agents 5"),
         ({"model": "two words"}, "model", "letters, digits"),
@@ -126,7 +126,7 @@ def test_box_that_is_not_ticked_is_not_sent_and_is_no_default_then() -> None:
     sent = {name: text for name, text in defaults("frt").items() if name != "parameters.frt.nullify"}
     assert spec_of(typed(sent)).parameters == {"nullify": False}
     # Another scheme was shown: this one's boxes have not been seen.
-    assert spec_of(typed({**sent, "shown": "fmt"})).parameters == {}
+    assert spec_of(typed({**sent, "shown": "tree"})).parameters == {}
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ LINE = {
     "chance": 0, "owners": {"vehicle-01": [1, 2]},
 }  # fmt: skip
 REPORT: dict[str, Any] = {
-    "run": "r1", "scheme": "fmt", "vehicles": 9, "rows": 120, "lines": [LINE],
+    "run": "r1", "scheme": "tree", "vehicles": 9, "rows": 120, "lines": [LINE],
     "models": [{"protection": "private", "auc": 0.51, "met": 0.0, "met_others": 0.0, "rows": 120, "others": 30}],
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ def _document(memory: Memory | None, rows: Dataset) -> dict[str, Value]:
     names = ("speed",) if memory is None else ("speed", *memory.columns)
     features = tuple(Variable(name=name, low=-1.0, high=1.0) for name in names)
     domain = Domain(features=features, target=Variable(name="quality", low=0.0, high=1.0), memory=memory)
-    scheme = catalogue.load("fmt")
+    scheme = catalogue.load("tree")
     parameters = scheme.Parameters.model_validate({"max_rules": 2})
     document: dict[str, Value] = central(scheme, parameters, domain, remember(rows, memory)).model.to_document()
     return document

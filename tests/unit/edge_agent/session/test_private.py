@@ -310,7 +310,7 @@ def test_answers_are_counted_by_run_also_after_a_restart_and_the_smallest_set_is
     result.close()
     result = Disclosures(tmp_path / NAME, lambda: next(times))
     result.note("r1", "scores", 5, {"floor": 8, "company": 3}, ("a", "b"))
-    result.note("r2", "fmt", 7, None, ())
+    result.note("r2", "tree", 7, None, ())
     result.close()
     first, second = read(tmp_path / NAME)
     assert (first["scheme"], first["answers"], first["numbers"], first["members"]) == ("frt", 3, 105, ["a", "b"])
@@ -328,7 +328,7 @@ def test_ledger_command_names_the_protection_and_the_others(tmp_path: Path) -> N
     folder.mkdir(parents=True)
     result = Disclosures(folder / NAME, lambda: 0.0)
     result.note("r1", "frt", 100, {"floor": 8, "company": 3}, ("a", "b"))
-    result.note("r2", "fmt", 7, None, ())
+    result.note("r2", "tree", 7, None, ())
     result.close()
     arguments = ["ledger", "--state-dir", str(tmp_path), "--fleet", "fleet"]
     lines = CliRunner().invoke(cli, arguments).output.splitlines()

@@ -77,8 +77,8 @@ ALONE: dict[str, Any] = {"min_rows": 1, "holdout": 0.0, "n_sets": 4, "other_sets
 @pytest.mark.parametrize(("attack", "planted", "random"), [
     (
         sums.bands,
-        lambda: sent("fmt", rows(200, planted=True), **ALONE),
-        lambda: sent("fmt", rows(2000), min_rows=1, holdout=0.0, n_sets=2, other_sets=[], max_rules=2),
+        lambda: sent("tree", rows(200, planted=True), **ALONE),
+        lambda: sent("tree", rows(2000), min_rows=1, holdout=0.0, n_sets=2, other_sets=[], max_rules=2),
     ),
     (
         sums.spans,
@@ -102,7 +102,7 @@ def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
 
 def test_bands_are_never_wrong() -> None:
     own = rows(60)
-    result = sums.bands(sent("fmt", own, min_rows=1))
+    result = sums.bands(sent("tree", own, min_rows=1))
     whole, _, false = matches(result, own)
     assert len(whole) > 10
     assert false == 0

@@ -269,10 +269,10 @@ def fleet() -> dict[str, Dataset]:
     return rows
 
 
-@pytest.mark.parametrize("name", ["fmt", "frt"])
+@pytest.mark.parametrize("name", ["tree", "frt"])
 def test_fleet_learns_the_central_model_bit_for_bit_with_lagged_features(fleet, name):
     scheme = catalogue.load(name)
-    values = {"fmt": {"max_rules": 4}, "frt": {"max_depth": 2}}[name]
+    values = {"tree": {"max_rules": 4}, "frt": {"max_depth": 2}}[name]
     parameters = scheme.exact(scheme.Parameters.model_validate(values))
     names = MEMORY.extended(FEATURES)
     domain = discover(
@@ -289,13 +289,13 @@ def test_fleet_learns_the_central_model_bit_for_bit_with_lagged_features(fleet, 
 def test_agent_adds_what_the_task_declares_or_refuses_in_words(fleet):
     data = fleet["v0"]
     body = {"domain": {"memory": MEMORY.to_document()}}
-    assert with_memory(Task("fmt", "grow", body), data).features == MEMORY.extended(FEATURES)
+    assert with_memory(Task("tree", "grow", body), data).features == MEMORY.extended(FEATURES)
     assert with_memory(Task("domain", "histogram", {"memory": MEMORY.to_document()}), data).rows == data.rows
-    assert with_memory(Task("fmt", "grow", {"domain": {}}), data) is data
+    assert with_memory(Task("tree", "grow", {"domain": {}}), data) is data
     wrong: object
     for wrong in ({"inputs": []}, 3, {"inputs": [{"input": "nosuch", "lag": 1}]}):
         with pytest.raises(TaskError, match="lagged features"):
-            with_memory(Task("fmt", "grow", {"domain": {"memory": wrong}}), data)
+            with_memory(Task("tree", "grow", {"domain": {"memory": wrong}}), data)
 
 
 def vehicle(rows: int, seed: int = 0, features: tuple[str, ...] = ("speed", "load")) -> Dataset:

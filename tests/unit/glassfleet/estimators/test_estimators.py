@@ -32,7 +32,7 @@ from glassfleet.estimators import (
     FedAvgMLPRegressor,
     FedGATreeClassifier,
     FedGATreeRegressor,
-    FuzzyModelTree,
+    FuzzyTreeRegressor,
     FuzzyModelTreeClassifier,
     FuzzyRegressionTree,
     FuzzyTreeRegressor,
@@ -49,7 +49,7 @@ SMALL: dict[str, Any] = {"hidden": (16,), "rounds": 4, "epochs": 20, "learning_r
 
 ESTIMATORS = [
     FuzzyRegressionTree(),
-    FuzzyModelTree(),
+    FuzzyTreeRegressor(),
     FuzzyModelTreeClassifier(),
     FuzzyTreeRegressor(),
     TSKRegressor(n_clusters=8, max_iterations=100),
@@ -75,7 +75,7 @@ def checks() -> Iterator[Any]:
             name = getattr(check, "func", check).__name__
             if name == "check_array_api_input":  # scikit-learn leaves it out itself where SCIPY_ARRAY_API is not set
                 continue
-            takes_long = name in LONG and kind in {FuzzyModelTree, FuzzyTreeRegressor, FedAvgMLPRegressor}
+            takes_long = name in LONG and kind in {FuzzyTreeRegressor, FedAvgMLPRegressor}
             marks = [pytest.mark.slow] * takes_long
             yield pytest.param(estimator, check, id=f"{kind.__name__}-{number}-{name}", marks=marks)
 
@@ -132,7 +132,7 @@ def test_forecasts_far_outside_the_limits_are_told_and_model_trees_have_none() -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tree.predict(X[:20])
-        for learner in (FuzzyModelTree(max_rules=8), FuzzyTreeRegressor(max_rules=8)):
+        for learner in (FuzzyTreeRegressor(max_rules=8), FuzzyTreeRegressor(max_rules=8)):
             target = learner.fit(X, y).domain_.target
             assert target is not None
             forecasts = learner.predict(np.concatenate([far, 1e6 * far]))
@@ -209,7 +209,7 @@ def test_estimator_names_the_parameter_that_is_out_of_range() -> None:
     with pytest.raises(ValueError, match="n_sets"):
         FuzzyRegressionTree(n_sets=1).fit(X, y)
     with pytest.raises(ValueError, match="holdout"):
-        FuzzyModelTree(holdout=0.9).fit(X, y)
+        FuzzyTreeRegressor(holdout=0.9).fit(X, y)
     with pytest.raises(ValueError, match="n_clusters"):
         TSKRegressor(n_clusters=0).fit(X, y)
     with pytest.raises(ValueError, match="hidden"):
@@ -269,14 +269,14 @@ class TestTables:
         assert result.prediction == tree.predict(paris[:1])[0]
         assert "an unknown category" in {part.text for part in result.inputs}
         marked = table.assign(city=table["city"].map({"Campinas": "none"}).fillna("?").astype("category"))
-        by_text = FuzzyModelTree().fit(marked, table["city"] == "Campinas")
+        by_text = FuzzyTreeRegressor().fit(marked, table["city"] == "Campinas")
         for row in (marked.iloc[0], marked.iloc[0].to_dict()):  # words for no value are categories where they were
             assert by_text.explain(row).prediction == by_text.predict(marked[:1])[0]
 
     def test_text_that_is_numbers_or_nothing_in_one_table_is_still_text(self) -> None:
         _, table, price = self.learner()
         codes = table["city"].map({"Campinas": "1", "Natal": "2", "Recife": "0", "Santos": "11"})
-        tree = FuzzyModelTree().fit(table.assign(city=codes), price == "dear")
+        tree = FuzzyTreeRegressor().fit(table.assign(city=codes), price == "dear")
         assert (tree.predict(table.assign(city=codes.astype(int))) == tree.predict(table.assign(city=codes))).all()
         for nothing in (None, np.nan):
             empty = table.assign(city=nothing)
@@ -286,7 +286,7 @@ class TestTables:
             whole = FuzzyModelTreeClassifier().fit(pd.concat([table[:300], empty[300:]]), price)
             assert fleet.digest_ == whole.digest_
 
-    @pytest.mark.parametrize("learner", [FuzzyModelTree, FuzzyTreeRegressor, FuzzyModelTreeClassifier])
+    @pytest.mark.parametrize("learner", [FuzzyTreeRegressor, FuzzyModelTreeClassifier])
     def test_empty_cells_are_learned_from_and_parties_learn_what_one_learns(self, learner: Any) -> None:
         rng = np.random.default_rng(3)
         _, table, _ = self.learner()
@@ -337,21 +337,21 @@ class TestTables:
 
 
 @pytest.fixture(scope="module")
-def tree() -> FuzzyModelTree:
-    return FuzzyModelTree(max_rules=4).fit(*rows())
+def tree() -> FuzzyTreeRegressor:
+    return FuzzyTreeRegressor(max_rules=4).fit(*rows())
 
 
 class TestShown:
     """An estimator shows its model."""
 
-    def test_counterfactual_reaches_its_goal(self, tree: FuzzyModelTree) -> None:
+    def test_counterfactual_reaches_its_goal(self, tree: FuzzyTreeRegressor) -> None:
         result = tree.counterfactual([1.0, 0.5, 0.0], ">1")
         assert result.best is not None
         assert tree.predict([list(result.best.row.values())])[0] >= 1.0
         with pytest.raises(ValueError, match="goal 'blue': write"):
             tree.counterfactual([1.0, 0.5, 0.0], "blue")
 
-    def test_pictures_are_svg_and_a_notebook_shows_tree_and_rules(self, tree: FuzzyModelTree) -> None:
+    def test_pictures_are_svg_and_a_notebook_shows_tree_and_rules(self, tree: FuzzyTreeRegressor) -> None:
         for drawn in (tree.plot_tree(), tree.plot_explanation([1.0, 0.5, 0.0])):
             assert ET.fromstring(drawn).tag.endswith("svg")
         shown = tree._repr_html_()
@@ -363,16 +363,16 @@ class TestShown:
         with pytest.raises(ValueError, match="no input 'x9'; there are: x0"):
             tree.plot_effect("x9")
 
-    def test_models_for_elsewhere_are_read_again(self, tree: FuzzyModelTree, tmp_path: Path) -> None:
+    def test_models_for_elsewhere_are_read_again(self, tree: FuzzyTreeRegressor, tmp_path: Path) -> None:
         path = tmp_path / "model.xml"
         path.write_text(tree.to_fml(), encoding="utf-8")
-        assert np.allclose(FuzzyModelTree.load(path).predict(rows()[0]), tree.predict(rows()[0]))
+        assert np.allclose(FuzzyTreeRegressor.load(path).predict(rows()[0]), tree.predict(rows()[0]))
         assert "qoe_predict" in tree.to_c("qoe")
-        with pytest.raises(ValueError, match="scheme fmt, and TSKRegressor is for tsk"):
+        with pytest.raises(ValueError, match="scheme tree, and TSKRegressor is for tsk"):
             TSKRegressor.load(path)
         path.write_text("{}", encoding="utf-8")
         with pytest.raises(ValueError, match="record"):
-            FuzzyModelTree.load(path)
+            FuzzyTreeRegressor.load(path)
 
 
 class TestFedGA:

@@ -92,7 +92,7 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
     [
         *(
             (kind, "the model takes the nearest limit")
-            for kind in ("frt", "fmt", "tree", "tsk", "frbc", "fedavg_mlp-numbers")
+            for kind in ("frt", "tree", "tsk", "frbc", "fedavg_mlp-numbers")
         ),
         *((kind, "the tree goes on comparing it") for kind in ("dp_tree", "fedga-numbers")),
     ],
@@ -176,7 +176,7 @@ def test_goals_mean_what_they_say_when_typed(number: float) -> None:
     assert Goal.parse(f"{number:+}", domain) == Goal(change=float(f"{number:+}"))
 
 
-ONE_OF_EACH = ("frt", "fmt", "tsk", "frbc", "fmt_classes-text", "dp_tree", "fmt-numbers-text", "fedavg_mlp-classes")
+ONE_OF_EACH = ("frt", "tree", "tsk", "frbc", "fmt_classes-text", "dp_tree", "tree-numbers-text", "fedavg_mlp-classes")
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -219,7 +219,7 @@ def test_input_counts_when_it_moves_chances_and_never_the_class() -> None:
 
 
 def test_unknown_inputs_and_structures_are_refused_by_name() -> None:
-    learned = model("fmt")
+    learned = model("tree")
     with pytest.raises(UsageError, match="no input 'hour'; there are: snr, dist, load, speed"):
         effect(learned, np.zeros(4), "hour")
     with pytest.raises(UsageError, match="every row gets the same answer"):

@@ -100,7 +100,7 @@ def test_c_answers_as_the_model_to_the_bit_without_warnings_or_undefined_behavio
 
 @pytest.mark.needs("gcc")
 def test_c_tells_the_interval_that_the_model_tells(tmp_path: Path) -> None:
-    learned = catalogue.load("fmt").from_document(model("fmt").to_document())  # others use the sample as it is
+    learned = catalogue.load("tree").from_document(model("tree").to_document())  # others use the sample as it is
     X = wide_rows(1500)
     # Far off one way: both ends are beyond a limit of the target for some rows.
     truth = learned.predict(X) + np.random.default_rng(1).normal(2.0, 0.5, len(X))
@@ -338,7 +338,7 @@ def _fresh(program: str, folder: Path, *arguments: str) -> list[str]:
 def test_mlflow_forecasts_to_the_bit_and_calls_nobody_when_fresh_processes_register_and_load(tmp_path: Path) -> None:
     for package in ("mlflow", "pandas"):
         pytest.importorskip(package, reason="install it: pip install 'glassfleet[mlflow]'")
-    kinds = ("frt", "fmt", "tsk-other", "frbc", "fedga-numbers", "dp_tree", "fedavg_mlp-numbers")
+    kinds = ("frt", "tree", "tsk-other", "frbc", "fedga-numbers", "dp_tree", "fedavg_mlp-numbers")
     records = []
     for kind in kinds:
         (tmp_path / kind).mkdir()

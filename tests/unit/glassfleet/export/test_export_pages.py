@@ -24,7 +24,7 @@ from tests.support.sample_models import GAPPY, KINDS, NAMES, TEXTUAL, model, pop
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-FEW = ("frt", "fmt", "frbc", "dp_tree", "fedavg_mlp-numbers")
+FEW = ("frt", "tree", "frbc", "dp_tree", "fedavg_mlp-numbers")
 """All kinds of pictures."""
 
 STATUS: dict[str, Any] = {
@@ -158,7 +158,7 @@ def test_pictures_are_the_same_bytes_when_drawn_twice_or_refused_by_name(kind: s
 
 
 def test_tree_shows_every_leaf_or_how_many_are_folded_when_drawn() -> None:
-    for kind in ("frt", "fmt", "tree", "fedga-numbers"):
+    for kind in ("frt", "tree", "fedga-numbers"):
         learned = model(kind)
         boxes = [
             (box.get("class", ""), "".join(name.itertext()), "".join(note.itertext()))
@@ -188,7 +188,7 @@ def test_every_format_gives_bytes_or_a_clear_refusal_when_exported(kind: str) ->
     assert held >= 2
 
 
-@pytest.mark.parametrize("kind", ["frt", "fmt", "tsk", "frbc"])
+@pytest.mark.parametrize("kind", ["frt", "tree", "tsk", "frbc"])
 def test_every_format_speaks_the_engineers_terms_and_units_when_the_domain_names_them(kind: str) -> None:
     learned = model(kind)
     asked = learned.rules()[0].conditions[0].feature

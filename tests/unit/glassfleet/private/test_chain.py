@@ -185,7 +185,7 @@ def test_only_tasks_of_the_announced_run_are_admitted() -> None:
     chain = admit(begun(), task(scheme="domain"))
     chain = admit(chain, task())
     assert admit(chain, task()) is chain, "the same task does not count twice"
-    for other in (task(scheme="fmt"), task(nonce="older"), task(1, parameters={"depth": 4}), task(1, scheme="domain")):
+    for other in (task(scheme="tree"), task(nonce="older"), task(1, parameters={"depth": 4}), task(1, scheme="domain")):
         with refused("not-private"):
             admit(chain, other)
     with refused("other-domain"):
@@ -217,7 +217,7 @@ def test_scores_are_told_of_the_run_s_own_model_alone() -> None:
     with refused("other-model"):
         admit(begun(), task(scheme="scores", model=MODEL))
     chain = admit(begun(), task())
-    for other in ({"scheme": "fmt"}, {"parameters": {"depth": 4}}, {"domain": {"a": 2}}):
+    for other in ({"scheme": "tree"}, {"parameters": {"depth": 4}}, {"domain": {"a": 2}}):
         with refused("other-model"):
             admit(chain, task(scheme="scores", model=MODEL | other))
     with refused("other-model"):

@@ -15,7 +15,7 @@ from glassfleet.private.support import ALL, Place, atoms
 from glassfleet.scheme import COLUMNS, SUPPORT, Contribution, Task
 
 CELLS = 16
-TASK = Task("fmt", COLUMNS, {})
+TASK = Task("tree", COLUMNS, {})
 
 
 def counted(inputs: NDArray[np.float64], target: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
@@ -25,7 +25,7 @@ def counted(inputs: NDArray[np.float64], target: NDArray[np.float64] | None = No
 
 def group(counts: NDArray[np.int64], *left: NDArray[np.int64]) -> Contribution:
     former = [(TASK, Contribution(COLUMNS, 0, {"rows": before})) for before in left]
-    other = Task("fmt", SUPPORT, {}), Contribution(SUPPORT, 0, {"rows": np.zeros((7, 3), dtype=np.int64)})
+    other = Task("tree", SUPPORT, {}), Contribution(SUPPORT, 0, {"rows": np.zeros((7, 3), dtype=np.int64)})
     return Contribution(COLUMNS, 0, {"rows": counts}, former=(*former, other))
 
 
@@ -131,13 +131,13 @@ def atoms_of(places: list[Any], rows: list[list[int]], *former: tuple[list[Any],
     """Return the atoms of one group, whose tasks name the places that their lines are about."""
 
     def task(about: list[Any]) -> Task:
-        return Task("fmt", SUPPORT, {"places": about})
+        return Task("tree", SUPPORT, {"places": about})
 
     def given(numbers: list[list[int]]) -> Contribution:
         return Contribution(SUPPORT, 9, {"rows": np.array(numbers, dtype=np.int64)})
 
     before = tuple((task(about), given(numbers)) for about, numbers in former)
-    other = Task("fmt", COLUMNS, {}), Contribution(COLUMNS, 9, {"rows": np.zeros((2, 5), dtype=np.int64)})
+    other = Task("tree", COLUMNS, {}), Contribution(COLUMNS, 9, {"rows": np.zeros((2, 5), dtype=np.int64)})
     contribution = replace(given(rows), former=(*before, other))
     return [part.tolist() for part in atoms(contribution, lambda asked: asked.body["places"], task(places))]
 

@@ -1,4 +1,4 @@
-"""Columns of text as inputs: their levels, and `fmt` and `tree` with them."""
+"""Columns of text as inputs: their levels, and `tree` with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOUSES = Domain(
 )
 
 
-@pytest.fixture(scope="module", params=["fmt", "tree"])
+@pytest.fixture(scope="module", params=["tree"])
 def scheme(request: pytest.FixtureRequest) -> Any:
     return catalogue.load(request.param)
 
@@ -67,12 +67,12 @@ def test_document_is_refused_when_levels_and_categories_differ(scheme: Any, hous
 
 
 def test_private_run_is_refused_when_an_input_is_text() -> None:
-    fmt: Any = catalogue.load("fmt")
+    tree: Any = catalogue.load("tree")
     with pytest.raises(UsageError, match="takes numbers alone"):
-        fmt.server.start(fmt.Parameters(support=10), HOUSES, 0)
-    task = fmt.server.start(fmt.Parameters(), HOUSES, 0).task
+        tree.server.start(tree.Parameters(support=10), HOUSES, 0)
+    task = tree.server.start(tree.Parameters(), HOUSES, 0).task
     with pytest.raises(TaskError, match="takes numbers alone"):
-        fmt.layout(task)
+        tree.layout(task)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ SMALL = {
     "fmt_classes": ("max_rules=3",),
     "fedga": ("generations=2",),
     "fedavg_mlp": ("rounds=2", "epochs=1"),
-    "fmt": ("max_rules=4",),
+    "tree": ("max_rules=4",),
     "tsk": ("n_clusters=5",),
 }
 TINY = ("--folds", "2", "--clients", "2", "--settings")
@@ -186,7 +186,7 @@ LABELS = Dataset(("a", "b", "c", "d"), "y", X, np.where(Y > 600, "above", "below
 
 
 def test_model_tree_has_the_folds_of_the_regression_papers_and_limits_of_its_own() -> None:
-    ours = protocol_of(load("fmt"))
+    ours = protocol_of(load("tree"))
     assert replace(ours, domain=NESTED_KFOLD.domain) == NESTED_KFOLD
     x = np.arange(1001.0)
     data = Dataset(("x",), "y", x[:, None], x)

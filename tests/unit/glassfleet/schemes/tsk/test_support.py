@@ -198,7 +198,7 @@ def test_run_learns_and_replays_from_its_record() -> None:
 def test_run_ends_with_the_name_of_a_column_in_which_few_rows_differ(count: int, column: int) -> None:
     table = np.column_stack([rows().X, rows().y])
     table[:, column] = np.where(np.arange(len(table)) < count, 0.7, 0.2)
-    with pytest.raises(RunFailedError, match=r"fewer than 3 rows .* differ .* in (b|the target): .*learn with fmt"):
+    with pytest.raises(RunFailedError, match=r"fewer than 3 rows .* differ .* in (b|the target): .*learn with tree"):
         central(SCHEME, SUPPORTED, DOMAIN, Dataset(NAMES, "y", table[:, :2], table[:, 2]))
 
 

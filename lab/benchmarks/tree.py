@@ -1,6 +1,6 @@
-"""The model trees FMT and tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
+"""The fuzzy tree: seconds and bytes, and their accuracy beside FRT and gradient boosting.
 
-``python -m lab.benchmarks.fmt [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
+``python -m lab.benchmarks.tree [speed] [qoe] [memory] [tables]``; all but ``speed`` read test rows, so they are for
 reporting, not for choosing settings.
 """
 
@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,66 +25,40 @@ from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Memory, Recall, remember
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.local import federated
-from glassfleet.scheme import Done, Next, Scheme
+from glassfleet.scheme import Scheme
 from glassfleet.traits import input_quantiles_of
-from lab.benchmarks.learning import INPUTS, made_up, unit_domain
-from lab.benchmarks.measure import data_folder, machine, ms, print_table, timed
+from lab.benchmarks.learning import made_up, unit_domain
+from lab.benchmarks.measure import data_folder, machine, print_table, timed
 from lab.experiments.folds import Parts, averages_of, plan_of, rows_of
 from lab.experiments.rows import read_rows
 from lab.papers.work import fleet
 from lab.protocols.paper import client_parts, kfold, rmse
-from schemas.codec import encode
 
-FMT, FRT, tree = catalogue.load("fmt"), catalogue.load("frt"), catalogue.load("tree")
+TREE, FRT = catalogue.load("tree"), catalogue.load("frt")
 RNG = np.random.default_rng(0)
 TABLES = ("weather_izmir", "mortgage", "kinematics", "compactiv", "california")
-ACCURATE = {"max_slopes": 64, "size_tolerance": 0.01}
-"""Settings that prefer accuracy to short rules."""
 Models = tuple[tuple[str, Any, dict[str, Any]], ...]
 """Title, scheme and parameters of each."""
-BLENDED: Models = (
-    ("tree, defaults", tree, {}),
-    ("tree, max_rules=12", tree, {"max_rules": 12}),
-    ("tree, max_rules=8", tree, {"max_rules": 8}),
-    ("tree, compact", tree, {"compact": True}),
-)
-"""The blended model tree, for the tables of accuracy."""
 AS_THEY_ARE = {"min_rows": 1}
 """Rows are not condensed: the tables compare what is learned, with others that learn from the rows as they are."""
 RUNS: Models = (
-    ("fmt, defaults", FMT, {}),
-    ("fmt, max_rules=12", FMT, {"max_rules": 12}),
-    ("fmt, max_rules=12, other_sets=()", FMT, {"max_rules": 12, "other_sets": ()}),
-    BLENDED[0],
-    BLENDED[-1],
+    ("tree, defaults", TREE, {}),
+    ("tree, max_rules=12", TREE, {"max_rules": 12}),
+    ("tree, compact", TREE, {"compact": True}),
 )
-"""Whole runs, for seconds and bytes."""
-TABLED: Models = (RUNS[0], ("fmt, all slopes", FMT, ACCURATE), BLENDED[0], BLENDED[-1], ("frt", FRT, {}))
+"""Whole runs, for seconds and bytes; and in the tables of accuracy."""
+TABLED: Models = (RUNS[0], RUNS[2], ("frt", FRT, {}))
 """On the five sets of the FRT paper."""
 
 
 def speed() -> None:
-    """A vehicle's answers over 36,000 rows, and a run of 15 vehicles."""
-    data, rows = made_up(36_000), []
-    step: Next | Done = FMT.server.start(FMT.Parameters(**AS_THEY_ARE), unit_domain(), 0)
-    for number in range(4):
-        assert isinstance(step, Next)
-        task, fresh = step.task, Dataset(data.features, data.target, data.X, data.y)
-        first = timed(partial(FMT.client.contribute, task, fresh, RNG), 1)[0]
-        warm, answer = timed(partial(FMT.client.contribute, task, data, RNG), 9)
-        nodes = len(task.body.get("nodes", [])) or 1
-        rows.append([f"{number + 1}: {task.kind}", nodes, ms(first), ms(warm), len(encode(answer.to_value()))])
-        step = FMT.server.reduce(step.state, [answer])
-    print_table(
-        f"FMT: a vehicle's first answers over 36,000 rows x {INPUTS} inputs",
-        ["round", "nodes", "ms, rows fresh", "ms, rows prepared", "bytes"],
-        rows,
-    )
+    """Whole runs of fifteen vehicles, and of one with 36,000 rows."""
+    data = made_up(36_000)
     _runs("15 vehicles x 2,367 rows", unit_domain(), {f"vehicle-{i:02d}": made_up(2367, seed=i) for i in range(15)})
     _runs("One vehicle x 36,000 rows, an easy target", unit_domain(), {"vehicle": data})
     _runs("One vehicle x 36,000 rows, a hard target", unit_domain(), {"vehicle": hard(data)})
-    rows_of_all = read_rows(data_folder() / "california.csv.gz", None, tree)
-    fold = rows_of(plan_of(tree, rows_of_all, {}, ()), rows_of_all.X, rows_of_all.y, 0)
+    rows_of_all = read_rows(data_folder() / "california.csv.gz", None, TREE)
+    fold = rows_of(plan_of(TREE, rows_of_all, {}, ()), rows_of_all.X, rows_of_all.y, 0)
     _runs("California, first fold, five clients", fold.domain, fold.train)
 
 
@@ -130,27 +103,13 @@ BOOSTERS: dict[str, Any] = {
     "histogram gradient boosting": HistGradientBoostingRegressor,
 }
 
-QOE: Models = (
+PAPERS: Models = (
     ("frt, as published", FRT, {}),
     ("frt, prune=2", FRT, {"prune": 2.0}),
     ("frt, prune=2, max_slopes=6", FRT, {"prune": 2.0, "max_slopes": 6}),
-    *RUNS[:3],
-    ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
-    ("fmt, max_slopes=6", FMT, {"max_slopes": 6}),
-    ("fmt, size_tolerance=0.06", FMT, {"size_tolerance": 0.06}),
-    ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
-    ("fmt, max_slopes=64, size_tolerance=0", FMT, {"max_slopes": 64, "size_tolerance": 0.0}),
-    *BLENDED,
 )
-MEMORY: Models = (
-    ("frt, as published", FRT, {}),
-    ("frt, prune=2", FRT, {"prune": 2.0}),
-    ("fmt, defaults", FMT, {}),
-    ("fmt, one rule answers", FMT, {"inference": "one_rule"}),
-    ("fmt, max_rules=12, max_regressors=16", FMT, {"max_rules": 12, "max_regressors": 16}),
-    ("fmt, max_slopes=64, size_tolerance=0.01", FMT, ACCURATE),
-    *BLENDED,
-)
+QOE: Models = (*PAPERS, *RUNS, ("tree, max_slopes=4", TREE, {"max_slopes": 4}))
+MEMORY: Models = (*PAPERS[:2], *RUNS)
 
 
 def qoe() -> None:
