@@ -72,7 +72,7 @@ def shadowed(learn: Callable[[Bools], Model], data: Dataset, models: int, seed: 
     for target in range(models):
         rest = np.arange(models) != target
         inside, outside = (_likelihood(told[target], told[rest], had[rest] == is_in) for is_in in (True, False))
-        scores[target] = inside - outside
+        scores[target] = np.round(inside - outside, 6)  # less is rounding
     own, others = scores[had], scores[~had]
     ranks = rankdata(np.concatenate([own, others]))
     auc = (ranks[: len(own)].sum() - len(own) * (len(own) + 1) / 2) / (len(own) * len(others))
@@ -86,7 +86,7 @@ def _likelihood(told: Array, shadows: Array, some: Bools) -> Array:
     """
     count = some.sum(axis=0)
     mean = np.where(count > 0, np.where(some, shadows, 0.0).sum(axis=0) / np.maximum(count, 1), shadows.mean(axis=0))
-    spread = max(float((shadows - mean)[some].std()), 1e-9)
+    spread = max(float((shadows - mean)[some].std()), 1e-3)
     likelihood: Array = norm.logpdf(told, mean, spread)
     return likelihood
 
@@ -95,7 +95,8 @@ def _confidence(model: Model, data: Dataset) -> Array:
     """Return how right a model is about each row, about normal: the logit of a class's chance, if there are such."""
     X, domain = data.select([variable.name for variable in model.domain.features]).X, model.domain
     if domain.target is not None:
-        return -np.log(np.abs(model.predict(X) - data.y) / width_of(domain) + _SMALLEST)
+        errors: Array = np.abs(model.predict(X) - data.y) / width_of(domain)
+        return np.asarray(-np.log(errors + _SMALLEST), dtype=np.float64)
     labels = data.y.astype(np.str_)
     chances = getattr(model, "predict_proba", None)
     if chances is None:
