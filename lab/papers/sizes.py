@@ -10,7 +10,7 @@ from typing import Any
 from lab.papers import plots
 from lab.papers.jobs import Chapter, Job, Results, file_of, present
 from lab.papers.page import Blocks, Cell, Picture, Table, Text
-from lab.protocols.anchors import ANCHORS, Anchor
+from lab.protocols.anchors import ANCHORS, SIZES, Anchor
 from lab.protocols.references import REFERENCES
 
 PAPER = "Accuracy against size: what a reader gets for how many rules"
@@ -30,13 +30,16 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "tree": ("tree", ROWS_AS_THEY_ARE),
 }
 
-RULES = (1, 2, 4, 8, 12, 20, 40)
+RULES = SIZES
 """Most rules of the points of a curve; the last is the default."""
 
-CURVES = {"tree": "tree"}
-"""Drawn as curves: scheme of each."""
+TREE = "tree"
+"""Our curve."""
 
-MARKS = ("cubist", "cubist-5", "cart-40", "linear-leaves")
+CURVES = {"Cubist": "cubist", "CART": "cart"}
+"""Anchors that are drawn as curves, by title: the name of each without its most rules."""
+
+MARKS = ("cubist-5-committees", "linear-leaves")
 """Anchors that are drawn as single marks."""
 
 LINES = {"boosting": "gradient boosting", "forest": "random forest", "ebm": "EBM"}
@@ -63,16 +66,12 @@ def _label(name: str, system: str, fold: int) -> str:
     return f"size: {name}, {system}" if name == QOE else f"size: {name}, {system}, fold {fold + 1}"
 
 
-def _at_most(curve: str, rules: int) -> str:
-    return f"{curve}, at most {rules} rules"
+def _at_most(rules: int) -> str:
+    return TREE if rules == RULES[-1] else f"{TREE}, at most {rules} rules"
 
 
 def _systems() -> dict[str, tuple[str, Mapping[str, Any]]]:
-    points = {
-        _at_most(curve, rules): (scheme, {**ROWS_AS_THEY_ARE, "max_rules": rules})
-        for curve, scheme in CURVES.items()
-        for rules in RULES[:-1]
-    }
+    points = {_at_most(rules): ("tree", {**ROWS_AS_THEY_ARE, "max_rules": rules}) for rules in RULES[:-1]}
     return {**SYSTEMS, **points}
 
 
@@ -112,6 +111,10 @@ def _rules(result: Any) -> float:
     return float(size.get("leaves", size.get("rules", 1)))
 
 
+def _milliseconds(result: Any) -> float:
+    return 1000.0 * float(result["seconds"])
+
+
 def _coefficients(result: Any) -> float:
     size = result["complexity"]
     return float(next((size[name] for name in ("parameters", "coefficients") if name in size), 0))
@@ -135,14 +138,16 @@ def _sizes(results: Results, data: Path) -> Blocks:
             ("rules", _rules, sized),
             ("numbers in the model", _coefficients, sized),
             ("bytes sent by a client", lambda r: r["bytes"], {**{s: s for s in _systems()}, "the rows": "ridge"}),
+            ("milliseconds of one core to learn, of vehicles and coordinator together", _milliseconds, titles),
+            ("MB of memory at the peak, beyond the rows", lambda r: r["megabytes"], titles),
         )
     ]
     missing = ", ".join(anchor.title for key, anchor in ANCHORS.items() if key not in anchors)
     pictures = [
         Picture(
             f"sizes-{name}",
-            f"Test RMSE against the number of {what} (logarithmic axis): curves of FMT and tree, other rule models as "
-            "single marks, black boxes as lines; further left and lower is better",
+            f"Test RMSE against the number of {what} (logarithmic axis): curves of the tree, Cubist and CART, other "
+            "rule models as single marks, black boxes as lines; further left and lower is better",
             plots.sizes(_panels(results, names, size), what, "test RMSE"),
         )
         for name, what, size in (("rmse", "rules", _rules), ("numbers", "numbers to read", _coefficients))
@@ -151,10 +156,10 @@ def _sizes(results: Results, data: Path) -> Blocks:
         Text(
             "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
             "of its own tables. Federated models; references and other projects' learners learn from pooled rows: "
-            "these not scaled, those between the limits of our trees. `FMT, at most n rules` is the fuzzy model "
-            "tree with `max_rules=n`. Curves are from rows as they are (`min_rows=1`). The rules of an EBM are "
-            "its terms. Bytes: what one client sends in a run; domain discovery and receipts not counted; for a "
-            "central learner it would be the rows themselves."
+            "these not scaled, those between the limits of our trees. `tree, at most n rules` has `max_rules=n`. "
+            "Curves are from rows as they are (`min_rows=1`). The rules of an EBM are its terms. Bytes: what one client "
+            "sends in a run; domain discovery and receipts not counted; for a central learner it would be the rows "
+            "themselves. Time and memory were measured while other learners ran beside."
         ),
         *([Text(f"Not computed here: {missing} (extra `anchors`; EBM with `--full` only).")] if missing else []),
         *pictures,
@@ -173,9 +178,12 @@ def _panels(results: Results, names: list[str], size: Callable[[Any], float]) ->
             return _mean(results, name, key, size), _mean(results, name, key, _error)
 
         series = {}
-        for curve in CURVES:
-            points = [point(key) for key in (*(_at_most(curve, rules) for rules in RULES[:-1]), curve)]
-            series[curve] = ([x for x, _ in points], [y for _, y in points])
+        curves = {TREE: [_at_most(rules) for rules in RULES]}
+        curves |= {title: [f"{kind}-{rules}" for rules in RULES] for title, kind in CURVES.items()}
+        for title, keys in curves.items():
+            points = [point(key) for key in keys if key in {*_systems(), *anchors}]
+            if points:
+                series[title] = ([x for x, _ in points], [y for _, y in points])
         marks = {anchors[key].title: key for key in MARKS if key in anchors} | {
             "FRT (as published)": "FRT (as published)"
         }
@@ -190,7 +198,7 @@ def _panels(results: Results, names: list[str], size: Callable[[Any], float]) ->
 
 
 def _verdict(results: Results, names: list[str]) -> str:
-    """Say in words on how many sets each of our trees errs less than whom, counted from the results."""
+    """Say in words on how many sets our tree errs less than whom, counted from the results."""
     others = {title: title for title in ("FRT (as published)", "TSK (averaged, as published)")}
     others |= {anchor.title: key for key, anchor in _anchors(results, names).items()}
     others |= {reference.title: key for key, reference in REFERENCES.items()}
@@ -198,12 +206,8 @@ def _verdict(results: Results, names: list[str]) -> str:
     def wins(system: str, other: str) -> int:
         return sum(_mean(results, name, system, _error) < _mean(results, name, other, _error) for name in names)
 
-    return " ".join(
-        f"Of {len(names)} sets {system} errs less than "
-        + ", ".join(f"{title} on {wins(system, key)}" for title, key in others.items())
-        + "."
-        for system in CURVES
-    )
+    listed = ", ".join(f"{title} on {wins(TREE, key)}" for title, key in others.items())
+    return f"Of {len(names)} sets {TREE} errs less than {listed}."
 
 
 CHAPTERS = (

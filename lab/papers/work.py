@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +45,8 @@ QUANTILES = 101
 """Points of a distribution of errors: its quantiles at 0, 1, ... 100 %."""
 
 Arguments = Mapping[str, Any]
+
+T = TypeVar("T")
 
 
 def run_job(data: Path, kind: str, arguments: Arguments) -> Any:
@@ -189,13 +194,42 @@ def _parts(data: Path, arguments: Arguments, input_quantiles: tuple[float, float
     return rows.train, rows.test, quantile_domain(table, input_quantiles)
 
 
+def _measured(learn: Callable[[], T]) -> tuple[T, dict[str, float]]:
+    """Return what is learned, the seconds of processor time that it took, and the most memory beyond what was there."""
+    before = time.process_time()
+    base = most = _resident()
+    done = threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not done.wait(0.005):
+            most = max(most, _resident())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        learned = learn()
+    finally:
+        done.set()
+        looking.join()
+    most = max(most, _resident())
+    return learned, {"seconds": time.process_time() - before, "megabytes": (most - base) / 1e6}
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process has (Linux)."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
 def _sized(data: Path, arguments: Arguments) -> Any:
     """Score a fleet's model, and say how large it is: arguments scheme, parameters, file and fold, or source."""
     scheme = catalogue.load(arguments["scheme"])
     train, test, domain = _parts(data, arguments, input_quantiles_of(scheme))
-    outcome = federated(scheme, scheme.Parameters.model_validate(arguments["parameters"]), domain, train)
+    parameters = scheme.Parameters.model_validate(arguments["parameters"])
+    outcome, taken = _measured(lambda: federated(scheme, parameters, domain, train))
     return {
         "test": fmean(rmse(outcome.model.predict(part.X), part.y) for part in test.values()),
+        **taken,
         "complexity": dict(outcome.model.complexity()),
         "bytes": outcome.bytes_up / len(train),
         "rounds": outcome.rounds,
@@ -206,9 +240,10 @@ def _sized_reference(data: Path, arguments: Arguments) -> Any:
     """Score a central reference between our trees' limits: arguments reference, file and fold, or source."""
     train, test, domain = _parts(data, arguments, input_quantiles_of(catalogue.load("tree")))
     pooled = pool(list(train.values()))
-    model = fit_reference(arguments["reference"], domain, pooled)
+    model, taken = _measured(lambda: fit_reference(arguments["reference"], domain, pooled))
     return {
         "test": fmean(rmse(model.predict(part.X), part.y) for part in test.values()),
+        **taken,
         "bytes": pooled.rows * (len(pooled.features) + 1) * 8 / len(train),
         "inputs": len(pooled.features),
     }
@@ -221,9 +256,9 @@ def _sized_anchor(data: Path, arguments: Arguments) -> Any:
     with warnings.catch_warnings():
         # Cubist is given arrays, and says at each forecast that their columns have no names.
         warnings.simplefilter("ignore", UserWarning)
-        fitted = anchor.make().fit(pooled.X, pooled.y)
+        fitted, taken = _measured(lambda: anchor.make().fit(pooled.X, pooled.y))
         errors = [rmse(fitted.predict(part.X), part.y) for part in test.values()]
-    return {"test": fmean(errors), "complexity": dict(anchor.size(fitted))}
+    return {"test": fmean(errors), **taken, "complexity": dict(anchor.size(fitted))}
 
 
 # --- intervals --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -18,8 +19,9 @@ Array = NDArray[np.float64]
 Size = Mapping[str, int]
 """``rules``, and ``parameters``: the numbers that a reader must take in."""
 
-LEAVES = 40
-"""Most rules of a model that is to be read, as many as ours have by default."""
+SIZES = (5, 10, 20, 40)
+"""Most rules of the models that are compared; the last is as many as ours have by default."""
+LEAVES = SIZES[-1]
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,10 @@ def _answer(tree: Any, lines: Mapping[int, Any], X: Array) -> Array:
     return answers
 
 
-def _cubist(committees: int) -> Any:
+def _cubist(rules: int, committees: int = 1) -> Any:
     from cubist import Cubist  # an extra
 
-    return Cubist(n_rules=LEAVES, n_committees=committees)
+    return Cubist(n_rules=rules, n_committees=committees)
 
 
 def _cubist_size(fitted: Any) -> Size:
@@ -113,10 +115,14 @@ def _boosted_curves() -> Any:
     return ExplainableBoostingRegressor(random_state=0, n_jobs=1)
 
 
-def _cart() -> Any:
+def _cart(leaves: int) -> Any:
     from sklearn.tree import DecisionTreeRegressor
 
-    return DecisionTreeRegressor(max_leaf_nodes=LEAVES, random_state=0)
+    return DecisionTreeRegressor(max_leaf_nodes=leaves, random_state=0)
+
+
+def _cart_size(fitted: Any) -> Size:
+    return {"rules": int(fitted.get_n_leaves()), "parameters": 2 * int(fitted.get_n_leaves()) - 1}
 
 
 def _lines_size(fitted: LinearLeaves) -> Size:
@@ -125,14 +131,17 @@ def _lines_size(fitted: LinearLeaves) -> Size:
 
 
 ANCHORS: Final[Mapping[str, Anchor]] = {
-    "cubist": Anchor(f"Cubist (at most {LEAVES} rules)", "cubist", lambda: _cubist(1), _cubist_size),
-    "cubist-5": Anchor(f"Cubist (5 committees of {LEAVES})", "cubist", lambda: _cubist(5), _cubist_size),
-    "cart-40": Anchor(
-        f"CART ({LEAVES} leaves)",
-        "sklearn",
-        _cart,
-        lambda fitted: {"rules": int(fitted.get_n_leaves()), "parameters": 2 * int(fitted.get_n_leaves()) - 1},
+    **{
+        f"cubist-{rules}": Anchor(f"Cubist (at most {rules} rules)", "cubist", partial(_cubist, rules), _cubist_size)
+        for rules in SIZES
+    },
+    "cubist-5-committees": Anchor(
+        f"Cubist (5 committees of {LEAVES})", "cubist", partial(_cubist, LEAVES, 5), _cubist_size
     ),
+    **{
+        f"cart-{leaves}": Anchor(f"CART ({leaves} leaves)", "sklearn", partial(_cart, leaves), _cart_size)
+        for leaves in SIZES
+    },
     "linear-leaves": Anchor("CART with linear leaves", "sklearn", LinearLeaves, _lines_size),
     "ebm": Anchor(
         "EBM (curves and pairs)",
