@@ -157,7 +157,7 @@ def _sizes(results: Results, data: Path) -> Blocks:
             "Folds of all rows first, clients inside each fold, as for FRT's tables: TSK's numbers are not those "
             "of its own tables. Federated models; references and other projects' learners learn from pooled rows: "
             "these not scaled, those between the limits of our trees. `tree, at most n rules` has `max_rules=n`. "
-            "Curves are from rows as they are (`min_rows=1`). The rules of an EBM are its terms. Bytes: what one client "
+            "Curves are from rows as they are (`min_rows=1`). The rules of an EBM are its terms. Bytes: what a client "
             "sends in a run; domain discovery and receipts not counted; for a central learner it would be the rows "
             "themselves. Time and memory were measured while other learners ran beside."
         ),
