@@ -1,8 +1,10 @@
 """TLS for every process: the context made from an identity folder, and TLS's faults in words with the way out.
 
 An identity folder (`broker.identity` reads it) holds ``key.pem`` (for its owner alone), ``cert.pem``, ``ca.pem`` (whom
-to trust) and ``crl.pem`` (whom not any more). A context is made anew for each connection, so that a renewed certificate
-is used from the next reconnect on, without a restart.
+to trust) and ``crl.pem`` (whom not any more). A renewal has a key of its own: it lies in ``key.next`` until the certificate
+for it is there and it has taken the place of the former. So whoever finds a certificate that ``key.pem`` is not for takes
+``key.next``, and no moment of a renewal leaves a folder without a pair. A context is made anew for each connection, so
+that a renewed certificate is used from the next reconnect on, without a restart.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from schemas.errors import BrokerError, UsageError
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""
+
+NEXT = "key.next"
+"""The key of a renewal that is not complete."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +122,7 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
             context.load_verify_locations(tls.ca_file)
         if tls.cert_file is not None:
             what = f"{tls.cert_file} with {tls.key_file}"
-            # Without a password function OpenSSL would ask for one on the terminal of a service that has none.
-            context.load_cert_chain(tls.cert_file, tls.key_file, password=_no_password)
+            _load_pair(context, tls.cert_file, Path(str(tls.key_file)))
     except FileNotFoundError as fault:
         raise UsageError(f"TLS: {what} does not exist") from fault
     except PermissionError as fault:
@@ -129,6 +133,16 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
             raise UsageError(f"TLS: {what}: the certificate was made for another key; enrol again") from fault
         raise UsageError(f"TLS: {what} cannot be used as PEM ({reason})") from fault
     return context
+
+
+def _load_pair(context: ssl.SSLContext, cert_file: str, key_file: Path) -> None:
+    # Without a password function OpenSSL would ask for one on the terminal of a service that has none.
+    try:
+        context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except ssl.SSLError as fault:
+        if fault.reason != "KEY_VALUES_MISMATCH" or not key_file.with_name(NEXT).exists():
+            raise
+        context.load_cert_chain(cert_file, key_file.with_name(NEXT), password=_no_password)
 
 
 def _no_password() -> str:

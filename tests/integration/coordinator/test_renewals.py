@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,23 @@ def test_vehicle_that_is_killed_before_it_stored_its_renewed_certificate_renews_
         renew(folder, url)
         assert serial_of(folder) != before
         assert len(ca.authority.issued()) == 3, "the server's, and two"
+
+
+def test_thief_who_copied_the_whole_folder_is_out_after_two_renewals_or_is_noticed(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        folder = tmp_path / "v1"
+        enrol(folder, ca.authority.token("v1"), url)
+        shutil.copytree(folder, tmp_path / "silent")
+        renew(folder, url)
+        renew(folder, url)
+        with pytest.raises(EnrolmentError, match=r"revoked \(replaced\)"):
+            renew(tmp_path / "silent", url)
+        shutil.copytree(folder, tmp_path / "greedy")
+        renew(folder, url)
+        renew(tmp_path / "greedy", url)
+        with pytest.raises(EnrolmentError, match=r"revoked \(replaced\): enrol again"):
+            renew(folder, url)
 
 
 @pytest.mark.slow
