@@ -197,7 +197,7 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
     if named != owner:
         raise UsageError(f"the certificate is for {named}, not for {owner}: nothing was stored")
     if made.public_key() != load_key(key).public_key():
-        raise UsageError(f"the certificate is for another key than this vehicle's: nothing was stored")
+        raise UsageError("the certificate is for another key than this vehicle's: nothing was stored")
     if crl:
         try:
             crl, _ = check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
