@@ -1,10 +1,10 @@
 """TLS for every process: the context made from an identity folder, and TLS's faults in words with the way out.
 
 An identity folder (`broker.identity` reads it) holds ``key.pem`` (for its owner alone), ``cert.pem``, ``ca.pem`` (whom
-to trust) and ``crl.pem`` (whom not any more). A renewal has a key of its own: it lies in ``key.next`` until the certificate
-for it is there and it has taken the place of the former. So whoever finds a certificate that ``key.pem`` is not for takes
-``key.next``, and no moment of a renewal leaves a folder without a pair. A context is made anew for each connection, so
-that a renewed certificate is used from the next reconnect on, without a restart.
+to trust) and ``crl.pem`` (whom not any more). A renewal has a key of its own, which lies in ``key.next`` until its
+certificate is there and it has taken the former's place. So whoever finds a certificate that ``key.pem`` is not for
+takes ``key.next``, and no moment of a renewal leaves a folder without a pair. A context is made anew for each
+connection, so that a renewed certificate is used from the next reconnect on, without a restart.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def verify(
     back in its place, is found only with --witness; so is what was written by somebody who has the secret.
 
     Exit code 0: nothing wrong was found; what is printed says how far that is proved. 8: something was changed, and
-    where, or the witness has seen other or later records. 9: there is no log, or the witness has seen none.
+    where, or the witness has seen other or later records, or that the log got shorter. 9: there is no log, or the
+    witness has seen none.
 
     \b
     Examples:

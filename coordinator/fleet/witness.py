@@ -58,10 +58,8 @@ class Witness:
         if is_known or (kept and 0 <= at - kept[-1]["at"] < PAUSE):
             return
         if kept and falls(kept[-1], {"n": head.n}):
-            was = f"record {kept[-1]['n']} was seen, and now {head.n} is the newest"
-            _log.warning(
-                "forecast-log-shorter", agent=agent, what=was, hint="an old copy was put back, or it began anew"
-            )
+            what = f"record {kept[-1]['n']} was seen, and now {head.n} is the newest: an old copy, or a log begun anew"
+            _log.warning("forecast-log-shorter", agent=agent, what=what)
         self._new[agent] = thinned([*kept, {"n": head.n, "hash": head.hash, "at": round(at, 3)}], at)
 
     def write(self) -> None:
