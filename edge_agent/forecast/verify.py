@@ -77,9 +77,9 @@ def verify(directory: Path, seen: Sequence[Seen] = ()) -> Checked:
     Raises
     ------
     VerificationError
-        A record was changed, removed, added or reordered, the beginning or the end was cut off, a witness has seen
-        other or later records or a log that got shorter, or a model that is needed for explanations is missing or
-        another; the text says where.
+        A record was changed, removed, added or reordered, or the beginning or the end was cut off; the text says where.
+        A witness has seen other or later records, or a log that got shorter. A model that is needed for explanations is
+        missing, or another.
         Without the vehicle's secret and without a witness, whoever changed it may have made all of it fit.
     NotFoundError
         There is no log.
