@@ -12,8 +12,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from broker.folders import alone_in
-from broker.tls import CA, CERT, CRL, KEY, NEXT, tls_of
+from broker.tls import CA, CERT, CRL, KEY, LOOKS, NEXT, tls_of
 from schemas.errors import StorageError, UsageError, WireError, os_faults_as
 from schemas.private_files import make_folders, replace_private
 from schemas.trust.certificates import UNREADABLE, owner_of
@@ -60,18 +59,25 @@ def load_identity(folder: Path) -> Identity:
     """
     tls_of(folder)
     with os_faults_as(UsageError, f"cannot read the identity in {folder}"):
-        key, certificate, ca = ((folder / name).read_bytes() for name in (KEY, CERT, CA))
+        ca = (folder / CA).read_bytes()
         crl = (folder / CRL).read_bytes() if (folder / CRL).exists() else b""
-    try:
-        parsed = x509.load_pem_x509_certificate(certificate)
-        owner = owner_of(parsed)
-    except (*UNREADABLE, WireError) as fault:
-        raise UsageError(f"{folder / CERT} is no certificate of a fleet: {fault}") from fault
-    if parsed.public_key() != load_key(key).public_key():
-        key = _next_key(folder)
-        if not key or parsed.public_key() != load_key(key).public_key():
-            raise UsageError(f"{folder / CERT} was made for another key than {folder / KEY}: enrol again")
-    return Identity(folder, owner, key, certificate, ca, crl, parsed.not_valid_before_utc, parsed.not_valid_after_utc)
+    for name in LOOKS:
+        key = _next_key(folder) if name == NEXT else _read(folder, KEY)
+        certificate = _read(folder, CERT)
+        try:
+            parsed = x509.load_pem_x509_certificate(certificate)
+            owner = owner_of(parsed)
+        except (*UNREADABLE, WireError) as fault:
+            raise UsageError(f"{folder / CERT} is no certificate of a fleet: {fault}") from fault
+        if key and parsed.public_key() == load_key(key).public_key():
+            begins, ends = parsed.not_valid_before_utc, parsed.not_valid_after_utc
+            return Identity(folder, owner, key, certificate, ca, crl, begins, ends)
+    raise UsageError(f"{folder / CERT} was made for another key than {folder / KEY}: enrol again")
+
+
+def _read(folder: Path, name: str) -> bytes:
+    with os_faults_as(UsageError, f"cannot read the identity in {folder}"):
+        return (folder / name).read_bytes()
 
 
 def check_owner(folder: Path, role: Role, name: str | None = None) -> Identity:
@@ -129,7 +135,7 @@ def next_key(folder: Path) -> bytes:
     StorageError
         The folder cannot be written.
     """
-    with alone_in(folder), os_faults_as(StorageError, f"cannot write the identity to {folder}"):
+    with os_faults_as(StorageError, f"cannot write the identity to {folder}"):
         present, key = _settled(folder), _next_key(folder)
         if key in (b"", present):
             key = new_key()
@@ -139,8 +145,15 @@ def next_key(folder: Path) -> bytes:
 
 def _next_key(folder: Path) -> bytes:
     """Return the key of a renewal that is not complete, PEM; empty: there is none."""
-    with os_faults_as(UsageError, f"cannot read {folder / NEXT}"):
-        return (folder / NEXT).read_bytes() if (folder / NEXT).exists() else b""
+    path, key = folder / NEXT, b""
+    with os_faults_as(UsageError, f"cannot read {path}"), suppress(FileNotFoundError):
+        key = path.read_bytes()
+    try:
+        if key:
+            load_key(key)
+    except UsageError as fault:
+        raise UsageError(f"{path}: {fault}. Delete it, and renew") from fault
+    return key
 
 
 def _settled(folder: Path) -> bytes:

@@ -26,6 +26,9 @@ KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 NEXT = "key.next"
 """The key of a renewal that is not complete."""
 
+LOOKS = (KEY, NEXT, KEY, NEXT, KEY)
+"""Where the certificate's key is looked for: while a renewal completes, it may have moved since the look before."""
+
 
 @dataclass(frozen=True)
 class Tls:
@@ -137,12 +140,20 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
 
 def _load_pair(context: ssl.SSLContext, cert_file: str, key_file: Path) -> None:
     # Without a password function OpenSSL would ask for one on the terminal of a service that has none.
-    try:
-        context.load_cert_chain(cert_file, key_file, password=_no_password)
-    except ssl.SSLError as fault:
-        if fault.reason != "KEY_VALUES_MISMATCH" or not key_file.with_name(NEXT).exists():
-            raise
-        context.load_cert_chain(cert_file, key_file.with_name(NEXT), password=_no_password)
+    for name in LOOKS:
+        key = key_file.with_name(name) if name == NEXT else key_file
+        try:
+            context.load_cert_chain(cert_file, key, password=_no_password)
+        except FileNotFoundError:
+            if name != NEXT:
+                raise
+        except ssl.SSLError as fault:
+            if fault.reason != "KEY_VALUES_MISMATCH":
+                raise
+            found = fault
+        else:
+            return
+    raise found
 
 
 def _no_password() -> str:

@@ -116,9 +116,13 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     UsageError, EnrolmentError, StorageError
         As `enrol`; also when the current certificate has expired or was revoked.
     """
-    identity = load_identity(folder)
     host, port = _place(url)
-    key = next_key(folder)
+    with alone_in(folder):  # of two at once, the one that stores last could store what the other had revoked
+        return _renew(folder, url, host, port, patience)
+
+
+def _renew(folder: Path, url: str, host: str, port: int, patience: Patience) -> dt.datetime:
+    identity, key = load_identity(folder), next_key(folder)
     request = make_request(key, identity.owner)
     body = {
         "request": request.decode(),
@@ -203,8 +207,7 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
             crl, _ = check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
         except (UsageError, OSError, ValueError) as fault:
             raise UsageError(f"the answer's revocation list is not taken ({fault}): nothing was stored") from fault
-    with alone_in(folder):
-        save_identity(folder, key=key, ca=ca, crl=crl, certificate=certificate)
+    save_identity(folder, key=key, ca=ca, crl=crl, certificate=certificate)
     return made.not_valid_after_utc
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,17 @@ def test_thief_who_copied_the_whole_folder_is_out_after_two_renewals_or_is_notic
         renew(tmp_path / "greedy", url)
         with pytest.raises(EnrolmentError, match=r"revoked \(replaced\): enrol again"):
             renew(folder, url)
+
+
+def test_renewals_at_once_leave_a_certificate_that_is_good(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        folder = tmp_path / "v1"
+        enrol(folder, ca.authority.token("v1"), url)
+        with ThreadPoolExecutor(3) as threads:
+            for made in [threads.submit(renew, folder, url) for _ in range(6)]:
+                made.result()
+        renew(folder, url)
 
 
 @pytest.mark.slow

@@ -338,8 +338,8 @@ def test_a_total_that_several_runs_know_is_on_the_disk_once() -> None:
     for nonce in "abc":
         kept = noted(kept, nonce, task())
     value = kept.to_value()
-    assert [len(each["totals"]) for each in value["answered"]] == [1, 1, 1]  # type: ignore[index, call-overload, union-attr]
-    assert len(value["totals"]) == 1  # type: ignore[arg-type]
+    assert [len(each["totals"]) for each in value["answered"]] == [1, 1, 1]
+    assert len(value["totals"]) == 1
     again = Ledger.from_value(decode(encode(value)))
     assert again.stands(ROWS, "tag", "tests", "d") == kept.stands(ROWS, "tag", "tests", "d")
 
