@@ -176,7 +176,9 @@ def _seen(witness: str, agent: str, state_dir: Path) -> list[Seen]:
         heads = Coordinator(witness, None, state_dir).get(f"/api/agents/{agent}/forecasts")
     try:
         seen = [Seen(int(head["n"]), str(head["hash"]), float(head["at"])) for head in heads]
-    except (TypeError, KeyError, ValueError) as fault:
+        for each in seen:
+            _clock(each.at)
+    except (TypeError, KeyError, ValueError, OverflowError, OSError) as fault:
         raise UsageError(f"--witness {witness}: these are no heads of a log") from fault
     if not seen:
         raise NotFoundError(f"the witness {witness} has seen no head of this log: is --id the agent's?")
