@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from broker.port import Message, Transport
 from schemas.envelope import Envelope
-from schemas.errors import WireError
+from schemas.errors import BrokerError, WireError
 from schemas.limits import MAX_CRL_BYTES
 from schemas.messages import Manifest
 from schemas.parts import clearing, frames_for_lists
@@ -41,8 +41,14 @@ class ListTopic:
         Raises
         ------
         BrokerError
-            They are too large even for parts.
+            They are longer than others read, or too large even for parts.
         """
+        if len(crl) > MAX_CRL_BYTES:
+            raise BrokerError(
+                f"the revocation lists have {len(crl)} bytes, and nobody reads more than {MAX_CRL_BYTES}. Vehicles "
+                "fetch them with their next `glassfleet agent renew --max-answer-bytes`. A revoked certificate leaves "
+                "the list when it has expired: issue shorter ones (--days)"
+            )
         retained = frames_for_lists(crl, self._topics, self._transport.max_message_bytes)
         former, self._published = self._published, retained.blobs
         self._clear(former)

@@ -172,8 +172,13 @@ class SignedTransport:
             try:
                 self._lists.publish(credentials.crl)
             except BrokerError as fault:
-                refused = WireError("oversize", f"the revocation list cannot be sent, vehicles must fetch it: {fault}")
+                refused = WireError("oversize", f"vehicles do not hear of the last revocations: {fault}")
                 self._refused(Message(self._topics.revoked(), b""), refused)
+
+    def _is_behind(self, crl: bytes) -> bool:
+        from schemas.trust.revocation import is_behind  # noqa: PLC0415 - a fleet that does not sign loads none of it
+
+        return self._owner.role == "coordinator" and is_behind(crl, self._credentials.crl)
 
     def _arrived(self, message: Message) -> None:
         assert self._handlers is not None
@@ -194,8 +199,9 @@ class SignedTransport:
         address = self._topics.parse(message.topic)
         if address.kind == "revoked" or (address.kind == "blob" and self._lists.is_ours(address.digest)):
             crl = self._lists.hear(message, clears=self._owner.role == "coordinator")
-            if crl is not None and self._credentials.update_crl(crl):
-                self._publish_crl()  # what we said on connecting may have overwritten the newer one
+            # What we said on connecting may have overwritten a newer one, and what another coordinator says, ours.
+            if crl is not None and (self._credentials.update_crl(crl) or self._is_behind(crl)):
+                self._publish_crl()
             return False
         if message.retained and address.kind in PASSING and self._owner.role == "coordinator":
             return True

@@ -1,8 +1,10 @@
 """TLS for every process: the context made from an identity folder, and TLS's faults in words with the way out.
 
 An identity folder (`broker.identity` reads it) holds ``key.pem`` (for its owner alone), ``cert.pem``, ``ca.pem`` (whom
-to trust) and ``crl.pem`` (whom not any more). A context is made anew for each connection, so that a renewed certificate
-is used from the next reconnect on, without a restart.
+to trust) and ``crl.pem`` (whom not any more). A renewal has a key of its own, which lies in ``key.next`` until its
+certificate is there and it has taken the former's place. So whoever finds a certificate that ``key.pem`` is not for
+takes ``key.next``, and no moment of a renewal leaves a folder without a pair. A context is made anew for each
+connection, so that a renewed certificate is used from the next reconnect on, without a restart.
 """
 
 from __future__ import annotations
@@ -20,6 +22,12 @@ from schemas.errors import BrokerError, UsageError
 
 KEY, CERT, CA, CRL = "key.pem", "cert.pem", "ca.pem", "crl.pem"
 """Names of the files in an identity folder."""
+
+NEXT = "key.next"
+"""The key of a renewal that is not complete."""
+
+LOOKS = (KEY, NEXT, KEY, NEXT, KEY)
+"""Where the certificate's key is looked for: while a renewal completes, it may have moved since the look before."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +125,7 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
             context.load_verify_locations(tls.ca_file)
         if tls.cert_file is not None:
             what = f"{tls.cert_file} with {tls.key_file}"
-            # Without a password function OpenSSL would ask for one on the terminal of a service that has none.
-            context.load_cert_chain(tls.cert_file, tls.key_file, password=_no_password)
+            _load_pair(context, tls.cert_file, Path(str(tls.key_file)))
     except FileNotFoundError as fault:
         raise UsageError(f"TLS: {what} does not exist") from fault
     except PermissionError as fault:
@@ -129,6 +136,24 @@ def client_context(tls: Tls | None) -> ssl.SSLContext:
             raise UsageError(f"TLS: {what}: the certificate was made for another key; enrol again") from fault
         raise UsageError(f"TLS: {what} cannot be used as PEM ({reason})") from fault
     return context
+
+
+def _load_pair(context: ssl.SSLContext, cert_file: str, key_file: Path) -> None:
+    # Without a password function OpenSSL would ask for one on the terminal of a service that has none.
+    for name in LOOKS:
+        key = key_file.with_name(name) if name == NEXT else key_file
+        try:
+            context.load_cert_chain(cert_file, key, password=_no_password)
+        except FileNotFoundError:
+            if name != NEXT:
+                raise
+        except ssl.SSLError as fault:
+            if fault.reason != "KEY_VALUES_MISMATCH":
+                raise
+            found = fault
+        else:
+            return
+    raise found
 
 
 def _no_password() -> str:

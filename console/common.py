@@ -344,7 +344,7 @@ def json_file(path: Path, what: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as fault:
         raise UsageError(f"--{what}: cannot read {path}: {fault.strerror}") from fault
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise UsageError(f"--{what}: {path} is not valid JSON: {fault}") from fault
 
 

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from broker.identity import load_identity, save_identity
+from broker.folders import alone_in
+from broker.identity import load_identity, next_key, save_identity
 from broker.servers.revocation import check_crl
 from broker.tls import CA, CRL, KEY, client_context, tls_of, tls_words
 from schemas.errors import BrokerError, StorageError, UsageError, WireError, os_faults_as
@@ -101,7 +102,10 @@ def enrol(folder: Path, token: Token, url: str, *, patience: Patience = Patience
 
 
 def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.datetime:
-    """Renew the certificate, proving that we hold the current key; returns when the new one ends.
+    """Get a new certificate for a new key, proving that we hold the current one; returns when the new one ends.
+
+    Whoever has a copy of the folder from before is left with a certificate that the next renewal revokes; if it renews
+    that itself, ours is revoked, and both are refused by name.
 
     The revocation list comes with it. A running agent uses the new certificate from its next connection on. Whom to
     trust is not renewed: the folder's CA certificates stay. The authority may be the next one, if the folder trusts
@@ -112,9 +116,14 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     UsageError, EnrolmentError, StorageError
         As `enrol`; also when the current certificate has expired or was revoked.
     """
-    identity = load_identity(folder)
     host, port = _place(url)
-    request = make_request(identity.key, identity.owner)
+    with alone_in(folder):  # of two at once, the one that stores last could store what the other had revoked
+        return _renew(folder, url, host, port, patience)
+
+
+def _renew(folder: Path, url: str, host: str, port: int, patience: Patience) -> dt.datetime:
+    identity, key = load_identity(folder), next_key(folder)
+    request = make_request(key, identity.owner)
     body = {
         "request": request.decode(),
         "certificate": identity.certificate.decode(),
@@ -122,7 +131,7 @@ def renew(folder: Path, url: str, *, patience: Patience = Patience()) -> dt.date
     }
     context = client_context(tls_of(None, folder / CA))
     answer = _json(_call(host, port, context, "POST", "/v1/renew", body, patience=patience), url)
-    return _store(folder, identity.key, identity.owner, answer | {"ca": identity.ca.decode()})
+    return _store(folder, key, identity.owner, answer | {"ca": identity.ca.decode()})
 
 
 def write_request(folder: Path, agent: str, out: Path) -> None:
@@ -192,13 +201,13 @@ def _store(folder: Path, key: bytes, owner: Owner, answer: dict[str, Any]) -> dt
     if named != owner:
         raise UsageError(f"the certificate is for {named}, not for {owner}: nothing was stored")
     if made.public_key() != load_key(key).public_key():
-        raise UsageError(f"the certificate is for another key than {folder / KEY}: nothing was stored")
+        raise UsageError("the certificate is for another key than this vehicle's: nothing was stored")
     if crl:
         try:
             crl, _ = check_crl(crl, ca, (folder / CRL).read_bytes() if (folder / CRL).exists() else None)
         except (UsageError, OSError, ValueError) as fault:
             raise UsageError(f"the answer's revocation list is not taken ({fault}): nothing was stored") from fault
-    save_identity(folder, ca=ca, crl=crl, certificate=certificate)
+    save_identity(folder, key=key, ca=ca, crl=crl, certificate=certificate)
     return made.not_valid_after_utc
 
 

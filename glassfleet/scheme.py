@@ -324,7 +324,7 @@ class Scheme(Protocol):
       without ``cost``, in a process of its own that can be ended and has bounds.
     - ``regressions(answers) -> ndarray or None``: of one vehicle's tasks and answers, in their order, the moment
       matrices over ``[1, x, y]`` of the model's rules, shape (k, k, m), in rows; None where they are not among them.
-      From these a vehicle is named without which all others would gain (:mod:`glassfleet.numerics.influence`).
+      From these a vehicle is named without which the others would gain (:mod:`glassfleet.numerics.influence`).
     - ``tables(model) -> Tables``: the model as plain tables (:mod:`glassfleet.tables`), from which C, Python, FML and
       pictures of trees are written; raises ``UsageError`` for a model that has none.
     - ``equals_central_with(parameters) -> bool``: whether promise 1 holds with these parameters, where it does not hold

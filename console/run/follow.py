@@ -200,7 +200,7 @@ def private_lines(status: dict[str, Any]) -> list[str]:
     lines = [
         protection(terms),
         *left_out(status.get("agents") or {}),
-        runs_left(status.get("runs_left") or {}),
+        runs_left(status),
         figures(scores),
         WHY_NO_VEHICLES if "metric" in scores else "",
     ]

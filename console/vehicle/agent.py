@@ -161,7 +161,7 @@ def renew(  # noqa: PLR0917 - click passes options by name
     *,
     as_json: bool,
 ) -> None:
-    """Renew this vehicle's certificate with its current key, and fetch the revocation list. For a daily timer.
+    """Get this vehicle a new key and certificate, by its current ones, and the revocation list. For a daily timer.
 
     A running agent uses it from its next connection on.
 

@@ -134,7 +134,8 @@ def verify(
     back in its place, is found only with --witness; so is what was written by somebody who has the secret.
 
     Exit code 0: nothing wrong was found; what is printed says how far that is proved. 8: something was changed, and
-    where, or the witness has seen other or later records. 9: there is no log, or the witness has seen none.
+    where, or the witness has seen other or later records, or that the log got shorter. 9: there is no log, or the
+    witness has seen none.
 
     \b
     Examples:
@@ -175,7 +176,9 @@ def _seen(witness: str, agent: str, state_dir: Path) -> list[Seen]:
         heads = Coordinator(witness, None, state_dir).get(f"/api/agents/{agent}/forecasts")
     try:
         seen = [Seen(int(head["n"]), str(head["hash"]), float(head["at"])) for head in heads]
-    except (TypeError, KeyError, ValueError) as fault:
+        for each in seen:
+            _clock(each.at)
+    except (TypeError, KeyError, ValueError, OverflowError, OSError) as fault:
         raise UsageError(f"--witness {witness}: these are no heads of a log") from fault
     if not seen:
         raise NotFoundError(f"the witness {witness} has seen no head of this log: is --id the agent's?")

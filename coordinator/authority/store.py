@@ -262,7 +262,7 @@ class Authority:
         days : float
             How long the new one is good for.
         most : int or None
-            Refuse when this authority has issued so many to the owner that have not expired.
+            Refuse when this authority has issued so many since the owner enrolled that have not expired.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class Authority:
             if (again := renewed_before(register, entry, key_digest(key), now)) is not None:
                 return self._files.kept(again.serial)
             if most is not None:
-                check_most(register, owner, most, now)
+                check_most(register, entry, most, now)
             made, added = self._make(owner, key, days, entry.hosts)
             self._files.keep(made)
             after = after_renewal(register, entry, added, now)

@@ -13,7 +13,7 @@ from schemas.errors import WireError
 from schemas.trust.owner import Owner
 
 RENEWALS = 8
-"""Certificates of one vehicle that have not expired, at most: then it may renew when the oldest ends."""
+"""Certificates of one enrolment that have not expired, at most: then it may renew when the oldest ends."""
 
 LISTED_AFTER = dt.timedelta(days=1)
 """A revoked certificate stays on the list so long after its end: clocks differ."""
@@ -34,10 +34,18 @@ def renewed_before(register: Register, present: Issued, key: str, now: dt.dateti
     )
 
 
-def check_most(register: Register, owner: Owner, most: int, now: dt.datetime) -> None:
-    """Raise WireError (``too-many``) when an owner has so many certificates of this authority that have not expired."""
-    ends = [dt.datetime.fromisoformat(one.ends) for one in register.issued if one.id == owner.id and not one.former]
-    running = sorted(end for end in ends if now < end)
+def check_most(register: Register, present: Issued, most: int, now: dt.datetime) -> None:
+    """Raise WireError (``too-many``) when an owner has so many certificates of this authority that have not expired.
+
+    Counted are those that were renewed, one after the other, from the one that the present one comes from: whoever is
+    given another (after a theft, by a new token) begins anew. Those that were replaced count, as each is on the list.
+    """
+    owner = Owner(present.role, present.id)
+    first: dict[str, str] = {}
+    for one in register.issued:  # in the order of issue
+        first[one.serial] = first.get(one.after, one.serial)
+    same = (one for one in register.issued if first[one.serial] == first[present.serial] and not one.former)
+    running = sorted(end for one in same if now < (end := dt.datetime.fromisoformat(one.ends)))
     if len(running) >= most:
         raise WireError(
             "too-many",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from immutables import Map
@@ -11,7 +13,7 @@ from immutables import Map
 from coordinator.engine import asking, learning, opening, pairing, regrouping
 from coordinator.engine.collecting import MASKED, Collecting, Privately
 from coordinator.engine.draft import Draft
-from coordinator.engine.effects import Restarted, WaitsForFormer
+from coordinator.engine.effects import InfluenceUnknown, Restarted, WaitsForFormer
 from coordinator.engine.learning import Growth, SchemeFaultError
 from coordinator.engine.state import Level, Round, RunState
 from glassfleet.discovery.guard import usual_rows
@@ -307,9 +309,18 @@ def _grown(draft: Draft, growth: Growth, cause: str) -> None:
         draft.update(private=_protection(draft.state, draft.collecting(draft.state)))
     else:
         if draft.state.spec.participation == "cohort":
-            draft.update(harmful=draft.harmful(draft.state))
+            _look_for_harm(draft)
         _forget(draft, growth.levels)
     opening.begin(draft, "model-done")
+
+
+def _look_for_harm(draft: Draft) -> None:
+    try:
+        draft.update(harmful=draft.harmful(draft.state))
+    except Exception as fault:  # noqa: BLE001  what is only told must not end a run, whatever sums a peer sent
+        where = traceback.extract_tb(fault.__traceback__)[-1]
+        reason = f"{type(fault).__name__}: {fault} ({Path(where.filename).name}, line {where.lineno})"
+        draft.effects.append(InfluenceUnknown(draft.state.run, reason))
 
 
 def _protection(state: RunState, collecting: Collecting) -> dict[str, Any]:

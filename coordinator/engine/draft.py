@@ -37,7 +37,7 @@ class Conduct(Protocol):
         """Return how the answers of a state's phase become what that server half reduces."""
 
     def harmful(self, state: RunState) -> Influence | None:
-        """Return the member of a plain run's cohort without which all others gain; None: nobody is named."""
+        """Return the member of a plain run's cohort without which the others gain; None: nobody is named."""
 
     def terms(self, state: RunState) -> Terms:
         """Return what vehicles are told before they take part in a private run."""

@@ -173,6 +173,14 @@ class WaitsForFormer:
 
 
 @dataclass(frozen=True)
+class InfluenceUnknown:
+    """Whether one vehicle ruined the model could not be computed: a fault of ours, which ends no run; for the log."""
+
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Publish:
     """Register the model and publish it.
 
@@ -203,7 +211,17 @@ class Ended:
     reason: str
 
 
-Effect: TypeAlias = OpenRound | ClearRequest | SendReceipt | RoundClosed | Restarted | WaitsForFormer | Publish | Ended
+Effect: TypeAlias = (
+    OpenRound
+    | ClearRequest
+    | SendReceipt
+    | RoundClosed
+    | Restarted
+    | WaitsForFormer
+    | InfluenceUnknown
+    | Publish
+    | Ended
+)
 
 
 def bytes_of(effect: OpenRound, fleet: str) -> int:

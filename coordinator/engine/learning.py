@@ -215,7 +215,7 @@ def harmful_member(
     state: RunState,
     levels: Sequence[Level],
 ) -> Influence | None:
-    """Return the member of a plain run's cohort without which all others gain; errors are in the target's unit.
+    """Return the member of a plain run's cohort without which the others gain; errors are in the target's unit.
 
     Parameters
     ----------

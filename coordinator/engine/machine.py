@@ -264,12 +264,8 @@ class Engine:
         )
 
     def harmful(self, state: RunState) -> Influence | None:
-        """Return the member of a plain run's cohort without which all others gain; None: nobody is named."""
-        regressions = partial(regressions_of, self.lookup(state.spec.scheme))
-        try:
-            return learning.harmful_member(regressions, state, state.levels)
-        except Exception:  # noqa: BLE001  what is only told must not end a run, whatever sums a peer sent
-            return None
+        """Return the member of a plain run's cohort without which the others gain; None: nobody is named."""
+        return learning.harmful_member(partial(regressions_of, self.lookup(state.spec.scheme)), state, state.levels)
 
     def collecting(self, state: RunState) -> Collecting:
         """Return how the answers of the present phase become what its server half reduces."""

@@ -266,7 +266,7 @@ class RunState:
     errors : Mapping
         The finished model's errors on test rows (:func:`glassfleet.intervals.recorded_errors`); empty: nobody told any.
     harmful : Influence or None
-        Plain runs of a cohort: the member without which all others gain.
+        Plain runs of a cohort: the member without which the others gain.
     false_answers : tuple of str
         Private runs: vehicles whose answers fitted with nobody's, see `glassfleet.private.pairs`.
     silent : frozenset of str

@@ -1,13 +1,14 @@
 """A witness of vehicles' logs of forecasts: which heads were seen, and when, so that an old copy put back is found.
 
-Of each vehicle the newest head is kept, and some of the earlier ones, the farther back the fewer: a log that was put
-back, and then went beyond the newest head, still disagrees with one of them. That holds for days; then none of its time
-is kept any more.
+Of each vehicle the newest head is kept, that of each day, and some more, the farther back the fewer: a log that was put
+back, and then went beyond the newest head, still disagrees with one of them. Where a log got shorter both heads are
+kept, as that is to be seen when its records of that time have given way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import structlog
@@ -16,7 +17,13 @@ from coordinator.journal.port import Journal
 from schemas.messages import LogHead
 
 KEPT = 32
-"""Heads of a vehicle."""
+"""Heads of a vehicle besides one a day."""
+
+DAYS = 366
+"""Days of which the last head is kept: with all else some 50 kB of a vehicle that forecasts every day."""
+
+FALLS = 16
+"""Times that a log got shorter of which both heads are kept: the first ones, as a vehicle may tell lies without end."""
 
 PAUSE = 60.0
 """Seconds between two of a vehicle that are taken: each is a line in the journal. An honest one tells one in ten
@@ -50,6 +57,9 @@ class Witness:
         is_known = any((each["n"], each["hash"]) == (head.n, head.hash) for each in kept)
         if is_known or (kept and 0 <= at - kept[-1]["at"] < PAUSE):
             return
+        if kept and falls(kept[-1], {"n": head.n}):
+            what = f"record {kept[-1]['n']} was seen, and now {head.n} is the newest: an old copy, or a log begun anew"
+            _log.warning("forecast-log-shorter", agent=agent, what=what)
         self._new[agent] = thinned([*kept, {"n": head.n, "hash": head.hash, "at": round(at, 3)}], at)
 
     def write(self) -> None:
@@ -67,14 +77,27 @@ class Witness:
         return self._journal.witnessed(agent)
 
 
+def falls(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a log got shorter between two heads, or has another record in the place of one."""
+    return bool(after["n"] <= before["n"])
+
+
 def thinned(heads: Sequence[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-    """Return at most `KEPT` heads: one goes whose neighbours are nearest to each other, for their age."""
-    if len(heads) <= KEPT:
+    """Return what is kept of heads, in the order in which they were seen, of which one at most is too many.
+
+    The first, the newest, the last of each of the last `DAYS` with any, and the two at each of the first `FALLS` are
+    held. Of more than `KEPT` others one goes whose neighbours are nearest to each other, for their age.
+    """
+    last_of = {int(each["at"] // 86400): place for place, each in enumerate(heads)}
+    fallen = [place for place, (one, other) in enumerate(pairwise(heads)) if falls(one, other)][:FALLS]
+    held = {0, len(heads) - 1, *list(last_of.values())[-DAYS:], *fallen, *(place + 1 for place in fallen)}
+    others = [place for place in range(len(heads)) if place not in held]
+    if len(others) <= KEPT:
         return list(heads)
 
     def gap(place: int) -> float:
         before, after = heads[place - 1]["at"], heads[place + 1]["at"]
         return float((after - before) / max(1.0, now - before))
 
-    least = min(range(1, len(heads) - 1), key=gap)
+    least = min(others, key=gap)
     return [*heads[:least], *heads[least + 1 :]]

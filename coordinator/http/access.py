@@ -150,7 +150,7 @@ def with_token(tokens: TokenCheck) -> Callable[[Request], Awaitable[None]]:
 
     async def admit(request: Request) -> None:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if kind != "Bearer" or not await tokens.is_right(given, request):
+        if kind.lower() != "bearer" or not await tokens.is_right(given, request):
             raise HTTPException(401, NEEDS_TOKEN)
 
     return admit

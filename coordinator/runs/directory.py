@@ -23,6 +23,7 @@ from immutables import Map
 from coordinator.engine import Engine, Offer, RunState, Waiting, gives_up_at, waiting, wakes_at
 from coordinator.journal.port import Entry, Journal, overview
 from coordinator.runs.counters import Counters
+from coordinator.runs.earlier import least_allowing, spent_in
 from coordinator.runs.observer import place
 from coordinator.runs.outages import Outages
 from coordinator.runs.records import entry_of, fold, spec_of
@@ -103,6 +104,8 @@ class Runs:
     _overviews: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     # Of the API's threads: single entries are read and set, nobody goes through them.
     _moments: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    # Of private runs: a vehicle, and in which earlier runs it answered. Each of these has a document to be read.
+    _spent: dict[str, tuple[str, list[dict[str, str]]]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._known = Known(past=dict.fromkeys(self.journal.ended()))
@@ -204,7 +207,7 @@ class Runs:
                 past.pop(forgotten, None)
         started, models = _without(known.started, run), _without(known.models, run)
         self._known = replace(known, live=_without(known.live, run), past=past, started=started, models=models)
-        for memory in (self.counters, self._moments, self.lacks):
+        for memory in (self.counters, self._moments, self.lacks, self._spent):
             memory.pop(run, None)
 
     def cancel_suspended(self, run: str, reason: str, at: float) -> None:
@@ -299,7 +302,12 @@ class Runs:
         return [document for document in documents if document["spec"].get("private") is not None]
 
     def _document(self, known: Known, state: RunState, *, ended: float | None, lacks: str = "") -> dict[str, Any]:
-        return run_document(self.engine, state, **self._shell(known, state), ended=ended, lacks=lacks)
+        document = run_document(self.engine, state, **self._shell(known, state), ended=ended, lacks=lacks)
+        if state.spec.private is None or not (agent := least_allowing(document)):
+            return document
+        if (found := self._spent.get(state.run)) is None or found[0] != agent:
+            found = self._spent[state.run] = (agent, spent_in(agent, document, self.private_past()))
+        return {**document, "spent_in": found[1]}
 
     def _shell(self, known: Known, state: RunState) -> dict[str, Any]:
         """Return what is known of a run beside its state."""

@@ -14,6 +14,7 @@ ENDED_RUNS = 2
 """So many private runs that a vehicle ended, by refusing what others answered, and later ones leave it out."""
 
 CANNOT = f"{REFUSED}cannot-answer"
+TOO_MANY = f"{REFUSED}too-many-runs"
 
 MOST_TOTALS = 4096
 """So many different sums of earlier runs are looked at when vehicles are paired, the newest first."""
@@ -49,6 +50,41 @@ def quarantined(documents: Sequence[Mapping[str, Any]], readmit: Iterable[str]) 
         ended.update(_ended_by(document) - readmitted)
         readmitted |= set(document["spec"].get("readmit", ()))
     return frozenset(out | {agent for agent, times in ended.items() if times >= ENDED_RUNS})
+
+
+def least_allowing(document: Mapping[str, Any]) -> str:
+    """Return the vehicle of a private run that joins the fewest more over its rows; empty: nobody said."""
+    refuses = [agent for agent, each in document["agents"].items() if each["reason"] == TOO_MANY]
+    left = document["runs_left"]
+    return min(refuses) if refuses else min(left, key=lambda agent: (left[agent], agent), default="")
+
+
+def spent_in(agent: str, document: Mapping[str, Any], past: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the private runs in which a vehicle answered over its rows of now: ``agent``, ``run`` and ``ended``.
+
+    Parameters
+    ----------
+    agent : str
+    document : Mapping
+        Of the run that asks.
+    past : sequence of Mapping
+        Of private runs that have ended, the newest first. Those that asked nothing new are among what is returned,
+        though the vehicle does not count them.
+    """
+
+    def eras(totals: Sequence[Mapping[str, Any]], *, answered: bool = True) -> list[str]:
+        chosen = (
+            each["founders"][place]
+            for each in totals
+            for place in (each["members"] if answered else range(len(each["founders"])))
+        )
+        return [era for name, era, *_ in chosen if name == agent]
+
+    # Who refused has announced nothing: its rows are taken for those of its newest run.
+    every = [document["totals"], *(each["totals"] for each in past)]
+    era = next((found[0] for totals in every if (found := eras(totals, answered=False))), None)
+    runs = (each for each in past if era in eras(each["totals"]))
+    return [{"agent": agent, "run": each["run"], "ended": each["ended"]} for each in runs]
 
 
 def _ended_by(document: Mapping[str, Any]) -> set[str]:

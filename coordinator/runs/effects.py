@@ -14,6 +14,7 @@ from coordinator.engine import (
     ClearRequest,
     Effect,
     Ended,
+    InfluenceUnknown,
     Malformed,
     OpenRound,
     Publish,
@@ -91,16 +92,22 @@ class EffectHandler:
                 log.warning("run-replayed", round=effect.number, lost=list(effect.lost))
             case WaitsForFormer(vehicles=vehicles):
                 log.info("waits-for-former", vehicles=list(vehicles), note="without them others are left out")
+            case InfluenceUnknown(reason=reason):
+                log.error("influence-unknown", reason=reason, note="nobody is named, though one may have lied")
             case Publish():
                 assert state is not None  # its `Ended` comes after it
-                if state.harmful is not None:
-                    words = state.harmful.in_words("it")
-                    log.warning("vehicle-stands-out", what=f"{state.harmful.agent}: {words}")
+                self._log_harm(state, log)
                 self.runs.registered(effect.run, self.models.register(effect, state, log))
             case Ended():
                 self.runs.close(effect.run, self.models.pinned, self.rollouts.remembered_from)
                 self.metrics[f"runs.{effect.outcome}"] += 1
                 log.info("run-ended", outcome=effect.outcome, reason=effect.reason)
+
+    @staticmethod
+    def _log_harm(state: RunState, log: Any) -> None:
+        if state.harmful is not None:
+            words = state.harmful.in_words("it")
+            log.warning("vehicle-stands-out", what=f"{state.harmful.agent}: {words}")
 
     def receipt(self, effect: SendReceipt, log: Any) -> None:
         """Tell an agent what became of its answer."""

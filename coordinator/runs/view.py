@@ -61,6 +61,7 @@ def run_document(
         "private": plain(state.private),
         "totals": [each.to_value() for each in state.summed],
         "runs_left": dict(state.runs_left),
+        "spent_in": [],
         "false_answers": list(state.false_answers),
         "agents": {agent: {"status": status, "reason": why} for agent, (status, why) in stands(state).items()},
     }
@@ -132,6 +133,7 @@ def suspended_document(known: Mapping[str, Any], *, cancelled: str = "", ended: 
         "private": {},
         "totals": [],
         "runs_left": {},
+        "spent_in": [],
         "false_answers": [],
         "scores": {},
         "agents": {},

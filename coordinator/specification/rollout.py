@@ -71,7 +71,7 @@ BEATS = 0.01
 
 WORSE_THAN_ALONE = 1.0
 """A first version's error may be so much larger than that of what each vehicle learns alone; `GATE.max_worse` where one
-is named without whom all others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
+is named without whom the others gain (`glassfleet.numerics.influence`). Honest fleets had up to 0.47: they learn from
 condensed rows, and a vehicle alone from its rows as they are."""
 
 GATE = RolloutPlan(stages=(1.0,), max_worse_share=1.0, deadline=120.0, gate=True)

@@ -79,9 +79,10 @@ class Head:
             well = all(isinstance(number, int) for number in (head.first, head.n)) and all(
                 isinstance(text, str) for text in (head.before, head.hash, mac)
             )
-        except (ValueError, TypeError, KeyError, AttributeError) as fault:
+            is_ours = well and (secret is None or hmac.compare_digest(mac.encode(), head._mac(secret).encode()))
+        except (ValueError, TypeError, KeyError, AttributeError, DocumentError, RecursionError) as fault:
             raise VerificationError("the log's head is damaged") from fault
-        if not well or (secret is not None and not hmac.compare_digest(mac, head._mac(secret))):
+        if not is_ours:
             raise VerificationError("the log's head was not written by this vehicle")
         return head
 
@@ -121,7 +122,7 @@ def unseal(line: bytes, where: str, secret: bytes | None) -> dict[str, Any]:
             and hashlib.sha256(canonical_json(body)).hexdigest() == record["hash"]
             and canonical_json(record) + b"\n" == line
         )
-    except (ValueError, KeyError, AttributeError, TypeError, DocumentError) as fault:
+    except (ValueError, KeyError, AttributeError, TypeError, DocumentError, RecursionError) as fault:
         raise VerificationError(f"{where} is no record of a forecast log") from fault
     if not whole:
         raise VerificationError(f"{where} was changed after it was written")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,9 @@ def verify(directory: Path, seen: Sequence[Seen] = ()) -> Checked:
     Raises
     ------
     VerificationError
-        A record was changed, removed, added or reordered, the beginning or the end was cut off, a witness has seen
-        other or later records, or a model that is needed for explanations is missing or another; the text says where.
+        A record was changed, removed, added or reordered, or the beginning or the end was cut off; the text says where.
+        A witness has seen other or later records, or a log that got shorter. A model that is needed for explanations is
+        missing, or another.
         Without the vehicle's secret and without a witness, whoever changed it may have made all of it fit.
     NotFoundError
         There is no log.
@@ -119,12 +121,7 @@ def _walk(directory: Path, head: Head, key: bytes | None, seen: Sequence[Seen]) 
             notes.append(f"record {n}: {record['text']}")
     if n < head.n:
         raise VerificationError(f"records {n + 1} to {head.n} are missing: the log's end was cut off")
-    if later := [each for each in seen if each.n > n]:
-        newest = max(later, key=lambda each: each.n)
-        raise VerificationError(
-            f"a witness has seen record {newest.n} at {clock(newest.at)}, and the log ends with record {n}: an old "
-            "copy was put back, or the log was begun anew"
-        )
+    _check_length(n, seen)
     for digest in models:
         model_of(directory, digest)
     since, until = (times[0], times[1]) if times else (None, None)
@@ -140,6 +137,22 @@ def _agree(seen: Sequence[Seen], n: int, digest: str) -> Seen | None:
                 f"record {n} is not the one that a witness has seen at {clock(each.at)}: the log was written anew"
             )
     return of_n[0] if of_n else None
+
+
+def _check_length(n: int, seen: Sequence[Seen]) -> None:
+    """Raise VerificationError when a witness has seen more than `n` records, or a log that got shorter."""
+    if later := [each for each in seen if each.n > n]:
+        newest = max(later, key=lambda each: each.n)
+        raise VerificationError(
+            f"a witness has seen record {newest.n} at {clock(newest.at)}, and the log ends with record {n}: an old "
+            "copy was put back, or the log was begun anew"
+        )
+    for one, other in pairwise(sorted(seen, key=lambda each: each.at)):
+        if other.n <= one.n and other != one:
+            raise VerificationError(
+                f"the log got shorter: a witness has seen record {one.n} at {clock(one.at)}, and at {clock(other.at)} "
+                f"the newest was record {other.n}: an old copy was put back, or the log was begun anew"
+            )
 
 
 def clock(time: float) -> str:

@@ -1,4 +1,4 @@
-"""Without whom all others gain: one vehicle is left out of the sums of regressions, which are solved again.
+"""Without whom the others gain: one vehicle is left out of the sums of regressions, which are solved again.
 
 Theory. Sums over the products of ``[1, x, y]`` tell how large the squared error of *any* line is over the rows behind
 them: ``y'y - 2 b'X'y + b'X'X b``. So who has each vehicle's sums, rule by rule, can fit the rules to all of them and to
@@ -23,12 +23,19 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-LEAST_GAIN: Final = 1.25
+LEAST_GAIN: Final = 1.15
 """A vehicle is named when the error of the median other one is at least so many times as large with it."""
 
 EACH_GAINS: Final = 1.05
-"""And that of each other one so many times. In honest fleets that were split by an input or by the target, one vehicle
-had 1.34 and 1.02, and all others below 1.2; see docs/explanation/model-registry.md."""
+"""And that of each other one so many times, but for `NEED_NOT`; see docs/explanation/model-registry.md for what honest
+fleets had."""
+
+NEED_NOT: Final = 0.2
+"""Share of the others that need not gain, rounded down: nobody alone keeps a name from being told in a fleet of six. In
+honest fleets that are split by the target, those with rows like the candidate's lose much without it."""
+
+FEWEST_OTHERS: Final = 3
+"""With rows where the candidate has some."""
 
 FEWEST: Final = 5
 """Of fewer vehicles none is named, as for their rows (`glassfleet.discovery.guard.MIN_FLEET`)."""
@@ -67,13 +74,13 @@ class Influence:
         """Say it of the vehicle, which is called by `name`.
 
         >>> Influence("v7", error=13.91, without=1.084).in_words("v7")
-        'without v7 all others gain: error 1.08 instead of 13.9'
+        'without v7 the others gain: error 1.08 instead of 13.9'
         """
-        return f"without {name} all others gain: error {self.without:.3g} instead of {self.error:.3g}"
+        return f"without {name} the others gain: error {self.without:.3g} instead of {self.error:.3g}"
 
 
 def harmful(moments: Mapping[str, Array]) -> Influence | None:
-    """Return the vehicle without which all others gain, by `EACH_GAINS` and `LEAST_GAIN`; None: there is none.
+    """Return the vehicle without which the others gain, by `EACH_GAINS` and `LEAST_GAIN`; None: there is none.
 
     Parameters
     ----------
@@ -101,15 +108,32 @@ def harmful(moments: Mapping[str, Array]) -> Influence | None:
     agent = max(moments, key=gain)
     others = total - moments[agent]
     better = _solved(others)
-    each = [
-        _ratio(_error(own, line), _error(own, better))
-        for one, own in moments.items()
-        if one != agent and own[0, 0].any()  # who has no rows gains nothing, and loses nothing
-    ]
-    if min(each, default=0.0) < EACH_GAINS or statistics.median(each) < LEAST_GAIN:
+    if not any(
+        _is_harm(others, {one: own for one, own in moments.items() if one != agent}, line, better, rules)
+        for rules in (moments[agent][0, 0] >= 1.0, np.ones(len(line), dtype=bool))
+    ):
         return None
     rows = float(others[0, 0].sum())
     return Influence(agent, math.sqrt(_error(others, line) / rows), math.sqrt(_error(others, better) / rows))
+
+
+def _is_harm(others: Array, moments: Mapping[str, Array], line: Array, better: Array, rules: NDArray[np.bool_]) -> bool:
+    """Whether the others gain in some rules, shape (m,), by `EACH_GAINS` and `LEAST_GAIN`, and not by chance alone."""
+    rows, coefficients = others[0, 0, rules].sum(), line[rules].size
+    if rows <= coefficients:
+        return False
+    # Whoever fits so many coefficients to so many rows is nearer to these than to others, by so much.
+    chance = math.sqrt(1.0 - coefficients / rows)
+    each = sorted(
+        chance * _ratio(_error(own[:, :, rules], line[rules]), _error(own[:, :, rules], better[rules]))
+        for own in moments.values()
+        if own[0, 0, rules].any()  # who has no rows there gains nothing, and loses nothing
+    )
+    return (
+        len(each) >= FEWEST_OTHERS
+        and each[int(NEED_NOT * len(each))] >= EACH_GAINS
+        and statistics.median(each) >= LEAST_GAIN
+    )
 
 
 def _ratio(error: float, without: float) -> float:

@@ -118,26 +118,26 @@ class Answered:
         return self.totals, self.tasks, self.counts
 
     def to_value(self) -> dict[str, Value]:
-        """Return it as a codec value."""
+        """Return it as a codec value, with the digests of totals: of runs over the same rows most are the same."""
         return {
             **{name: getattr(self, name) for name in ("nonce", "era", "anchor", "counts")},
             "rows": self.rows.training,
             "tests": self.rows.tests,
-            "totals": [each.to_value() for each in self.totals],
-            "heard": [each.to_value() for each in self.heard],
+            "totals": [each.digest for each in self.totals],
+            "heard": [each.digest for each in self.heard],
             "tasks": sorted(self.tasks),
         }
 
     @classmethod
-    def from_value(cls, value: Mapping[str, Any]) -> Answered:
-        """Read :meth:`to_value`."""
+    def from_value(cls, value: Mapping[str, Any], totals: Mapping[bytes, Total]) -> Answered:
+        """Read :meth:`to_value`; `totals` by their digests."""
         return cls(
             str(value["nonce"]),
             Rows(*(np.asarray(value[name], dtype=np.uint64) for name in ("rows", "tests"))),
             str(value["era"]),
             str(value["anchor"]),
-            tuple(map(Total.from_value, value["totals"])),
-            tuple(map(Total.from_value, value["heard"])),
+            tuple(totals[digest] for digest in value["totals"]),
+            tuple(totals[digest] for digest in value["heard"]),
             frozenset(value["tasks"]),
             bool(value["counts"]),
         )
@@ -289,15 +289,22 @@ class Ledger:
 
     def to_value(self) -> dict[str, Value]:
         """Return the ledger as a codec value, for the vehicle's disk."""
-        answered = [each.to_value() for each in self.answered]
-        return {"answered": answered, "ended": list(self.ended), "open": self.open and self.open.to_value()}
+        totals = dict.fromkeys(total for each in self.answered for total in (*each.totals, *each.heard))
+        return {
+            "answered": [each.to_value() for each in self.answered],
+            "totals": [each.to_value() for each in totals],
+            "ended": list(self.ended),
+            "open": self.open and self.open.to_value(),
+        }
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Ledger:
         """Read :meth:`to_value`; raises WireError when the file is damaged."""
         try:
             is_open = None if value["open"] is None else Terms.from_value(value["open"])
-            return cls(tuple(map(Answered.from_value, value["answered"])), tuple(value["ended"]), is_open)
+            totals = {each.digest: each for each in map(Total.from_value, value["totals"])}
+            answered = tuple(Answered.from_value(each, totals) for each in value["answered"])
+            return cls(answered, tuple(value["ended"]), is_open)
         except (KeyError, TypeError, ValueError) as fault:
             raise WireError("malformed", f"ledger: {fault}"[:200]) from fault
 

@@ -31,7 +31,8 @@ PRIMES = (2**31 - 1, 2147483629, 2147483587, 2147483579, 2147483563, 2147483549)
 in which the last total's factor is a multiple of both."""
 
 MOST_CELLS, MOST_STEPS = 16_384, 2_000
-"""Totals times ways to count, and steps of a search, at most, some seconds in all; beyond, the rule is not kept."""
+"""Totals times ways to count, and steps of a search, at most: seven seconds of a server's core, for each of three views
+(measured with drawn sets); beyond, the rule is not kept."""
 
 TAG = 16
 """Characters of what tells rows apart, see :class:`Member`."""

@@ -59,19 +59,24 @@ def _alike(names: Sequence[str]) -> str:
     return f"; rules have no slopes of {shown}{more}, as rows are alike there or in the target, or too few"
 
 
-def runs_left(left: Mapping[str, int]) -> str:
-    """Return how many more private runs over these rows there can be; empty where nobody said.
+def runs_left(document: Mapping[str, Any]) -> str:
+    """Return how many more private runs over these rows there can be, and what was spent; empty where nobody said.
 
     Parameters
     ----------
-    left : Mapping
-        ``runs_left`` of a run's document.
+    document : Mapping
+        Of a run: ``runs_left`` and ``spent_in``.
     """
+    left, spent = document.get("runs_left"), document.get("spent_in") or ()
+    in_which = ", ".join(f"{each['run']} ({each['ended'][:10]})" for each in spent)
     if not left:
-        return ""
+        return f"{spent[0]['agent']} answered over these rows before, in {in_which}" if spent else ""
     agent, fewest = min(left.items(), key=lambda each: (each[1], each[0]))
     more = f"{fewest - 1 or 'no'} more private run{'' if fewest == 2 else 's'}"
-    return f"{more} over these rows, if this one asked anything new: that is what {agent} allows, the least of all"
+    before = f"; it answered in {in_which}" if in_which else ""
+    return (
+        f"{more} over these rows, if this one asked anything new: that is what {agent} allows, the least of all{before}"
+    )
 
 
 def left_out(agents: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.identity import load_identity, save_identity
+from broker.identity import load_identity, next_key, save_identity
 from broker.paho_transport import connect_once
 from broker.port import Link
 from broker.servers.mosquitto import MosquittoProcess
@@ -95,13 +95,14 @@ class CertificateOffice:
         return self._authority.ca_pem, self._authority.crl_pem
 
     def renew(self, name: str) -> str:
-        """Renew a certificate for the same key, as its holder asks for; returns the former one's serial number."""
+        """Renew a certificate, a vehicle's for a new key; returns the former one's serial number."""
         folder = self.identity(name)
         now = load_identity(folder)
         former = self._serial(now.certificate)
-        request = make_request(now.key, now.owner)
+        key = next_key(folder) if now.owner.role == "agent" else now.key
+        request = make_request(key, now.owner)
         certificate = self._authority.renew(request, now.certificate, prove_renewal(now.key, request), DAYS)
-        save_identity(folder, crl=self._authority.crl_pem, certificate=certificate)
+        save_identity(folder, key=key, crl=self._authority.crl_pem, certificate=certificate)
         if name == "broker":
             self.broker.reload()
         return former

@@ -96,6 +96,12 @@ def newest_of_each(ca_pem: bytes, *bundles: bytes) -> list[x509.CertificateRevoc
     return [max(ours, key=number_of, default=None) for ours in made]
 
 
+def is_behind(crl_pem: bytes, known: bytes) -> bool:
+    """Whether lists hold an older one, by its number, than the known ones of the same CA."""
+    numbers = {crl.issuer: number_of(crl) for crl in lists_in(known)}
+    return any(number_of(crl) < numbers.get(crl.issuer, 0) for crl in lists_in(crl_pem))
+
+
 def merged(ca_pem: bytes, *bundles: bytes) -> bytes:
     """Return the newest list of each of these CAs as one PEM bundle, see `newest_of_each`; empty: there is none.
 

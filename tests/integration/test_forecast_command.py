@@ -72,6 +72,8 @@ def test_forecast_verify_says_which_records_are_proved_by_whom(processes: Proces
     assert "whole in itself" in lines[0]
     assert lines[1:] == [seen, "records 2 to 2: the vehicle's secret is not here, so nothing is proved"]
     assert processes.call("forecast", "verify", "--witness", "http://127.0.0.1:9", "--log", str(log)).returncode == 2
+    saw.write_text('[{"n": 1e400, "hash": "", "at": 1e300}]')
+    assert processes.call("forecast", "verify", "--witness", str(saw), "--log", str(log)).returncode == 2
     saw.write_text("[]")
     assert processes.call("forecast", "verify", "--witness", str(saw)).returncode == 9
 

@@ -69,8 +69,8 @@ def private_words(document: Mapping[str, Any]) -> list[str]:
     why = WHY_NO_VEHICLES if "metric" in scores else ""
     if not terms:
         return []
-    allowed = runs_left(document.get("runs_left", {}))
-    return [each for each in (protection(terms), *left_out(document["agents"]), allowed, figures(scores), why) if each]
+    lines = (protection(terms), *left_out(document["agents"]), runs_left(document), figures(scores), why)
+    return [each for each in lines if each]
 
 
 def opened(document: Mapping[str, Any]) -> list[dict[str, Any]]:

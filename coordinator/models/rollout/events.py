@@ -13,7 +13,7 @@ class Started:
     """An operator or a run wants a candidate tried; versions and digests of both models.
 
     The champion's are 0 and empty when no version is current: then the candidate is compared with the constant.
-    `suspect` says without whom all others would gain, in words; empty: nobody is named.
+    `suspect` says without whom the others would gain, in words; empty: nobody is named.
     """
 
     at: float

@@ -285,7 +285,7 @@ def _too_bad(state: Rollout, result: Tally) -> str:
     if result.mean > most:
         return f"{_summary(state, result)}; the limit is {_change(state, most)}"
     most = plan.max_worse if state.start.suspect else WORSE_THAN_ALONE
-    if plan.gate and is_first and result.beside_local is not None and result.beside_local > most:
+    if is_first and result.beside_local is not None and result.beside_local > most:
         beside = f"worse than {_alone(state, result.beside_local)}"
         return f"{_summary(state, result)}; {beside}; the limit is {_change(state, most)}"
     return ""
@@ -312,7 +312,7 @@ def _verdict(state: Rollout, result: Tally) -> str:
     """Say why a stage is passed."""
     text = _summary(state, result)
     if not state.start.plan.gate:
-        return f"{text}, worse off: {result.worse}"
+        return f"{text}, worse off: {result.worse}{_suspect(state)}"
     if result.beside_local is not None and result.beside_local >= 0:
         text += f"; warning: no better than {_alone(state, result.beside_local)}"
     return text + _suspect(state)

@@ -85,7 +85,7 @@ class Rollouts:
     # -- what operators and runs want -----------------------------------------------------------------------------
 
     def start(self, name: str, version: int, plan: RolloutPlan, suspect: str = "") -> str:
-        """Start trying a version; `suspect` as in `events.Started`.
+        """Start trying a version; `suspect` as in `events.Started`, empty: what an earlier rollout of it knew.
 
         Returns
         -------
@@ -116,10 +116,15 @@ class Rollouts:
                 f"{live.phase}): stop it first"
             )
         rollout = f"rollout-{secrets.token_hex(6)}"
+        suspect = suspect or self._suspect(name, version)
         beside = (0, "") if champion is None else (champion.version, champion.digest)
         self._apply(rollout, events.Started(self.now(), rollout, name, version, model.digest, *beside, plan, suspect))
         self.metrics["rollouts.started"] += 1
         return rollout
+
+    def _suspect(self, name: str, version: int) -> str:
+        starts = [each.start for each in self._states.values()]
+        return next((one.suspect for one in starts if one.suspect and (one.name, one.version) == (name, version)), "")
 
     def pause(self, name: str, reason: str = "") -> Rollout:
         """Let the rollout of a model stand still; raises NotFoundError when none lives."""

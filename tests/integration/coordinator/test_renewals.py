@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,34 @@ def test_vehicle_that_is_killed_before_it_stored_its_renewed_certificate_renews_
         renew(folder, url)
         assert serial_of(folder) != before
         assert len(ca.authority.issued()) == 3, "the server's, and two"
+
+
+def test_thief_who_copied_the_whole_folder_is_out_after_two_renewals_or_is_noticed(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        folder = tmp_path / "v1"
+        enrol(folder, ca.authority.token("v1"), url)
+        shutil.copytree(folder, tmp_path / "silent")
+        renew(folder, url)
+        renew(folder, url)
+        with pytest.raises(EnrolmentError, match=r"revoked \(replaced\)"):
+            renew(tmp_path / "silent", url)
+        shutil.copytree(folder, tmp_path / "greedy")
+        renew(folder, url)
+        renew(tmp_path / "greedy", url)
+        with pytest.raises(EnrolmentError, match=r"revoked \(replaced\): enrol again"):
+            renew(folder, url)
+
+
+def test_renewals_at_once_leave_a_certificate_that_is_good(tmp_path: Path) -> None:
+    ca = FleetCa(tmp_path)
+    with enrolling(ca.authority, ca.identity("coordinator", "cloud", hosts=HOSTS)) as url:
+        folder = tmp_path / "v1"
+        enrol(folder, ca.authority.token("v1"), url)
+        with ThreadPoolExecutor(3) as threads:
+            for made in [threads.submit(renew, folder, url) for _ in range(6)]:
+                made.result()
+        renew(folder, url)
 
 
 @pytest.mark.slow

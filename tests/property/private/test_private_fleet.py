@@ -22,6 +22,7 @@ from edge_agent.sources import Source
 from glassfleet.data.dataset import Dataset
 from glassfleet.private.layout import layout_of
 from glassfleet.private.masks import RunKey
+from glassfleet.private.words import runs_left
 from glassfleet.scheme import Contribution, Task
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -230,7 +231,10 @@ def test_fleet_that_changes_by_one_vehicle_learns_again_and_says_who_is_left_out
     for name in ("v05", "v13", "v14"):
         simulation.start_agent(name)
     simulation.advance(1.0)
-    assert learn(simulation, "r4")["cohort"] == list(NAMES), "two more have come, and v05 is back"
+    document = learn(simulation, "r4")
+    assert document["cohort"] == list(NAMES), "two more have come, and v05 is back"
+    today = document["ended"][:10]
+    assert runs_left(document).endswith(f"; it answered in r3 ({today}), r2 ({today}), r1 ({today})")
 
 
 def test_vehicle_that_sends_noise_is_named_and_left_out_until_it_is_readmitted(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
-from broker.identity import load_identity, save_identity
-from broker.tls import ask_why, tls_of
+from broker.identity import load_identity, next_key, save_identity
+from broker.tls import ask_why, client_context, tls_of
 from broker.trust import trust
 from console.main import run
+from schemas.trust.identity import load_key
+from schemas.trust.owner import Owner
 from tests.support.authorities import FleetCa
 
 SOMEBODY = 54321
@@ -79,3 +82,47 @@ def test_no_folder_is_changed_when_one_of_several_cannot_trust_the_next_authorit
     assert {path.name: path.read_bytes() for path in good.iterdir()} == before
     assert run(trusts) == 0
     assert other.ca_pem in load_identity(good).ca
+
+
+class _Killed:
+    """Ends this process before its nth look at, or change of, a file."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def __call__(self, event: str, _arguments: object) -> None:
+        if event in {"open", "os.rename", "os.remove"}:
+            self.left -= 1
+            if self.left < 0:
+                os._exit(9)
+
+
+def test_renewal_that_is_killed_at_any_moment_leaves_a_pair_and_the_next_one_completes_it(tmp_path):
+    ca, steps = FleetCa(tmp_path), 0
+    owner = Owner("agent", "v1")
+
+    def renewed(folder: Path) -> bytes:
+        key = next_key(folder)
+        save_identity(folder, key=key, certificate=ca.authority.issue(owner, load_key(key).public_key()))
+        return key
+
+    while True:
+        folder = ca.identity("agent", "v1", where=f"at-{steps}")
+        before = load_identity(folder)
+        if (child := os.fork()) == 0:
+            sys.addaudithook(_Killed(steps))
+            renewed(folder)
+            os._exit(0)
+        is_whole = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        between = load_identity(folder)
+        client_context(tls_of(folder))
+        assert (between.key == before.key) == (between.certificate == before.certificate), steps
+        key = renewed(folder)
+        assert load_identity(folder).key == key == (folder / "key.pem").read_bytes()
+        assert key not in {before.key, between.key}
+        assert not (folder / "key.next").exists()
+        client_context(tls_of(folder))
+        if is_whole:
+            break
+        steps += 1
+    assert steps > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -9,9 +10,10 @@ import pytest
 
 from broker.memory import MemoryHub
 from broker.memory_client import MemoryTransport
-from broker.port import Handlers, Link
+from broker.port import Handlers, Link, Message
 from broker.signed import SignedTransport
 from schemas.envelope import Envelope
+from schemas.errors import WireError
 from schemas.messages import Manifest
 from schemas.topics import Topics
 from schemas.trust.signing import Signer, Verifier
@@ -45,14 +47,19 @@ class Fleet:
     def __init__(self) -> None:
         self.hub = MemoryHub()
         self.refused: Counter[str] = Counter()
+        self.why = ""
 
     def process(self, name: str, owner: Issued, crl: bytes = b"") -> Heard:
         credentials = Heard(owner.signer(), CA.verifier(), crl)
         inner = MemoryTransport(self.hub, Link("mqtt://m", name, max_message_bytes=4096))
-        made = SignedTransport(inner, TOPICS, credentials, lambda _m, fault: self.refused.update([fault.code]))
+        made = SignedTransport(inner, TOPICS, credentials, self.refuse)
         made.start(Handlers(lambda _m: None, lambda: None, lambda _w: None))
         self.hub.pump()
         return credentials
+
+    def refuse(self, _message: Message, fault: WireError) -> None:
+        self.refused.update([fault.code])
+        self.why = str(fault)
 
     def blobs(self) -> set[str]:
         return {topic for topic in self.hub.retained if "/blob/" in topic}
@@ -85,6 +92,18 @@ def test_parts_of_a_former_list_are_cleared_though_another_life_of_the_coordinat
     assert vehicle.heard[-1] == newer
     assert before.isdisjoint(fleet.blobs())
     assert bool(fleet.blobs()) == (count > 1)
+
+
+def test_list_that_is_longer_than_others_read_is_refused_where_it_would_be_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.lists.MAX_CRL_BYTES", 10_000)
+    fleet, crl = Fleet(), CA.crl(*GONE)
+    vehicle = fleet.process("v1", VEHICLE)
+    fleet.process("cloud", CLOUD, crl)
+    assert (vehicle.heard, fleet.blobs()) == ([], set())
+    assert fleet.refused == {"oversize": 1}
+    assert re.search(r"vehicles do not hear .*nobody reads more than 10000\. .*agent renew.*--days", fleet.why)
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,45 @@ def test_honest_fleet_has_nobody_named_and_its_first_version_is_current(
     assert truth.nobody is None
     state = truth.gate(truth.honest, None)
     assert state.outcome == "promoted", state.reason
+
+
+def moments(rng: np.random.Generator, slope: float, rows: int, noise: float = 0.1) -> Array:
+    """Return one vehicle's sums of one rule: a line over [0, 1], and noise."""
+    x = rng.uniform(0.0, 1.0, rows)
+    line = np.stack([np.ones(rows), x, slope * x + rng.normal(0.0, noise, rows)])
+    return (line @ line.T)[:, :, None]
+
+
+def test_one_vehicle_that_loses_does_not_keep_a_liar_from_being_named() -> None:
+    rng = np.random.default_rng(0)
+    fleet = {f"v{number:02d}": moments(rng, 1.0, 40) for number in range(8)}
+    liar = {LIAR: moments(rng, -1.0, 200)}
+    accomplice = {"v00": moments(rng, -1.0, 10)}
+    for vehicles in ({**fleet, **liar}, {**fleet, **liar, **accomplice}):
+        named = harmful(vehicles)
+        assert named is not None
+        assert named.agent == LIAR
+    assert harmful(fleet) is None
+
+
+def test_liar_in_one_rule_is_named_by_what_the_others_gain_there() -> None:
+    rng = np.random.default_rng(0)
+    fleet = {
+        f"v{number:02d}": np.concatenate([moments(rng, 1.0, 20), moments(rng, 1.0, 200, 0.5)], axis=2)
+        for number in range(8)
+    }
+    fleet[LIAR] = np.concatenate([moments(rng, -1.0, 100), np.zeros((3, 3, 1))], axis=2)
+    named = harmful(fleet)
+    assert named is not None
+    assert named.agent == LIAR
+
+
+def test_nobody_is_named_where_rules_fit_few_rows_by_chance() -> None:
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        fleet = {}
+        for number in range(5):
+            rows = rng.normal(size=(8, 5))
+            line = np.concatenate([np.ones((5, 1)), rows.T], axis=1).T
+            fleet[f"v{number:02d}"] = (line @ line.T)[:, :, None]
+        assert harmful(fleet) is None, seed

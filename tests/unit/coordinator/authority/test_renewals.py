@@ -94,6 +94,20 @@ def test_former_certificate_is_revoked_once_the_new_one_was_used(tmp_path: Path)
         vehicle.renew(first)
 
 
+def test_eight_that_a_thief_burnt_do_not_keep_a_vehicle_that_enrolled_again_from_renewing(tmp_path: Path) -> None:
+    vehicle = Renewing(tmp_path)
+    for _ in range(7):
+        vehicle.certificate = vehicle.renew()
+    vehicle.authority.revoke("v1", "stolen")
+    vehicle.key = new_key()
+    token = vehicle.authority.token("v1")
+    vehicle.certificate = vehicle.authority.enrol(make_request(vehicle.key, vehicle.owner), token.secret, LASTS)
+    for _ in range(7):
+        vehicle.certificate = vehicle.renew(key=vehicle.key)
+    with pytest.raises(WireError, match="too-many"):
+        vehicle.renew()
+
+
 @pytest.mark.parametrize("role", ["coordinator", "operator"])
 def test_renewal_of_others_revokes_nothing(tmp_path: Path, role: str) -> None:
     other = Renewing(tmp_path, role)

@@ -211,6 +211,12 @@ def test_no_way_of_writing_an_address_reaches_another_one(apps: dict[str, Any], 
         assert ask(apps["operators"], method, path, body=b"{}")[0] in {404, 405}, method
 
 
+@pytest.mark.parametrize(("kind", "is_let_in"), [("bearer", True), ("BEARER", True), ("Basic", False), ("", False)])
+def test_scheme_of_the_token_is_written_in_any_case(apps: dict[str, Any], kind: str, *, is_let_in: bool) -> None:
+    status, _ = ask(apps["operators"], "POST", "/api/runs/r1/cancel", ("authorization", f"{kind} {TOKEN}"), body=b"{}")
+    assert (status != 401) == is_let_in
+
+
 @pytest.mark.parametrize("path", ["/api/runs/r1/cancel", "/runs/r1/cancel", "/sign-out", "/api/rollouts/m/stop"])
 def test_what_changes_something_takes_no_other_method(apps: dict[str, Any], path: str) -> None:
     for method in ("GET", "HEAD", "OPTIONS", "PUT"):

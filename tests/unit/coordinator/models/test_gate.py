@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from coordinator.specification.rollout import GATE
+from coordinator.specification.rollout import GATE, RolloutPlan
 from schemas.envelope import Envelope
 from schemas.errors import NotFoundError
 from schemas.messages import Evaluation, ModelPointer
@@ -105,7 +106,7 @@ def test_first_version_that_forecasts_no_better_than_the_constant_stays_a_candid
     assert (fleet.current(), fleet.pointer("candidate")) == (1, None)
 
 
-SUSPECT = "without c all others gain: error 1 instead of 9; start the next run with --without c"
+SUSPECT = "without c the others gain: error 1 instead of 9; start the next run with --without c"
 
 
 ALONE = "what each vehicle learns alone"
@@ -136,6 +137,39 @@ def test_first_version_is_judged_against_what_vehicles_learn_alone_more_strictly
     assert reason in pointer.reason
     fleet.crash()
     assert fleet.newest()["reason"] == pointer.reason
+
+
+def test_fault_while_a_liar_is_looked_for_ends_no_run_and_is_in_the_log(
+    fleet: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("no rows")
+
+    monkeypatch.setattr("coordinator.engine.learning.harmful_member", fails)
+    with capture_logs() as log:
+        fleet.learn("r1", "a", "b", "c")
+    assert fleet.record().run == "r1"
+    [line] = [each for each in log if each["event"] == "influence-unknown"]
+    assert line["log_level"] == "error"
+    assert line["reason"].startswith("ZeroDivisionError: no rows (test_gate.py, line ")
+
+
+@pytest.mark.parametrize(("error", "suspect"), [(1.1, ""), (0.6, SUSPECT)])
+def test_first_version_that_did_not_pass_does_not_pass_a_rollout_that_an_operator_starts(
+    fleet: Gated, error: float, suspect: str
+) -> None:
+    fleet.learn("r1", "a", "b", "c")
+    fleet.core.rollouts.replace("model", 1, GATE, "again", suspect)
+    plan = RolloutPlan(stages=(1.0,), max_worse=0.05, max_worse_share=1.0)
+    for again in (False, True):
+        fleet.pass_time(0.1)
+        fleet.score("a", "b", "c", error=error, constant=100.0)
+        newest = fleet.newest()
+        assert (fleet.current(), newest["phase"]) == (0, "rolled-back")
+        assert f"worse than {ALONE}" in newest["reason"]
+        assert suspect in newest["reason"]
+        if not again:
+            fleet.core.rollouts.start("model", 1, plan)
 
 
 def test_later_version_is_judged_against_the_present_one_alone_and_says_who_is_named(fleet: Gated) -> None:

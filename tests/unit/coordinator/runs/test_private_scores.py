@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from coordinator.models.sums import judged
-from coordinator.runs.earlier import MOST_TOTALS, earlier, quarantined
+from coordinator.runs.earlier import MOST_TOTALS, TOO_MANY, earlier, least_allowing, quarantined, spent_in
 from edge_agent.models.evaluation import root_mean_square
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.intervals import errors_on
+from glassfleet.private.totals import Member, Total
+from glassfleet.private.words import runs_left
 from tests.support.private_bench import PrivateStage, rows_of, total_of
 from tests.support.sample_models import unit_domain
 
@@ -165,3 +167,27 @@ def test_vehicle_that_ended_two_runs_as_it_could_not_answer_is_left_out_until_it
     assert quarantined(documents, ("v1",)) == set()
     assert quarantined([run(2, readmit=("v1",)), *documents], ()) == set()
     assert quarantined([run(3, **ended), run(2, readmit=("v1",)), *documents], ()) == set()
+
+
+def past(run: str, *eras: str, answered: int = 9) -> dict[str, Any]:
+    """Return a private run in which vehicles had rows of these eras, v0 first; the last ones did not answer."""
+    founders = tuple(Member(f"v{number}", era, "r", "t") for number, era in enumerate(eras))
+    total = Total(founders, founders[:answered]).to_value()
+    return {"run": run, "ended": f"2026-03-0{run[-1]}T10:00:00", "totals": [total], "runs_left": {}, "agents": {}}
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_who_allows_no_more_runs_is_told_with_those_that_it_answered_over_these_rows(*, refuses: bool) -> None:
+    runs = [past("r5", "new", "old", answered=1), past("r4", "x", "old"), past("r3", "old", "old"), past("r2", "old")]
+    now = {**past("r6", *(() if refuses else ("new", "old"))), "runs_left": {} if refuses else {"v0": 3, "v1": 1}}
+    now["agents"] = {"v1": {"status": "out", "reason": TOO_MANY if refuses else ""}}
+    agent = least_allowing(now)
+    assert agent == "v1"
+    now["spent_in"] = spent_in(agent, now, runs)
+    assert [each["run"] for each in now["spent_in"]] == ["r4", "r3"]
+    words = "r4 (2026-03-04), r3 (2026-03-03)"
+    assert runs_left(now).endswith(
+        f"v1 answered over these rows before, in {words}"
+        if refuses
+        else f"that is what v1 allows, the least of all; it answered in {words}"
+    )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edge_agent.forecast.chain import ORIGIN, Head, seal
-from edge_agent.forecast.log import ForecastLog, segments
+from edge_agent.forecast.log import ForecastLog, newest_head, segments
 from edge_agent.forecast.verify import Seen, verify
 from schemas.errors import IdentityError, StorageError, VerificationError
 
@@ -274,6 +274,43 @@ def test_old_copy_put_back_is_found_when_a_witness_has_seen_a_later_head_and_onl
     write(folder, 20, start=100)  # the forecaster goes on, beyond what was seen
     with pytest.raises(VerificationError, match="record 12 is not the one that a witness has seen"):
         verify(folder, heads)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000, b"{}", b'{"first":1,"before":"","n":9007199254740993,"hash":"","mac":""}',
+        '{"first":1,"before":"","n":1,"hash":"","mac":"\u00e9"}'.encode(),
+        b'{"first":1,"before":"","n":1,"hash":"","mac":"\\ud800"}',
+    ],
+)  # fmt: skip
+def test_head_that_somebody_damaged_is_refused_by_name_and_told_to_nobody(folder, content):
+    write(folder, 3)
+    (folder / "head.json").write_bytes(content)
+    assert newest_head(folder) is None
+    with pytest.raises(VerificationError, match=r"the log's head (is damaged|was not written by this vehicle)"):
+        verify(folder)
+    log = ForecastLog(folder)
+    assert log.notes
+    log.close()
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n"])
+def test_record_that_is_nested_too_deeply_is_named(folder, line):
+    write(folder, 3)
+    with segments(folder)[0].open("ab") as file:
+        file.write(line)
+    with pytest.raises(VerificationError, match="line 4 is no record of a forecast log"):
+        verify(folder)
+
+
+def test_log_that_got_shorter_is_told_though_the_records_of_that_time_gave_way(folder):
+    write(folder, 300)
+    newest = Seen(300, json.loads(lines(folder)[-1])["hash"], 3.0)
+    heads = [Seen(9, "a" * 64, 1.0), Seen(5, "b" * 64, 2.0), newest]
+    with pytest.raises(VerificationError, match=r"shorter: a witness has seen record 9 at 1970.*newest was record 5"):
+        verify(folder, heads)
+    assert verify(folder, heads[1:]).witnessed == newest
 
 
 def test_witness_of_records_that_gave_way_proves_none_of_the_others(folder):

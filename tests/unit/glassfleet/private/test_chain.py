@@ -328,6 +328,20 @@ def test_a_vehicle_passes_on_what_founders_answered_and_not_what_they_heard_them
 def test_a_damaged_ledger_is_malformed() -> None:
     with pytest.raises(WireError, match="malformed: ledger"):
         Ledger.from_value({"answered": [{}]})
+    value = ledger().note(begun(total(*IDS, "w1", "w2", "w3")), ROWS).to_value()
+    with pytest.raises(WireError, match="malformed: ledger"):
+        Ledger.from_value({**value, "totals": []})
+
+
+def test_a_total_that_several_runs_know_is_on_the_disk_once() -> None:
+    kept = Ledger()
+    for nonce in "abc":
+        kept = noted(kept, nonce, task())
+    value = kept.to_value()
+    assert [len(each["totals"]) for each in value["answered"]] == [1, 1, 1]
+    assert len(value["totals"]) == 1
+    again = Ledger.from_value(decode(encode(value)))
+    assert again.stands(ROWS, "tag", "tests", "d") == kept.stands(ROWS, "tag", "tests", "d")
 
 
 def test_a_vehicle_that_was_asked_and_did_not_answer_knows_what_the_others_announced_and_no_more() -> None:
