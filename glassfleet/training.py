@@ -28,6 +28,7 @@ from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.numerics.statistics import blocks
 from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
@@ -53,6 +54,10 @@ Memory = dict[str, Any]
 
 BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
+
+
+BLOCK_ROWS = 1 << 15
+"""Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,20 @@ class TrainingRows:
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
         return np.minimum(scaled_inputs(self.domain, self.levels, self.X), 1.0)  # excess may be more
+
+    @cached_property
+    def blocks(self) -> list[Self]:
+        """The same rows in parts, at least one, for sums that add up."""
+        return [
+            replace(
+                self,
+                X=self.X[block],
+                y=self.y[block],
+                training=min(max(self.training - block.start, 0), block.stop - block.start),
+                memo={},
+            )
+            for block in blocks(self.count, BLOCK_ROWS)
+        ] or [self]
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:

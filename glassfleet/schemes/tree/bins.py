@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,17 @@ def ramps(bins: int, least: int = WIDTHS[-1]) -> Ints:
     widths = (*WIDTHS, *range(least, WIDTHS[-1]))
     places = [(a, a + width) for width in widths for a in range(0, bins - width + 1, max(1, width // 8))]
     return np.array(places, dtype=np.int64)
+
+
+@cache
+def prices(bins: int) -> Array:
+    """Return what each of :func:`ramps` owes to chance, shape (ramps,), in variances of the noise.
+
+    The best of m ramps of one width that say nothing is expected to gain 2 log m more than one of them. The ramp as
+    wide as the range, of which there is one, costs nothing. Rounded, as logarithms differ in their last bits.
+    """
+    first, last = ramps(bins).T
+    return np.array([round(2.0 * log(8 * (bins - width) / width + 1), 3) for width in (last - first).tolist()])
 
 
 def at_middles(edges: Array, chosen: Ints) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -255,7 +255,23 @@ def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"gram": gram, "target": target}
 
 
+def _by_block(answer: Callable[[Question, TrainingRows], dict[str, Ints]]) -> Callable[..., dict[str, Ints]]:
+    """Return `answer`, computed for a block of rows after the other: the sums are the same, and little is in memory."""
+
+    def whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+        first, *others = rows.blocks
+        total = answer(question, first)
+        for block in others:
+            for name, part in answer(question, block).items():
+                total[name] += part
+        return total
+
+    return whole
+
+
 CLIENT = TrainingClient(
-    read_task, {"scan": _scan, "bins": _bins, "ramps": _ramps, SUPPORT: _support, "bands": _bands, "joint": _whole}
+    read_task,
+    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps)}
+    | {SUPPORT: _support, "bands": _bands, "joint": _whole},
 )
 """Computes the sums of a question over one vehicle's rows."""

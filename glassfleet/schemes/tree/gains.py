@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels
 from glassfleet.numerics.symmetric import invert, solve_each
-from glassfleet.schemes.tree.bins import at_middles, between_levels, ramps
+from glassfleet.schemes.tree.bins import at_middles, between_levels, prices, ramps
 from glassfleet.schemes.tree.joint import even_pull, ridge_of
 from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tree.tree import Ramp, overlapping
@@ -42,10 +42,11 @@ PER_INPUT = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """A ramp that may split a leaf, and about what it gains."""
+    """A ramp that may split a leaf, about what it gains beyond what it costs, and its price."""
 
     gain: float
     ramp: Ramp
+    price: float
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class BinSums:
 
 
 def shortlist(
-    bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float
+    bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float, dear: float
 ) -> list[Candidate]:
     """Return the ramps of a leaf that gain most by the sums of its bins, the best first.
 
@@ -103,8 +104,11 @@ def shortlist(
         Above the leaf.
     least : float
         Least weight on either side, in rows.
+    dear : float
+        By which prices are multiplied, to be taken from gains.
     """
     chosen = ramps(bins.scores.shape[1])
+    price = prices(bins.scores.shape[1])
     mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
     possible = _is_enough(bins, mu, least)
     for at, (f, line) in enumerate(edges.items()):
@@ -116,6 +120,7 @@ def shortlist(
     rough = np.where(possible, _scaled_gain(bins, mu), -1.0)
     inputs, numbers = _best_by_width(rough, chosen)
     gain, _ = _gain_with_means(bins, mu[inputs, numbers], inputs)
+    gain -= dear * price[numbers]
     candidates = []
     for at, (f, line) in enumerate(edges.items()):
         mine = np.flatnonzero(inputs == at)
@@ -124,7 +129,8 @@ def shortlist(
             a, b = chosen[numbers[place]].tolist()
             if b - a not in widths and len(widths) < PER_INPUT:
                 widths.add(b - a)
-                candidates.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
+                ramp = f, float(line[a]), float(line[b])
+                candidates.append(Candidate(float(gain[place]), ramp, float(price[numbers[place]])))
     return sorted(candidates, key=lambda one: (-one.gain, one.ramp))
 
 

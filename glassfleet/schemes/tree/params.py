@@ -28,8 +28,14 @@ MAX_RESIDUAL = 2.0
 MAX_ROWS = min(capacity(2 * GRID_BITS), 1 << (EXACT_BITS - SCORE_BITS - 2))
 """Largest total number of rows of a run for which no sum can overflow."""
 
-MAX_STEPS = 12
-"""Most steps of growth, of two questions each."""
+WAYS = (3.0, 0.0)
+"""Ways to grow that are tried: how dear it is to search among many ramps, see `gains.prices`; the held-out rows choose."""
+
+TRIAL = 2
+"""Steps in which each way is tried."""
+
+MAX_STEPS = 10
+"""Most steps of growth, of two questions each; those of the way that is given up come on top."""
 
 MAX_BANDED_STEPS = 24
 """Most steps of growth in a run with `support`, of two questions each."""
@@ -117,4 +123,4 @@ class Parameters(RunParameters):
     @property
     def exact_ramps(self) -> int:
         """Ramps of a leaf whose exact sums are asked for."""
-        return 4 if self.compact else 16
+        return 4 if self.compact else 8

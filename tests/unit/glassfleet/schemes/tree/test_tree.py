@@ -194,7 +194,7 @@ def test_pull_draws_leaves_together_through_inner_nodes_without_data():
 def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
     fit = fitted(rows(), TREE, 4)
     matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
-    few, fewer = sparse(fit, matrix, 2, (2.0, 1e9))
+    few, fewer = sparse(fit, matrix, 2, (2.0, 1e9), (0, 1, 2))
     assert (np.count_nonzero(few[:, 1:], axis=1) <= 2).all()
     assert not fewer[:, 1:].any()
     left = np.flatnonzero(few.ravel())
