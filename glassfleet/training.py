@@ -56,7 +56,7 @@ BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
 
 
-BLOCK_ROWS = 1 << 15
+BLOCK_ROWS = 1 << 13
 """Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""
 
 
@@ -67,8 +67,10 @@ class TrainingRows:
     Attributes
     ----------
     domain : Domain
-    X : ndarray of float64, shape (n, F)
+    X : ndarray of float64, shape (m, F)
         The domain's inputs in their own units; categories as positions among the domain's.
+    order : ndarray of intp, shape (n,)
+        Which of `X` the rows are: not a copy of what the vehicle has in memory.
     y : ndarray, shape (n,)
         The scaled target (float64), or class numbers (int64).
     training : int
@@ -81,6 +83,7 @@ class TrainingRows:
 
     domain: Domain
     X: NDArray[np.float64]
+    order: NDArray[np.intp]
     y: NDArray[Any]
     training: int
     levels: Levels = ()
@@ -94,7 +97,7 @@ class TrainingRows:
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
-        return np.minimum(scaled_inputs(self.domain, self.levels, self.X), 1.0)  # excess may be more
+        return np.minimum(scaled_inputs(self.domain, self.levels, self.X[self.order]), 1.0)  # excess may be more
 
     @cached_property
     def blocks(self) -> list[Self]:
@@ -102,7 +105,7 @@ class TrainingRows:
         return [
             replace(
                 self,
-                X=self.X[block],
+                order=self.order[block],
                 y=self.y[block],
                 training=min(max(self.training - block.start, 0), block.stop - block.start),
                 memo={},
@@ -158,7 +161,7 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
     held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
-    return TrainingRows(domain, X[order], y[order], int((~held).sum()))
+    return TrainingRows(domain, X, order, y[order], int((~held).sum()))
 
 
 @dataclass(frozen=True)
@@ -308,7 +311,7 @@ class TrainingClient(Generic[Q]):
         if rows.count > question.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
         if question.kind == "levels":
-            return Contribution("levels", rows.count, category_sums(domain, rows.X, rows.y))
+            return Contribution("levels", rows.count, category_sums(domain, rows.X[rows.order], rows.y))
         if question.kind == COLUMNS:
             own = np.flatnonzero(rows.different[: rows.training])
             counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)

@@ -68,10 +68,10 @@ def between_levels(chosen: Ints, line: Sequence[float]) -> NDArray[np.bool_]:
     return is_between
 
 
-def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
+def bins_of(scaled: Array, edges: Array) -> NDArray[np.int16]:
     """Return the bin of each value, shape (F, n)."""
     return np.stack([np.searchsorted(e[1:-1], x, side="right") for e, x in zip(edges, scaled, strict=True)]).astype(
-        np.int32
+        np.int16
     )
 
 

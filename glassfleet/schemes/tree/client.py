@@ -71,8 +71,12 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
 
 def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
     """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
-    inputs = rows.inputs[list(regressors)][:, chosen]
-    return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
+    lines = [rows.inputs[feature, chosen] for feature in regressors]
+    count = len(rows.y[chosen]) if isinstance(chosen, slice) else len(chosen)
+    columns = np.ones((1 + len(lines), count))
+    for at, line in enumerate(lines, start=1):
+        columns[at] = line
+    return columns
 
 
 def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) -> Array:

@@ -16,8 +16,8 @@ MAX_REGRESSORS = 32
 GRID_BITS = 20
 """Products of degrees, and products of columns, are rounded to multiples of 2^-20; a term of a sum is one of each."""
 
-BLOCK_ROWS = 1 << 11
-"""Rows in one product: 2^(20 + 20 + 11) is exact in float64, with room to spare."""
+BLOCK_ROWS = 1 << 9
+"""Rows in one product: 2^(20 + 20 + 9) is exact in float64, and the products of pairs stay in the cache."""
 
 SCORE_BITS = 28
 """Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""
@@ -29,7 +29,7 @@ MAX_ROWS = min(capacity(2 * GRID_BITS), 1 << (EXACT_BITS - SCORE_BITS - 2))
 """Largest total number of rows of a run for which no sum can overflow."""
 
 WAYS = (3.0, 0.0)
-"""Ways to grow that are tried: how dear it is to search among many ramps, see `gains.prices`; the held-out rows choose."""
+"""Ways to grow that are tried: how dear it is to search among many ramps, by `bins.prices`; held-out rows choose."""
 
 TRIAL = 2
 """Steps in which each way is tried."""
