@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels, level_knots
 from glassfleet.numerics.edges import mixed_quantiles
+from glassfleet.schemes.tree.params import GROUP
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CELLS = 512
 """Cells of the scan's histograms; edges of bins lie within them."""
-
-GROUP = 4
-"""Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
 
 WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 """Widths of ramps, in bins; ramps start in steps of an eighth of their width."""

@@ -12,9 +12,9 @@ from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
-from glassfleet.schemes.tree.bins import CELLS, GROUP
+from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
@@ -176,7 +176,7 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
 
 
 def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
+    """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
@@ -188,8 +188,15 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[there])
         total[line] = _by_cell(terms, places[there], total.shape[1])
     shape = (len(question.leaves), len(features))
-    means = total[:, :, k + 1 :].reshape(*shape, bins // GROUP, GROUP, k).sum(axis=3)
-    return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
+
+    def together(columns: Ints, size: int) -> Ints:
+        return columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+
+    return {
+        "scores": together(total[:, :, :2], 1),
+        "slopes": together(total[:, :, 2 : k + 1], question.parameters.slope_bins),
+        "means": together(total[:, :, k + 1 :], GROUP),
+    }
 
 
 def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:

@@ -88,6 +88,32 @@ class BinSums:
         return (self.means[:, :, :1] * (group / np.where(whole > 0.0, whole, 1.0))).reshape(self.weight.shape)
 
 
+def spread(scores: Array, slopes: Array, means: Array) -> Array:
+    """Return about the sums of w and w z r by bin, shape (inputs, bins, k + 1).
+
+    A group's sums of w x r are spread over its bins as if x were the group's mean, and what is left by weight.
+
+    Parameters
+    ----------
+    scores : ndarray of float64, shape (inputs, bins, 2)
+        Sums of w and w r by bin.
+    slopes : ndarray of float64, shape (inputs, groups or bins, k - 1)
+        Sums of w x r by group; or by bin, and there is nothing to spread.
+    means : ndarray of float64, shape (inputs, groups, k)
+        Sums of w^2 z by group.
+    """
+    if slopes.shape[1] == scores.shape[1]:
+        return np.concatenate([scores, slopes], axis=2)
+    fine = scores.reshape(*means.shape[:2], -1, 2)
+    total = np.add.accumulate(fine, axis=2)[:, :, -1]
+    count = means[:, :, :1]
+    centre = means[:, :, 1:] / np.where(count > 0.0, count, 1.0)
+    rest = slopes - centre * total[:, :, 1:]
+    share = fine[..., :1] / np.where(total > 0.0, total, 1.0)[:, :, None, :1]
+    by_bin = centre[:, :, None] * fine[..., 1:] + rest[:, :, None] * share
+    return np.concatenate([fine, by_bin], axis=3).reshape(*scores.shape[:2], -1)
+
+
 def shortlist(
     bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float, dear: float
 ) -> list[Candidate]:

@@ -34,6 +34,9 @@ WAYS = (3.0, 0.0)
 TRIAL = 2
 """Steps in which each way is tried."""
 
+GROUP = 4
+"""Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
+
 MAX_STEPS = 10
 """Most steps of growth, of two questions each; those of the way that is given up come on top."""
 
@@ -58,9 +61,9 @@ class Parameters(RunParameters):
     Attributes
     ----------
     compact : bool
-        Ask for about a third of the bytes. There are 32 bins for each input instead of 64, at most 4 inputs that are
-        split on after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules. The RMSE is up to 22 %
-        higher.
+        Ask for about a third of the bytes: of each input 32 bins instead of 64, of which four have their sums of
+        residuals times inputs together, exact sums of 4 ramps of a leaf instead of 8, and at most 32 rules where they
+        have more than 12 inputs.
     max_rules : int
         Most rules (leaves).
     max_slopes : int
@@ -111,14 +114,9 @@ class Parameters(RunParameters):
         return 32 if self.compact else 64
 
     @property
-    def most_rules(self) -> int:
-        """Most rules (leaves)."""
-        return min(self.max_rules, 32) if self.compact else self.max_rules
-
-    @property
-    def split_features(self) -> int:
-        """Inputs that are split on after the root."""
-        return min(self.max_split_features, 4) if self.compact else self.max_split_features
+    def slope_bins(self) -> int:
+        """Neighbouring bins whose sums of residuals times inputs are asked for together."""
+        return GROUP if self.compact else 1
 
     @property
     def exact_ramps(self) -> int:

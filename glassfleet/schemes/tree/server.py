@@ -21,7 +21,7 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.banded import banded, begin, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
-from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
+from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
 from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_STEPS, TOGETHER, TRIAL, WAYS
@@ -199,7 +199,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
-            sums["scores"][at] / SCORE_SCALE,
+            spread(*(sums[name][at] / SCORE_SCALE for name in ("scores", "slopes", "means"))),
             sums["means"][at] / SCORE_SCALE,
             root,
         )
@@ -211,7 +211,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
             best |= {one.ramp: one.price for one in listed[: question.parameters.exact_ramps]}
         if leaf == 0 and listed:
             inputs = list(dict.fromkeys(one.ramp[0] for one in listed))
-            memory["features"] = sorted(inputs[: question.parameters.split_features])
+            memory["features"] = sorted(inputs[: question.parameters.max_split_features])
         candidates += [(leaf, ramp) for ramp in best]
         prices += best.values()
     if not candidates:
@@ -296,7 +296,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
 def _split(question: Question, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, splits = question.tree, dict(memory["open"])
-    room = question.parameters.most_rules - 1 - len(tree.splits)
+    room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
     is_over = room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS
     if (memory["others"] or memory["tried"]) and (is_over or len(memory["sizes"]) > TRIAL):

@@ -116,8 +116,9 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
     inside = np.minimum((train.X[:, 2] * 64).astype(int), 63)
     for j in (3, 40):
         w = reached[leaf] * (inside == j)
-        expected = np.append(w.sum(), z.T @ (w * residual))
+        expected: Any = (w.sum(), w @ residual)
         assert sums["scores"][0, 1, j] / 2.0**28 == pytest.approx(expected, abs=1e-5)
+        assert sums["slopes"][0, 1, j] / 2.0**28 == pytest.approx(z[:, 1:].T @ (w * residual), abs=1e-5)
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
