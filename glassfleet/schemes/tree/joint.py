@@ -265,7 +265,7 @@ def _reach(fit: Fit, regressors: Sequence[int], free: int) -> Array:
 
 
 def sparse(
-    fit: Fit, matrix: Array, most: int, worths: Sequence[float], regressors: Sequence[int], free: int = 0
+    fit: Fit, matrix: Array, most: int, worths: Sequence[float], regressors: Sequence[int], *, free: int = 0
 ) -> list[Array]:
     """Drop slopes, the least useful first, and return the coefficients at each threshold, shapes (L, k).
 

@@ -70,6 +70,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     rows, held_out = int(memory["training"]), int(memory["held_out"])
     summary: dict[str, Value] = {"rows": rows + held_out, "held_out": held_out, "pull": kappa}
     if held_out:
+        summary["dear"] = memory["dear"]
         variable = question.domain.target
         assert variable is not None
         scale = variable.high - variable.low
@@ -121,7 +122,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
 
 
 def _sparse(question: Question, fit: Fit, matrix: Array, worths: Sequence[float]) -> list[Array]:
-    return sparse(fit, matrix, question.parameters.max_slopes, worths, question.regressors, question.free)
+    return sparse(fit, matrix, question.parameters.max_slopes, worths, question.regressors, free=question.free)
 
 
 def _cost(coefficients: Array) -> int:
