@@ -28,6 +28,7 @@ from glassfleet.fuzzy import levels as of_levels
 from glassfleet.fuzzy.category_sums import category_shapes, category_sums, check_category_sums, levels_of
 from glassfleet.fuzzy.levels import Levels, check_levels, has_categories, needs_levels, scaled_inputs
 from glassfleet.fuzzy.splits import SplitTree
+from glassfleet.numerics.statistics import blocks
 from glassfleet.private.columns import check_values, columns_of, count_values, decide_columns
 from glassfleet.private.support import noted, read_noted
 from glassfleet.rules import Condition
@@ -55,6 +56,10 @@ BEFORE_SCAN = frozenset({"levels", COLUMNS})
 """Kinds of questions that come before a scan."""
 
 
+BLOCK_ROWS = 1 << 13
+"""Rows of a block: what is computed of them fits into a processor's cache, and outweighs the calls."""
+
+
 @dataclass(frozen=True)
 class TrainingRows:
     """Rows for one domain.
@@ -62,8 +67,10 @@ class TrainingRows:
     Attributes
     ----------
     domain : Domain
-    X : ndarray of float64, shape (n, F)
+    X : ndarray of float64, shape (m, F)
         The domain's inputs in their own units; categories as positions among the domain's.
+    order : ndarray of intp, shape (n,)
+        Which of `X` the rows are: not a copy of what the vehicle has in memory.
     y : ndarray, shape (n,)
         The scaled target (float64), or class numbers (int64).
     training : int
@@ -76,6 +83,7 @@ class TrainingRows:
 
     domain: Domain
     X: NDArray[np.float64]
+    order: NDArray[np.intp]
     y: NDArray[Any]
     training: int
     levels: Levels = ()
@@ -89,7 +97,21 @@ class TrainingRows:
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
-        return np.minimum(scaled_inputs(self.domain, self.levels, self.X), 1.0)  # excess may be more
+        return np.minimum(scaled_inputs(self.domain, self.levels, self.X[self.order]), 1.0)  # excess may be more
+
+    @cached_property
+    def blocks(self) -> list[Self]:
+        """The same rows in parts, at least one, for sums that add up."""
+        return [
+            replace(
+                self,
+                order=self.order[block],
+                y=self.y[block],
+                training=min(max(self.training - block.start, 0), block.stop - block.start),
+                memo={},
+            )
+            for block in blocks(self.count, BLOCK_ROWS)
+        ] or [self]
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
@@ -139,7 +161,7 @@ def _prepared(data: Dataset, domain: Domain, min_rows: int, holdout: float) -> T
         X, y = domain.completed(encode_inputs(own, domain)), domain.scale_target(own.y)
     held = is_held_out(domain.scale_inputs(X).T, y.astype(np.float64), holdout)
     order = np.argsort(held, kind="stable")
-    return TrainingRows(domain, X[order], y[order], int((~held).sum()))
+    return TrainingRows(domain, X, order, y[order], int((~held).sum()))
 
 
 @dataclass(frozen=True)
@@ -289,7 +311,7 @@ class TrainingClient(Generic[Q]):
         if rows.count > question.max_rows:
             raise TaskError(f"{rows.count} rows, the run's grid is good for {question.max_rows}")
         if question.kind == "levels":
-            return Contribution("levels", rows.count, category_sums(domain, rows.X, rows.y))
+            return Contribution("levels", rows.count, category_sums(domain, rows.X[rows.order], rows.y))
         if question.kind == COLUMNS:
             own = np.flatnonzero(rows.different[: rows.training])
             counts = count_values(rows.inputs[:, own], rows.y[own], question.cells)

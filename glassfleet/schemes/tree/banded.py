@@ -72,7 +72,7 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
     tree, line_of = _accepted(question, memory, enough.tolist())
     asked = [leaf for leaf, line in line_of.items() if kept[line].any()]
     lines = [line_of[leaf] for leaf in asked]
-    is_last = len(tree.splits) + 1 == question.parameters.most_rules or memory["steps"] == MAX_BANDED_STEPS
+    is_last = len(tree.splits) + 1 == question.most_rules or memory["steps"] == MAX_BANDED_STEPS
     if is_last or not asked:
         return _split(question, memory, tree)
     bands = replace(
@@ -132,7 +132,7 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
                 found[feature] = best
         ranking = sorted(found, key=lambda feature: (-found[feature].gain, feature))
         if leaf == 0:
-            memory["features"] = sorted(ranking[: question.parameters.split_features])
+            memory["features"] = sorted(ranking[: question.parameters.max_split_features])
         inner = question.kept[line, [question.features.index(feature) for feature in memory["features"]]]
         if ranking and found[ranking[0]].gain > LEAST_GAIN * float(memory["training"]):
             most = found[ranking[0]]
@@ -178,7 +178,7 @@ def _split(question: Question, memory: Memory, tree: Tree) -> Next:
     # The same ramp on both sides of a border would have two pairs of leaves with nearly the same products.
     known = {split.ramp for split in tree.splits}
     splits = {leaf: best for leaf, best in memory["open"].items() if tuple(best[1:4]) not in known}
-    room = question.parameters.most_rules - 1 - len(tree.splits)
+    room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
     if room <= 0 or not order or memory["steps"] == MAX_BANDED_STEPS:
         return _ask_pairs(question, memory, tree)

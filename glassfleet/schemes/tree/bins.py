@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels, level_knots
 from glassfleet.numerics.edges import mixed_quantiles
+from glassfleet.schemes.tree.params import GROUP
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CELLS = 512
 """Cells of the scan's histograms; edges of bins lie within them."""
-
-GROUP = 4
-"""Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
 
 WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)
 """Widths of ramps, in bins; ramps start in steps of an eighth of their width."""
@@ -67,10 +66,10 @@ def between_levels(chosen: Ints, line: Sequence[float]) -> NDArray[np.bool_]:
     return is_between
 
 
-def bins_of(scaled: Array, edges: Array) -> NDArray[np.int32]:
+def bins_of(scaled: Array, edges: Array) -> NDArray[np.int16]:
     """Return the bin of each value, shape (F, n)."""
     return np.stack([np.searchsorted(e[1:-1], x, side="right") for e, x in zip(edges, scaled, strict=True)]).astype(
-        np.int32
+        np.int16
     )
 
 
@@ -80,6 +79,17 @@ def ramps(bins: int, least: int = WIDTHS[-1]) -> Ints:
     widths = (*WIDTHS, *range(least, WIDTHS[-1]))
     places = [(a, a + width) for width in widths for a in range(0, bins - width + 1, max(1, width // 8))]
     return np.array(places, dtype=np.int64)
+
+
+@cache
+def prices(bins: int) -> Array:
+    """Return what each of :func:`ramps` owes to chance, shape (ramps,), in variances of the noise.
+
+    The best of m ramps of one width that say nothing is expected to gain 2 log m more than one of them. The ramp as
+    wide as the range, of which there is one, costs nothing. Rounded, as logarithms differ in their last bits.
+    """
+    first, last = ramps(bins).T
+    return np.array([round(2.0 * log(8 * (bins - width) / width + 1), 3) for width in (last - first).tolist()])
 
 
 def at_middles(edges: Array, chosen: Ints) -> Array:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
 from glassfleet.scheme import SUPPORT, Contribution
-from glassfleet.schemes.tree.bins import CELLS, GROUP
+from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.params import GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.tree.support import bands_of
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
@@ -28,7 +28,7 @@ UNIT = 1 << (2 * GRID_BITS)
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
-    check_shapes(sums, shapes_of(question), signed=("scores",))
+    check_shapes(sums, shapes_of(question), signed=("scores", "slopes"))
     if question.kind == "scan":
         check_histogram(sums["histogram"], rows)
         at_most(sums["rows"], rows, "more rows train than there are")
@@ -40,7 +40,7 @@ def check_sums(question: Question, contribution: Contribution) -> None:
             check_products(sums["gram"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
             at_most(sums["target"], rows * UNIT, "a sum over a leaf exceeds the agent's rows")
         if question.leaves:
-            _check_bins(sums["scores"], sums["means"], rows)
+            _check_bins(sums["scores"], sums["slopes"], sums["means"], rows)
     elif question.kind == SUPPORT:
         check_told(contribution, question.most_told)
     elif question.kind == "bands":
@@ -79,7 +79,8 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), k + 1)}
     if question.leaves:
         asked, bins = (len(question.leaves), len(question.features)), question.parameters.bins
-        shapes |= {"scores": (*asked, bins, k + 1), "means": (*asked, bins // GROUP, k)}
+        slopes = (*asked, bins // question.parameters.slope_bins, k - 1)
+        shapes |= {"scores": (*asked, bins, 2), "slopes": slopes, "means": (*asked, bins // GROUP, k)}
     return shapes
 
 
@@ -88,12 +89,13 @@ def _between(numbers: Ints, least: int | Ints, most: int | Ints, what: str) -> N
     at_most(numbers, most, what)
 
 
-def _check_bins(scores: Ints, means: Ints, rows: int) -> None:
-    """Check sums of w and w z r by bin, and of w^2 z by group of bins."""
+def _check_bins(scores: Ints, slopes: Ints, means: Ints, rows: int) -> None:
+    """Check sums of w and w r by bin, and of w x r and w^2 z by group of bins."""
     weight = scores[..., :1]
     at_most(weight.sum(axis=2), rows << SCORE_BITS, "the bins of an input hold more rows than there are")
-    grouped = weight.reshape(*means.shape[:3], GROUP).sum(axis=3)
-    _check_sums_by_bin(scores, means, grouped[..., None], rows)
+    grouped, wide = (weight.reshape(*part.shape[:3], -1, 1).sum(axis=3) for part in (means, slopes))
+    _check_sums_by_bin(scores, means, grouped, rows)
+    _check_residuals(slopes, wide, rows)
 
 
 def _check_sums_by_bin(scores: Ints, means: Ints, grouped: Ints, rows: int) -> None:
@@ -102,5 +104,9 @@ def _check_sums_by_bin(scores: Ints, means: Ints, grouped: Ints, rows: int) -> N
     _between(weight, 0, rows << SCORE_BITS, "a bin holds more rows than there are")
     at_most(means, grouped + rows, "a sum over bins exceeds their weight")
     at_most(means, means[..., :1], "a sum over bins exceeds their weight")
+    _check_residuals(scores[..., 1:], weight, rows)
+
+
+def _check_residuals(sums: Ints, weight: Ints, rows: int) -> None:
     most = int(MAX_RESIDUAL) * weight + rows
-    _between(scores[..., 1:], -most, most, "a bin's sum of residuals exceeds what residuals can be")
+    _between(sums, -most, most, "a bin's sum of residuals exceeds what residuals can be")

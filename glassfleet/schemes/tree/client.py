@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
-from glassfleet.schemes.tree.bins import CELLS, GROUP
+from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
@@ -71,8 +71,12 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
 
 def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
     """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
-    inputs = rows.inputs[list(regressors)][:, chosen]
-    return np.concatenate([np.ones((1, inputs.shape[1])), inputs])
+    lines = [rows.inputs[feature, chosen] for feature in regressors]
+    count = len(rows.y[chosen]) if isinstance(chosen, slice) else len(chosen)
+    columns = np.ones((1 + len(lines), count))
+    for at, line in enumerate(lines, start=1):
+        columns[at] = line
+    return columns
 
 
 def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) -> Array:
@@ -172,7 +176,7 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
 
 
 def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum w and w z r by bin, and w^2 z by group of bins, of each leaf and input asked about."""
+    """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
     total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
@@ -184,8 +188,15 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[there])
         total[line] = _by_cell(terms, places[there], total.shape[1])
     shape = (len(question.leaves), len(features))
-    means = total[:, :, k + 1 :].reshape(*shape, bins // GROUP, GROUP, k).sum(axis=3)
-    return {"scores": np.ascontiguousarray(total[:, :, : k + 1]).reshape(*shape, bins, k + 1), "means": means}
+
+    def together(columns: Ints, size: int) -> Ints:
+        return columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+
+    return {
+        "scores": together(total[:, :, :2], 1),
+        "slopes": together(total[:, :, 2 : k + 1], question.parameters.slope_bins),
+        "means": together(total[:, :, k + 1 :], GROUP),
+    }
 
 
 def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -255,7 +266,23 @@ def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     return {"gram": gram, "target": target}
 
 
+def _by_block(answer: Callable[[Question, TrainingRows], dict[str, Ints]]) -> Callable[..., dict[str, Ints]]:
+    """Return `answer`, computed for a block of rows after the other: the sums are the same, and little is in memory."""
+
+    def whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+        first, *others = rows.blocks
+        total = answer(question, first)
+        for block in others:
+            for name, part in answer(question, block).items():
+                total[name] += part
+        return total
+
+    return whole
+
+
 CLIENT = TrainingClient(
-    read_task, {"scan": _scan, "bins": _bins, "ramps": _ramps, SUPPORT: _support, "bands": _bands, "joint": _whole}
+    read_task,
+    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps)}
+    | {SUPPORT: _support, "bands": _bands, "joint": _whole},
 )
 """Computes the sums of a question over one vehicle's rows."""

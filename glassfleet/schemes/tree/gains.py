@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.levels import Levels
 from glassfleet.numerics.symmetric import invert, solve_each
-from glassfleet.schemes.tree.bins import at_middles, between_levels, ramps
+from glassfleet.schemes.tree.bins import at_middles, between_levels, prices, ramps
 from glassfleet.schemes.tree.joint import even_pull, ridge_of
 from glassfleet.schemes.tree.params import SCORE_BITS
 from glassfleet.schemes.tree.tree import Ramp, overlapping
@@ -42,10 +42,11 @@ PER_INPUT = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """A ramp that may split a leaf, and about what it gains."""
+    """A ramp that may split a leaf, about what it gains beyond what it costs, and its price."""
 
     gain: float
     ramp: Ramp
+    price: float
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,34 @@ class BinSums:
         return (self.means[:, :, :1] * (group / np.where(whole > 0.0, whole, 1.0))).reshape(self.weight.shape)
 
 
+def spread(scores: Array, slopes: Array, means: Array) -> Array:
+    """Return about the sums of w and w z r by bin, shape (inputs, bins, k + 1).
+
+    A group's sums of w x r are spread over its bins as if x were the group's mean, and what is left by weight.
+
+    Parameters
+    ----------
+    scores : ndarray of float64, shape (inputs, bins, 2)
+        Sums of w and w r by bin.
+    slopes : ndarray of float64, shape (inputs, groups or bins, k - 1)
+        Sums of w x r by group; or by bin, and there is nothing to spread.
+    means : ndarray of float64, shape (inputs, groups, k)
+        Sums of w^2 z by group.
+    """
+    if slopes.shape[1] == scores.shape[1]:
+        return np.concatenate([scores, slopes], axis=2)
+    fine = scores.reshape(*means.shape[:2], -1, 2)
+    total = np.add.accumulate(fine, axis=2)[:, :, -1]
+    count = means[:, :, :1]
+    centre = means[:, :, 1:] / np.where(count > 0.0, count, 1.0)
+    rest = slopes - centre * total[:, :, 1:]
+    share = fine[..., :1] / np.where(total > 0.0, total, 1.0)[:, :, None, :1]
+    by_bin = centre[:, :, None] * fine[..., 1:] + rest[:, :, None] * share
+    return np.concatenate([fine, by_bin], axis=3).reshape(*scores.shape[:2], -1)
+
+
 def shortlist(
-    bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float
+    bins: BinSums, edges: Mapping[int, Array], levels: Levels, path: frozenset[Ramp], *, least: float, dear: float
 ) -> list[Candidate]:
     """Return the ramps of a leaf that gain most by the sums of its bins, the best first.
 
@@ -103,8 +130,11 @@ def shortlist(
         Above the leaf.
     least : float
         Least weight on either side, in rows.
+    dear : float
+        By which prices are multiplied, to be taken from gains.
     """
     chosen = ramps(bins.scores.shape[1])
+    price = prices(bins.scores.shape[1])
     mu = np.stack([at_middles(line, chosen) for line in edges.values()])  # (inputs, ramps, bins)
     possible = _is_enough(bins, mu, least)
     for at, (f, line) in enumerate(edges.items()):
@@ -116,6 +146,7 @@ def shortlist(
     rough = np.where(possible, _scaled_gain(bins, mu), -1.0)
     inputs, numbers = _best_by_width(rough, chosen)
     gain, _ = _gain_with_means(bins, mu[inputs, numbers], inputs)
+    gain -= dear * price[numbers]
     candidates = []
     for at, (f, line) in enumerate(edges.items()):
         mine = np.flatnonzero(inputs == at)
@@ -124,7 +155,8 @@ def shortlist(
             a, b = chosen[numbers[place]].tolist()
             if b - a not in widths and len(widths) < PER_INPUT:
                 widths.add(b - a)
-                candidates.append(Candidate(float(gain[place]), (f, float(line[a]), float(line[b]))))
+                ramp = f, float(line[a]), float(line[b])
+                candidates.append(Candidate(float(gain[place]), ramp, float(price[numbers[place]])))
     return sorted(candidates, key=lambda one: (-one.gain, one.ramp))
 
 

@@ -28,6 +28,9 @@ RIDGE = 2e-5
 """On every coefficient, times the root of the number of rows: above what rounding to the grid does to small
 eigenvalues of the sums, and far below what rows say."""
 
+TELLING = 1e-3
+"""A slope that moves no forecast of its rule by this share of the target's range says nothing, and is dropped."""
+
 _TOGETHER = 24
 """Slopes dropped before the inverse is brought up to date."""
 
@@ -249,11 +252,25 @@ def dense(fit: Fit, matrix: Array) -> Array:
     return solve(matrix, fit.right.reshape(-1, 1)).reshape(fit.right.shape)
 
 
-def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float], free: int = 0) -> list[Array]:
+def _reach(fit: Fit, regressors: Sequence[int], free: int) -> Array:
+    """Return over how much of an input's range each rule's line goes, shape (L, k); without end of excess."""
+    reach = np.ones(fit.right.shape)
+    reach[:, fit.columns - free :] = np.inf
+    place = {feature: column for column, feature in enumerate(regressors, start=1)}
+    for at, leaf in enumerate(fit.tree.leaves):
+        for feature, (below, above) in fit.tree.spans(leaf).items():
+            if feature in place:
+                reach[at, place[feature]] = (above[1] if above else 1.0) - (below[0] if below else 0.0)
+    return reach
+
+
+def sparse(
+    fit: Fit, matrix: Array, most: int, worths: Sequence[float], regressors: Sequence[int], *, free: int = 0
+) -> list[Array]:
     """Drop slopes, the least useful first, and return the coefficients at each threshold, shapes (L, k).
 
     A slope's removal costs ``b_j^2 / (H^-1)_jj``. Those of rules with more than `most` go first, then all that cost
-    less than so many times the noise's variance.
+    less than so many times the noise's variance, or that say nothing (:data:`TELLING`).
 
     Parameters
     ----------
@@ -264,6 +281,8 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float], free: in
         Most slopes of a rule.
     worths : sequence of float
         Ascending thresholds.
+    regressors : sequence of int
+        Inputs of the columns.
     free : int
         So many columns, the last ones, are of excess: their slopes do not count among the `most`.
     """
@@ -274,6 +293,7 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float], free: in
     variance = fit.error(b.reshape(-1, k)) / max(fit.rows - 0.5 * len(b), 0.2 * fit.rows)
     diagonal = np.diagonal(inverse).copy()
     number = np.arange(len(b))  # of each unknown that is left
+    reach = _reach(fit, regressors, free).ravel()
     slopes = np.full(len(fit.right), k - 1 - free)
     counts = np.arange(k) < k - free
     alive = np.ones(len(b), dtype=bool)
@@ -282,6 +302,7 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float], free: in
     for worth in worths:
         while True:
             cost = np.where(alive & (number % k != 0), b * b / np.maximum(diagonal, 1e-300), np.inf)
+            cost[np.isfinite(cost) & (np.abs(b) * reach[number] < TELLING)] = 0.0
             over = np.isfinite(cost) & (slopes[number // k] > most) & counts[number % k]
             if over.any():
                 cost[~over] = np.inf

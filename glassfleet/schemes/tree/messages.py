@@ -128,6 +128,12 @@ class Question(LayeredQuestion, TrainingQuestion):
         return 1 + len(self.regressors)
 
     @property
+    def most_rules(self) -> int:
+        """Most rules: where these have many inputs, `compact` allows fewer, as sums of pairs grow with both squared."""
+        most = self.parameters.max_rules
+        return min(most, 32) if self.parameters.compact and self.columns > 13 else most
+
+    @property
     def width(self) -> int:
         """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
         k = len(self.scanned) + 2 if self.kind == "scan" else self.columns

@@ -16,8 +16,8 @@ MAX_REGRESSORS = 32
 GRID_BITS = 20
 """Products of degrees, and products of columns, are rounded to multiples of 2^-20; a term of a sum is one of each."""
 
-BLOCK_ROWS = 1 << 11
-"""Rows in one product: 2^(20 + 20 + 11) is exact in float64, with room to spare."""
+BLOCK_ROWS = 1 << 9
+"""Rows in one product: 2^(20 + 20 + 9) is exact in float64, and the products of pairs stay in the cache."""
 
 SCORE_BITS = 28
 """Grid of the terms of sums by bin; a term is at most :data:`MAX_RESIDUAL`."""
@@ -28,8 +28,17 @@ MAX_RESIDUAL = 2.0
 MAX_ROWS = min(capacity(2 * GRID_BITS), 1 << (EXACT_BITS - SCORE_BITS - 2))
 """Largest total number of rows of a run for which no sum can overflow."""
 
-MAX_STEPS = 12
-"""Most steps of growth, of two questions each."""
+WAYS = (3.0, 0.0)
+"""Ways to grow that are tried: how dear it is to search among many ramps, by `bins.prices`; held-out rows choose."""
+
+TRIAL = 2
+"""Steps in which each way is tried."""
+
+GROUP = 4
+"""Neighbouring bins whose means are asked for together: means change slowly, and are half of what is sent."""
+
+MAX_STEPS = 10
+"""Most steps of growth, of two questions each; those of the way that is given up come on top."""
 
 MAX_BANDED_STEPS = 24
 """Most steps of growth in a run with `support`, of two questions each."""
@@ -52,9 +61,9 @@ class Parameters(RunParameters):
     Attributes
     ----------
     compact : bool
-        Ask for about a third of the bytes. There are 32 bins for each input instead of 64, at most 4 inputs that are
-        split on after the root, exact sums of 4 ramps of a leaf instead of 16, at most 32 rules. The RMSE is up to 22 %
-        higher.
+        Ask for about a third of the bytes: of each input 32 bins instead of 64, of which four have their sums of
+        residuals times inputs together, exact sums of 4 ramps of a leaf instead of 8, and at most 32 rules where they
+        have more than 12 inputs.
     max_rules : int
         Most rules (leaves).
     max_slopes : int
@@ -105,16 +114,11 @@ class Parameters(RunParameters):
         return 32 if self.compact else 64
 
     @property
-    def most_rules(self) -> int:
-        """Most rules (leaves)."""
-        return min(self.max_rules, 32) if self.compact else self.max_rules
-
-    @property
-    def split_features(self) -> int:
-        """Inputs that are split on after the root."""
-        return min(self.max_split_features, 4) if self.compact else self.max_split_features
+    def slope_bins(self) -> int:
+        """Neighbouring bins whose sums of residuals times inputs are asked for together."""
+        return GROUP if self.compact else 1
 
     @property
     def exact_ramps(self) -> int:
         """Ramps of a leaf whose exact sums are asked for."""
-        return 4 if self.compact else 16
+        return 4 if self.compact else 8

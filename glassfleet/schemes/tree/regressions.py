@@ -28,8 +28,12 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     question = others[0][0]
     columns = [0, *(1 + scan.scanned.index(feature) for feature in question.regressors)]
     memory: dict[str, Any] = root_sums(unpack_symmetric(first["gram"], len(scan.scanned) + 2), columns)
+    known = {question.tree.splits: memory}  # a tree that was grown for a trial may be gone on with later
     for question, sums in others:
-        memory = taken_in(question, memory, sums) if question.latest else memory
+        if question.latest:
+            memory = known[question.tree.splits] = taken_in(
+                question, known[question.tree.splits[: -question.latest]], sums
+            )
     pairs = map(tuple, memory["pairs"].tolist())
     gram = dict(zip(pairs, memory["gram"].sum(axis=0), strict=True))
     fit = fit_of(

@@ -21,12 +21,12 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.banded import banded, begin, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
-from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
+from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_STEPS, TOGETHER
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_STEPS, TOGETHER, TRIAL, WAYS
 from glassfleet.schemes.tree.size import choose, least_penalised
-from glassfleet.schemes.tree.tree import Split, Tree
+from glassfleet.schemes.tree.tree import Ramp, Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]
@@ -37,6 +37,9 @@ EXCESS_WORTH = 20.0
 
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
+
+_OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", "noise", "open", "dear")
+"""What is kept of one way to grow."""
 
 
 def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:  # noqa: ARG001 - kept by their parts
@@ -74,14 +77,17 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "sizes": [],
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
+        "dear": WAYS[0],
+        "others": [],  # ways that are still to be tried
+        "tried": [],
     }
     memory["root"] = memory["gram"][0, 0]
-    coefficients, error = _refit(Tree(), memory)
+    coefficients, error, noise = _refit(Tree(), memory)
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
         return begin(replace(question, regressors=regressors, common=common_of(memory["values"], regressors)), kept)
-    memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients}
+    memory |= {"errors": [error], "sizes": [0], "coefficients": coefficients, "noise": noise}
     asked = replace(
         question,
         kind="bins",
@@ -165,12 +171,13 @@ def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], I
     return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
 
 
-def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
-    """Fit all leaves together; return the coefficients, shape (L, k), and the held-out squared error."""
+def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float, float]:
+    """Fit all leaves together; return the coefficients, (L, k), the held-out squared error, and the mean one."""
     fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
     pull = pull_of(fit, root_of(memory, fit.columns))
     coefficients = dense(fit, fit.with_pull(KAPPA, pull))
-    return coefficients, fit_of(tree, len(tree.splits), *_sums(memory, 1)).error(coefficients)
+    held = fit_of(tree, len(tree.splits), *_sums(memory, 1))
+    return coefficients, held.error(coefficients), fit.error(coefficients) / max(fit.rows, 1.0)
 
 
 # --- growing --------------------------------------------------------------------------------------------------------
@@ -180,34 +187,43 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
-        coefficients, error = _refit(question.tree, memory)
-        memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error]}
+        coefficients, error, noise = _refit(question.tree, memory)
+        memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error], "noise": noise}
         memory["sizes"] = [*memory["sizes"], len(question.tree.splits)]
     errors = memory["errors"]
-    if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= min(errors[:-PATIENCE]):
+    if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= errors[-PATIENCE - 1]:
         return choose(question, memory)
-    candidates = []
+    candidates, prices = [], []
     own, _ = _sums(memory, 0)
     least, root = question.parameters.least_weight(memory["training"]), root_of(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
             unpack_symmetric(own[leaf, leaf].astype(np.float64) * SCALE, question.columns),
-            sums["scores"][at] / SCORE_SCALE,
+            spread(*(sums[name][at] / SCORE_SCALE for name in ("scores", "slopes", "means"))),
             sums["means"][at] / SCORE_SCALE,
             root,
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
-        listed = shortlist(bins, edges, question.levels, path, least=least)
+        best: dict[Ramp, float] = {}
+        for way in _ways(question, memory):
+            listed = shortlist(bins, edges, question.levels, path, least=least, dear=way * memory["noise"])
+            best |= {one.ramp: one.price for one in listed[: question.parameters.exact_ramps]}
         if leaf == 0 and listed:
-            best = list(dict.fromkeys(one.ramp[0] for one in listed))
-            memory["features"] = sorted(best[: question.parameters.split_features])
-        candidates += [(leaf, one.ramp) for one in listed[: question.parameters.exact_ramps]]
+            inputs = list(dict.fromkeys(one.ramp[0] for one in listed))
+            memory["features"] = sorted(inputs[: question.parameters.max_split_features])
+        candidates += [(leaf, ramp) for ramp in best]
+        prices += best.values()
     if not candidates:
         return _split(question, memory)
     coefficients = memory["coefficients"]
     asked = replace(question, kind="ramps", coefficients=coefficients, candidates=tuple(candidates))
-    return ask(asked, memory)
+    return ask(asked, {**memory, "prices": prices})
+
+
+def _ways(question: Question, memory: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return how dear ramps are to be when they are compared: at the root in every way that will be tried."""
+    return WAYS if memory["held_out"] and not question.tree.splits else (memory["dear"],)
 
 
 def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
@@ -243,7 +259,8 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
     fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
-    splits, leaves, root = dict(memory["open"]), question.tree.leaves, root_of(memory, k)
+    leaves, root, ways = question.tree.leaves, root_of(memory, k), _ways(question, memory)
+    by_way: list[dict[str, Any]] = [dict(memory["open"]) for _ in ways]
     assert question.coefficients is not None
     for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
         places = [place for place, (other, _) in enumerate(question.candidates) if other == leaf]
@@ -260,25 +277,35 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
             whole,
             root,
         )
-        best = int(np.argmax(gain))
-        if gain[best] > LEAST_GAIN * float(memory["training"]):
-            ramp = question.candidates[places[best]][1]
-            low = float(scores[best, k])
-            weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
-            sides = [low, weight - low]
-            splits[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
-    return _split(question, {**memory, "open": splits})
+        weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
+        price = memory["noise"] * np.array(memory["prices"])[places]
+        for way, splits in zip(ways, by_way, strict=True):
+            best = int(np.argmax(gain - way * price))
+            if gain[best] > LEAST_GAIN * float(memory["training"]):
+                ramp, low = question.candidates[places[best]][1], float(scores[best, k])
+                change, sides = np.ascontiguousarray(changes[:, :, best]), [low, weight - low]
+                splits[str(leaf)] = [float(gain[best]), *ramp, change, sides]
+    memory = {**memory, "open": by_way[0]}
+    if len(ways) > 1:
+        start = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value()}
+        others = zip(ways[1:], by_way[1:], strict=True)
+        memory["others"] = [{**start, "dear": way, "open": splits} for way, splits in others]
+    return _split(question, memory)
 
 
 def _split(question: Question, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, splits = question.tree, dict(memory["open"])
-    room = question.parameters.most_rules - 1 - len(tree.splits)
+    room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
-    if room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS:
+    is_over = room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS
+    if (memory["others"] or memory["tried"]) and (is_over or len(memory["sizes"]) > TRIAL):
+        return _turned(question, memory)
+    if is_over:
         return choose(question, memory)
     highest = splits[str(order[0])][0]
-    chosen = [leaf for leaf in order if splits[str(leaf)][0] >= TOGETHER * highest][:room]
+    some = -(-room // (MAX_STEPS + 1 - len(memory["sizes"])))  # or there would not be `max_rules` in the end
+    chosen = [leaf for at, leaf in enumerate(order) if at < some or splits[str(leaf)][0] >= TOGETHER * highest][:room]
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
     heavy: list[int] = []
@@ -301,6 +328,18 @@ def _split(question: Question, memory: Memory) -> Next | Done:
         edges=memory["edges"],
     )
     return ask(asked, {**memory, "open": splits})
+
+
+def _turned(question: Question, memory: Memory) -> Next | Done:
+    """Try the next way, from the root on; or go on in the one with the least held-out error so far."""
+    own = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value()}
+    tried, others = [*memory["tried"], own], list(memory["others"])
+    if others:
+        chosen = others.pop(0)
+    else:
+        chosen, tried = min(tried, key=lambda one: min(one["errors"])), []
+    tree = Tree.from_value(chosen["tree"], question.n_plain)
+    return _split(replace(question, tree=tree), {**memory, **chosen, "tried": tried, "others": others})
 
 
 SERVER = TrainingServer(Question, read_task, check_sums, _step, supported)

@@ -5,7 +5,7 @@ With `support` no rows are held out, and the sums over all rows decide, by a pen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
             fit, held = (fit_of(tree, splits, *part) for part in sums)
             pull = pull_of(fit, root)
             kappa = _best_pull(fit, held, pull)
-            results = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS, question.free)
+            results = _sparse(question, fit, fit.with_pull(kappa, pull), WORTHS)
             for worth, b in zip(WORTHS, results, strict=True):
                 tried.append((_cost(b), held.error(b), splits, kappa, worth))
         limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)
@@ -66,16 +66,20 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     everything = {key: part + sums[1][0][key] for key, part in sums[0][0].items()}
     target = {key: part + sums[1][1][key] for key, part in sums[0][1].items()}
     fit = fit_of(tree, size, everything, target)
-    coefficients = sparse(
-        fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,), question.free
-    )[0]
+    coefficients = _sparse(question, fit, fit.with_pull(kappa, pull_of(fit, root)), (worth,))[0]
     rows, held_out = int(memory["training"]), int(memory["held_out"])
     summary: dict[str, Value] = {"rows": rows + held_out, "held_out": held_out, "pull": kappa}
     if held_out:
+        summary["dear"] = memory["dear"]
         variable = question.domain.target
         assert variable is not None
         scale = variable.high - variable.low
         summary["held_out_rmse"] = [float(np.sqrt(e / held_out)) * scale for e in memory["errors"]]
+        # Why so few rules: what a straight line is off by, and the best of more rules.
+        lines, rules = ([error for _, error, splits, *_ in tried if (splits > 0) == more] for more in (False, True))
+        summary["held_out_line"] = float(np.sqrt(min(lines, default=memory["errors"][0]) / held_out)) * scale
+        if rules:
+            summary["held_out_rules"] = float(np.sqrt(min(rules) / held_out)) * scale
     return _done(question, memory, fit, coefficients, summary)
 
 
@@ -106,7 +110,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     for splits in memory["sizes"]:
         fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
         matrix = fit.with_pull(KAPPA, pull_of(fit, root))
-        for b in sparse(fit, matrix, question.parameters.max_slopes, WORTHS, question.free):
+        for b in _sparse(question, fit, matrix, WORTHS):
             room = 1.0 - _cost(b) / max(fit.rows, 1.0)
             error = fit.error(b) / (room * room) if room > 0.0 else np.inf
             if best is None or error < best[0]:
@@ -115,6 +119,10 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     _, fit, b = best
     summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": KAPPA}
     return _done(question, memory, fit, b, summary | of_support(question, memory))
+
+
+def _sparse(question: Question, fit: Fit, matrix: Array, worths: Sequence[float]) -> list[Array]:
+    return sparse(fit, matrix, question.parameters.max_slopes, worths, question.regressors, free=question.free)
 
 
 def _cost(coefficients: Array) -> int:

@@ -109,7 +109,7 @@ def places(task: Task) -> list[Any]:
 # --- the vehicle's part ---------------------------------------------------------------------------------------------
 
 
-def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int32]:
+def between_edges(question: Question, rows: TrainingRows) -> NDArray[np.int16]:
     """Return the bins in which the training rows are, shape (F, n); those between the latest edges are kept."""
     edges, inputs = question.edges, rows.inputs[:, : rows.training]
     assert edges is not None

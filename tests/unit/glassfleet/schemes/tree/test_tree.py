@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassfleet import training
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.holdout import is_held_out
 from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.schemes.tree import SCHEME, Parameters
+from glassfleet.scheme import Next
+from glassfleet.schemes.tree import SCHEME, Parameters, server
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
-from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
+from glassfleet.schemes.tree.gains import spread
+from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.server import _sums, taken_in
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
@@ -116,8 +119,9 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
     inside = np.minimum((train.X[:, 2] * 64).astype(int), 63)
     for j in (3, 40):
         w = reached[leaf] * (inside == j)
-        expected = np.append(w.sum(), z.T @ (w * residual))
+        expected: Any = (w.sum(), w @ residual)
         assert sums["scores"][0, 1, j] / 2.0**28 == pytest.approx(expected, abs=1e-5)
+        assert sums["slopes"][0, 1, j] / 2.0**28 == pytest.approx(z[:, 1:].T @ (w * residual), abs=1e-5)
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
@@ -194,7 +198,7 @@ def test_pull_draws_leaves_together_through_inner_nodes_without_data():
 def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
     fit = fitted(rows(), TREE, 4)
     matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
-    few, fewer = sparse(fit, matrix, 2, (2.0, 1e9))
+    few, fewer = sparse(fit, matrix, 2, (2.0, 1e9), (0, 1, 2))
     assert (np.count_nonzero(few[:, 1:], axis=1) <= 2).all()
     assert not fewer[:, 1:].any()
     left = np.flatnonzero(few.ravel())
@@ -256,3 +260,64 @@ def test_constant_target_is_one_rule():
 
 
 # --- what cannot be true --------------------------------------------------------------------------------------------
+
+
+# --- growing ---------------------------------------------------------------------------------------------------------
+
+
+def played(data: Dataset, **settings: Any) -> tuple[list[Question], Any]:
+    """Return the questions of a run of one vehicle, and what it came to."""
+    step, asked = SCHEME.server.start(Parameters(min_rows=1, **settings), DOMAIN, 0), []
+    while isinstance(step, Next):
+        asked.append(Question.from_task(step.task))
+        given = SCHEME.client.contribute(step.task, data, np.random.default_rng(0))
+        step = SCHEME.server.reduce(step.state, [given])
+    return asked, step
+
+
+@pytest.mark.parametrize("way", [0, 1])
+def test_both_ways_to_grow_are_tried_and_the_held_out_rows_choose(way, monkeypatch):
+    # Where only one of the ways may split, the held-out rows choose it.
+    monkeypatch.setattr(server, "WAYS", (1e9, 0.0) if way else (0.0, 1e9))
+    rng = np.random.default_rng(3)
+    X = rng.random((2000, 3))
+    y = 0.2 + 0.4 * (X[:, 0] > 0.3) + 0.3 * (X[:, 1] > 0.6) + rng.normal(0.0, 0.01, 2000)
+    asked, done = played(Dataset(NAMES, "y", X, y), max_rules=12)
+    begun = [question for question in asked if question.kind == "bins" and question.latest == len(question.tree.splits)]
+    assert len(begun) == 3  # the root, and a first split in each way
+    assert len(asked) <= 26
+    assert done.summary["dear"] == 0.0
+
+
+def test_straight_line_stays_one_rule_and_says_how_good_more_would_be():
+    data = rows(2000)
+    line = Dataset(NAMES, "y", data.X, 0.1 + data.X @ np.array([0.4, 0.2, 0.0]) + np.full(2000, 0.0))
+    _, done = played(line)
+    assert len(done.model.rules()) == 1
+    assert done.summary["held_out_line"] < 1e-3
+
+
+def test_slopes_that_move_no_forecast_by_a_thousandth_of_the_range_are_dropped():
+    fit = fitted(rows(), TREE, 4)
+    matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
+    (all_,) = sparse(fit, matrix, 3, (0.0,), (0, 1, 2))
+    slopes = all_[:, 1:]
+    assert (np.abs(slopes[slopes != 0.0]) >= TELLING).all()
+
+
+def test_sums_of_groups_are_spread_over_their_bins():
+    rng = np.random.default_rng(0)
+    scores, slopes = rng.random((2, 8, 2)), rng.normal(size=(2, 2, 3))
+    means = np.concatenate([np.full((2, 2, 1), 2.0), rng.random((2, 2, 3))], axis=2)
+    by_bin = spread(scores, slopes, means)
+    assert by_bin[:, :, :2] == pytest.approx(scores)
+    assert by_bin[:, :, 2:].reshape(2, 2, 4, 3).sum(axis=2) == pytest.approx(slopes)
+
+
+def test_answers_by_blocks_of_rows_are_those_of_all_rows_at_once(monkeypatch):
+    data = rows()
+    question = bins_question(TREE, 1, (TREE.leaves[1],))
+    whole = answer(question, data)
+    monkeypatch.setattr(training, "BLOCK_ROWS", 77)
+    again = answer(question, rows())
+    assert all((again[name] == part).all() for name, part in whole.items())
