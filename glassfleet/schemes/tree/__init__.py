@@ -12,7 +12,7 @@ from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Ta
 from glassfleet.schemes.tree.checks import shapes_of
 from glassfleet.schemes.tree.client import CLIENT
 from glassfleet.schemes.tree.messages import read_task
-from glassfleet.schemes.tree.model import FuzzyTree
+from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
 from glassfleet.schemes.tree.params import Parameters
 from glassfleet.schemes.tree.regressions import regressions
 from glassfleet.schemes.tree.server import SERVER
@@ -23,7 +23,7 @@ class TreeScheme(SumScheme):
 
     name = "tree"
     title = "Blended model tree"
-    purpose: frozenset[Purpose] = frozenset({"regression"})
+    purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
     categorical = True
@@ -34,9 +34,9 @@ class TreeScheme(SumScheme):
     trial = Parameters(max_rules=8)
     client = CLIENT
     server = SERVER
-    tables = staticmethod(FuzzyTree.tables)
+    tables = staticmethod(tables)
     regressions = staticmethod(regressions)
-    from_document = staticmethod(FuzzyTree.from_document)
+    from_document = staticmethod(from_document)
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
@@ -75,4 +75,4 @@ class TreeScheme(SumScheme):
 
 SCHEME = TreeScheme()
 
-__all__ = ["SCHEME", "FuzzyTree", "Parameters", "TreeScheme"]
+__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "Parameters", "TreeScheme"]

@@ -72,7 +72,7 @@ def supported(question: Question, memory: Memory, contributions: Sequence[Contri
     tree, line_of = _accepted(question, memory, enough.tolist())
     asked = [leaf for leaf, line in line_of.items() if kept[line].any()]
     lines = [line_of[leaf] for leaf in asked]
-    is_last = len(tree.splits) + 1 == question.parameters.most_rules or memory["steps"] == MAX_BANDED_STEPS
+    is_last = len(tree.splits) + 1 == question.most_rules or memory["steps"] == MAX_BANDED_STEPS
     if is_last or not asked:
         return _split(question, memory, tree)
     bands = replace(
@@ -126,7 +126,7 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
         for place, feature in enumerate(question.features):
             span = spans[line, place]
             products = _products(own[line], means[span], question.regressors, feature)
-            bins = BinSums(products, scores[None, span], means[None, span], root)
+            bins = BinSums(products, scores[None, span], means[None, span], root, question.kappa)
             best = best_of_bands(bins, feature, edges_of(question, line, place), path, least=least)
             if best is not None:
                 found[feature] = best
@@ -178,7 +178,7 @@ def _split(question: Question, memory: Memory, tree: Tree) -> Next:
     # The same ramp on both sides of a border would have two pairs of leaves with nearly the same products.
     known = {split.ramp for split in tree.splits}
     splits = {leaf: best for leaf, best in memory["open"].items() if tuple(best[1:4]) not in known}
-    room = question.parameters.most_rules - 1 - len(tree.splits)
+    room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
     if room <= 0 or not order or memory["steps"] == MAX_BANDED_STEPS:
         return _ask_pairs(question, memory, tree)

@@ -19,19 +19,31 @@ from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.params import MAX_INPUTS, MAX_ROWS, Parameters
+from glassfleet.schemes.tree.params import (
+    CLASS_KAPPA,
+    CLASS_STEPS,
+    KAPPA,
+    MAX_CLASSES,
+    MAX_INPUTS,
+    MAX_ROWS,
+    MAX_STEPS,
+    Parameters,
+)
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
-from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
+from glassfleet.untrusted import Remembered, check_array, check_classes, check_inputs, check_numeric, increasing
 from schemas.codec import Value
 
 NAME = "tree"
-Kind = Literal["levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"]
+Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 MAX_CANDIDATES = 4096
 """Most ramps that one question compares."""
+
+MAX_COEFFICIENT = 1e6
+"""Larger ones are refused: scores must stay finite."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +52,18 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"}
+    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
-        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
-        In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
+        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps; of
+        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
         share; sums by band of some leaves; the sums of the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
         The splits so far.
-    coefficients : ndarray of float64, shape (leaves, R + 1)
-        Of the leaves, in the tree's order, intercept first: residuals are those of this model.
+    coefficients : ndarray of float64, shape (leaves, T, R + 1)
+        Of the leaves, in the tree's order, intercepts first: residuals are those of this model. ``"newton"``: of their
+        scores.
     latest : int
         ``"bins"``: so many splits, the last ones, are new to the joint fit.
     leaves : tuple of int
@@ -96,8 +109,8 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a number to learn, and `support` can be kept."""
-        check_numeric(domain, NAME, MAX_INPUTS)
+        """Raise ValueError, with the reason, unless there is a number or classes to learn, and `support` can be kept."""
+        check_domain(domain)
         if parameters.support and needs_levels(domain):
             raise ValueError(no_texts(NAME))
 
@@ -123,9 +136,34 @@ class Question(LayeredQuestion, TrainingQuestion):
         return 1 + len(self.regressors)
 
     @property
+    def targets(self) -> int:
+        """Number of targets, T: 1 for a number and for two classes, of which the second's indicator is it."""
+        return len(self.domain.classes) if len(self.domain.classes) > 2 else 1
+
+    @property
+    def kappa(self) -> float:
+        """Pull while growing, in rows of the leaf."""
+        return CLASS_KAPPA if self.domain.classes else KAPPA
+
+    @property
+    def most_steps(self) -> int:
+        """Most steps of growth, of two questions each."""
+        return CLASS_STEPS if self.domain.classes else MAX_STEPS
+
+    @property
+    def most_rules(self) -> int:
+        """Most rules (leaves)."""
+        return self.parameters.most_rules(len(self.domain.classes))
+
+    @property
+    def scan_columns(self) -> int:
+        """Columns ``[1, x, y]`` of a scan."""
+        return len(self.scanned) + 1 + self.targets
+
+    @property
     def width(self) -> int:
         """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
-        k = len(self.scanned) + 2 if self.kind == "scan" else self.columns
+        k = self.scan_columns if self.kind == "scan" else self.columns
         return k * (k + 1) // 2
 
     @cached_property
@@ -175,6 +213,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         if self.kind == SUPPORT:
             return body | asked | {"counted": self.counted}
         body["coefficients"] = self.coefficients
+        if self.kind == "newton":
+            return body
         if self.kind == "bands":
             return body | asked | {"counted": self.counted, "kept": self.kept}
         if self.kind == "ramps":
@@ -198,8 +238,12 @@ class Question(LayeredQuestion, TrainingQuestion):
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
         if self.kind != SUPPORT:
-            shape = (len(tree.leaves), known.columns)
+            shape = (len(tree.leaves), self.targets, known.columns)
             known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+        if self.kind == "newton":
+            if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+                raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
+            return known
         if self.kind == "ramps":
             return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, f))
         return known.with_bins(body)
@@ -232,6 +276,17 @@ class Question(LayeredQuestion, TrainingQuestion):
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
+
+
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
+    if domain.target is not None:
+        check_numeric(domain, NAME, MAX_INPUTS)
+        return
+    check_classes(domain, NAME, MAX_CLASSES)
+    if len(domain.classes) < 2:
+        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
+    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 def _edges(value: object, shape: tuple[int, int]) -> Array:

@@ -41,6 +41,6 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     k = fit.columns
     moments = np.empty((k + 1, k + 1, len(fit.right)))
     moments[:k, :k] = fit.whole.transpose(1, 2, 0)
-    moments[:k, k] = moments[k, :k] = fit.right.T
-    moments[k, k] = fit.own_squares
+    moments[:k, k] = moments[k, :k] = fit.right[:, 0].T
+    moments[k, k] = fit.own_squares[:, 0]
     return moments

@@ -19,11 +19,12 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.banded import banded, begin, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
-from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist
+from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, root_of
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_STEPS, TOGETHER
-from glassfleet.schemes.tree.size import choose, least_penalised
+from glassfleet.schemes.tree.params import LEAST_GAIN, TOGETHER
+from glassfleet.schemes.tree.newton import goes_on
+from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
 from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
@@ -34,7 +35,7 @@ PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
 
 
-def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:  # noqa: ARG001 - kept by their parts
+def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
     if question.kind == "scan":
         return _scanned(question, memory, sums)
     if question.kind == "bins":
@@ -43,6 +44,8 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
         return banded(question, memory, sums)
     if question.kind == "joint":
         return least_penalised(question, memory, sums)
+    if question.kind == "newton":
+        return goes_on(question, memory, rows, sums)
     return _compared(question, memory, sums)
 
 
@@ -52,10 +55,11 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     scanned, most = question.scanned, parameters.max_regressors
-    full = unpack_symmetric(sums["gram"], len(scanned) + 2)
-    places = ranked(full[0].astype(np.float64) * SCALE, most_columns(most, training) if parameters.support else most)
+    full = unpack_symmetric(sums["gram"], question.scan_columns)
+    most = most_columns(most, training) if parameters.support else most
+    places = ranked(full[0].astype(np.float64) * SCALE, most, question.targets)
     columns, regressors = [0, *(place + 1 for place in places)], tuple(scanned[place] for place in places)
-    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, :-1].T
+    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, : 1 + f].T
     memory = {
         **memory,
         "reference": typical_row(question.domain, means),
@@ -63,14 +67,14 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
         "features": list(range(f)),
-        **root_sums(full, columns),
+        **root_sums(full, columns, question.targets),
         "errors": [],
         "sizes": [],
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
     }
     memory["root"] = memory["gram"][0, 0]
-    coefficients, error = _refit(Tree(), memory)
+    coefficients, error = _refit(Tree(), memory, question.kappa)
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
@@ -88,36 +92,33 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     return ask(asked, memory)
 
 
-def root_sums(full: Ints, columns: Sequence[int]) -> dict[str, Any]:
+def root_sums(full: Ints, columns: Sequence[int], targets: int = 1) -> dict[str, Any]:
     """Return the sums of the joint fit of a tree without splits: pairs of leaves, and leaves.
 
     Parameters
     ----------
-    full : ndarray of int64, shape (2, f + 2, f + 2)
+    full : ndarray of int64, shape (2, f + 1 + T, f + 1 + T)
         A scan's sums over the products of ``[1, x, y]``, of training rows first, held-out ones second.
     columns : sequence of int
         Which columns the rules have, the 1 among them.
+    targets : int
+        T.
     """
+    every = range(full.shape[1] - targets, full.shape[1])
     return {
         "pairs": np.zeros((1, 2), dtype=np.int64),
         "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-        "target": full[:, [*columns, -1], -1][:, None],
+        "target": np.stack([full[:, [*columns, y], y] for y in every], axis=1)[:, None],
         "leaves": [0],
     }
 
 
-def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:
-    """Return the joint fit's sums by pair and by leaf: of training rows (0), or of those held out (1)."""
-    pairs = {(i, j): line for (i, j), line in zip(memory["pairs"].tolist(), memory["gram"][part], strict=True)}
-    return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
-
-
-def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float]:
-    """Fit all leaves together; return the coefficients, shape (L, k), and the held-out squared error."""
-    fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
+def _refit(tree: Tree, memory: Mapping[str, Any], kappa: float) -> tuple[Array, float]:
+    """Fit all leaves of the tree together; return the coefficients, shape (L, T, k), and the held-out squared error."""
+    fit = fit_of(tree, len(tree.splits), *sums_of(memory, 0))
     pull = pull_of(fit, root_of(memory, fit.columns))
-    coefficients = dense(fit, fit.with_pull(KAPPA, pull))
-    return coefficients, fit_of(tree, len(tree.splits), *_sums(memory, 1)).error(coefficients)
+    coefficients = dense(fit, fit.with_pull(kappa, pull))
+    return coefficients, fit_of(tree, len(tree.splits), *sums_of(memory, 1)).error(coefficients)
 
 
 # --- growing --------------------------------------------------------------------------------------------------------
@@ -127,14 +128,14 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
-        coefficients, error = _refit(question.tree, memory)
+        coefficients, error = _refit(question.tree, memory, question.kappa)
         memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error]}
         memory["sizes"] = [*memory["sizes"], len(question.tree.splits)]
     errors = memory["errors"]
     if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= min(errors[:-PATIENCE]):
         return choose(question, memory)
     candidates = []
-    own, _ = _sums(memory, 0)
+    own, _ = sums_of(memory, 0)
     least, root = question.parameters.least_weight(memory["training"]), root_of(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
@@ -142,6 +143,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
             sums["scores"][at] / SCORE_SCALE,
             sums["means"][at] / SCORE_SCALE,
             root,
+            question.kappa,
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
@@ -159,7 +161,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
 
 def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
-    tree, leaves = question.tree, set(question.tree.leaves)
+    tree, leaves, shape = question.tree, set(question.tree.leaves), memory["target"].shape[2:]
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
     known = {tuple(pair): memory["gram"][:, at] for at, pair in enumerate(memory["pairs"].tolist())}
     known |= {pair: sums["gram"][:, at] for at, pair in enumerate(question.pairs)}
@@ -182,14 +184,14 @@ def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
         "pairs": np.array(tree.overlaps, dtype=np.int64),
         "gram": np.stack([known[pair] for pair in tree.overlaps], axis=1),
         "leaves": [*(memory["leaves"][at] for at in stay), *question.new],
-        "target": np.concatenate([memory["target"][:, stay], sums["target"]], axis=1),
+        "target": np.concatenate([memory["target"][:, stay], sums["target"].reshape(2, -1, *shape)], axis=1),
     }
 
 
 def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
-    fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
+    fit = fit_of(question.tree, len(question.tree.splits), *sums_of(memory, 0))
     splits, leaves, root = dict(memory["open"]), question.tree.leaves, root_of(memory, k)
     assert question.coefficients is not None
     for leaf in dict.fromkeys(leaf for leaf, _ in question.candidates):
@@ -198,31 +200,32 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
         whole = fit.right[at].copy()
         for other, line in enumerate(question.coefficients):
             for column in range(k):
-                whole -= fit.blocks[at, other, :, column] * line[column]
+                whole -= fit.blocks[at, other, :, column] * line[:, column, None]
         scores = sums["scores"][places].astype(np.float64) * SCALE
         gain, changes = exact_gains(
             fit.blocks[at, at],
             unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
-            scores[:, :k],
+            scores[:, :-1].reshape(len(places), -1, k),
             whole,
             root,
+            question.kappa,
         )
         best = int(np.argmax(gain))
         if gain[best] > LEAST_GAIN * float(memory["training"]):
             ramp = question.candidates[places[best]][1]
-            low = float(scores[best, k])
+            low = float(scores[best, -1])
             weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
             sides = [low, weight - low]
-            splits[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[:, :, best]), sides]
+            splits[str(leaf)] = [float(gain[best]), *ramp, np.ascontiguousarray(changes[..., best]), sides]
     return _split(question, {**memory, "open": splits})
 
 
 def _split(question: Question, memory: Memory) -> Next | Done:
     """Split the leaves with the highest gains, and ask what that adds; or stop growing."""
     tree, splits = question.tree, dict(memory["open"])
-    room = question.parameters.most_rules - 1 - len(tree.splits)
+    room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
-    if room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS:
+    if room <= 0 or not order or len(memory["sizes"]) > question.most_steps:
         return choose(question, memory)
     highest = splits[str(order[0])][0]
     chosen = [leaf for leaf in order if splits[str(leaf)][0] >= TOGETHER * highest][:room]
@@ -236,7 +239,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
             by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
             if weight >= least:
                 heavy.append(tree.size + 2 * number + child)
-    last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
+    last = room == len(chosen) or len(memory["sizes"]) == question.most_steps
     asked = replace(
         question,
         kind="bins",

@@ -17,7 +17,8 @@ from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.server import _sums, taken_in
+from glassfleet.schemes.tree.server import taken_in
+from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from tests.support.sample_models import unit_domain
 
@@ -73,7 +74,7 @@ def known(data: Dataset, tree: Tree) -> dict[str, Any]:
 
 
 def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
-    return fit_of(tree, n_splits, *_sums(known(data, tree), part))
+    return fit_of(tree, n_splits, *sums_of(known(data, tree), part))
 
 
 # --- the vehicle ----------------------------------------------------------------------------------------------------
