@@ -18,7 +18,7 @@ from glassfleet.errors import ContributionError
 from glassfleet.private.support import read_noted
 from glassfleet.reference import recorded
 from glassfleet.scheme import COUNTS, Contribution, Done, Next, Scheme, Task
-from glassfleet.traits import alone_parameters, takes_missing
+from glassfleet.traits import alone_parameters, takes_excess, takes_missing
 from schemas.codec import Value, encode
 from schemas.errors import UsageError
 
@@ -113,10 +113,7 @@ def federated(
     """
     if not datasets:
         raise ValueError("a fleet needs at least one agent")
-    if domain.gaps and not takes_missing(scheme):
-        raise UsageError(
-            f"{scheme.name} takes no empty cells, and the domain has such: {domain.names[domain.gaps[0]]!r}"
-        )
+    _check_inputs(scheme, domain)
     agents = sorted(datasets)
     datasets = {agent: counted_rows(data, domain, max_rows_each) for agent, data in datasets.items()}
     step: Next | Done = scheme.server.start(parameters, domain, seed)
@@ -147,6 +144,17 @@ def federated(
             supports += 1
         step = scheme.server.reduce(step.state, contributions)
     return Outcome(step.model, rounds, step.summary, nullified, down, up)
+
+
+def _check_inputs(scheme: Scheme, domain: Domain) -> None:
+    """Raise UsageError where a domain has inputs that `scheme` does not know."""
+    if domain.gaps and not takes_missing(scheme):
+        raise UsageError(
+            f"{scheme.name} takes no empty cells, and the domain has such: {domain.names[domain.gaps[0]]!r}"
+        )
+    if domain.excess and not takes_excess(scheme):
+        name = domain.excess[0].of.name
+        raise UsageError(f"{scheme.name} has no lines that go on beyond limits, and the domain has such for {name!r}")
 
 
 def counted_rows(data: Dataset, domain: Domain, max_rows_each: int) -> Dataset:

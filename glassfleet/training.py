@@ -89,7 +89,7 @@ class TrainingRows:
     @cached_property
     def inputs(self) -> NDArray[np.float64]:
         """The inputs in [0, 1], shape (F, n)."""
-        return scaled_inputs(self.domain, self.levels, self.X)
+        return np.minimum(scaled_inputs(self.domain, self.levels, self.X), 1.0)  # excess may be more
 
     @cached_property
     def hashes(self) -> NDArray[np.uint64]:
@@ -219,8 +219,13 @@ class TrainingQuestion(SchemeQuestion, ABC):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs, F, indicators of empty cells among them."""
+        """Number of inputs, F, indicators of empty cells and excess among them."""
         return len(self.domain.inputs)
+
+    @property
+    def n_plain(self) -> int:
+        """Number of inputs that a tree may be split on: all but the excess, which comes last."""
+        return self.n_inputs - len(self.domain.excess)
 
     def to_task(self) -> Task:
         """Return the task that asks this."""

@@ -24,6 +24,11 @@ def takes_missing(scheme: object) -> bool:
     return getattr(scheme, "missing_cells", False) is True
 
 
+def takes_excess(scheme: object) -> bool:
+    """Return whether a scheme's lines go on beyond the limits of inputs, see :class:`glassfleet.data.domain.Excess`."""
+    return getattr(scheme, "excess", False) is True
+
+
 def promises_central(scheme: Scheme, parameters: Any) -> bool:
     """Return whether `scheme` promises that fleet and central model are equal with `parameters` (promise 1).
 

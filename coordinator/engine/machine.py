@@ -82,6 +82,7 @@ from glassfleet.traits import (
     private_parameters,
     regressions_of,
     takes_categories,
+    takes_excess,
     takes_missing,
 )
 from schemas.errors import UsageError
@@ -107,6 +108,7 @@ def discovery_of(
         either=getattr(scheme, "purpose", None) == {"classification", "regression"},
         categories=takes_categories(scheme),
         missing=takes_missing(scheme),
+        excess=takes_excess(scheme),
         guarded=False,  # the engine says whether: runs that a former version began go on as they were
     )
 

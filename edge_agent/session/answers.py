@@ -23,7 +23,7 @@ from glassfleet.errors import TaskError
 from glassfleet.private.pairs import PAIRS
 from glassfleet.scheme import Client, Contribution, Task
 from glassfleet.scores import SCORES
-from glassfleet.traits import cost_of, takes_categories, takes_missing
+from glassfleet.traits import cost_of, takes_categories, takes_excess, takes_missing
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, DataError, UsageError
 from schemas.messages import ContributionBody, Request
@@ -196,6 +196,8 @@ def refuse_cells(task: Task, data: Dataset) -> None:
         name = feature.get("name")
         if feature.get("missing") is not None and not takes_missing(scheme):
             raise TaskError(f"column {name!r} may have empty cells; scheme {task.scheme!r} takes none")
+        if (feature.get("lowest"), feature.get("highest")) != (None, None) and not takes_excess(scheme):
+            raise TaskError(f"the line over {name!r} goes on beyond its limits; scheme {task.scheme!r} knows no such")
         if name in data.categories and not takes_categories(scheme):
             raise TaskError(f"column {name!r} holds text here; scheme {task.scheme!r} takes numbers only")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from glassfleet.audit import banded, fmt_classes, tree
+from glassfleet.audit import banded, tree
 from glassfleet.audit.strengths import rows_behind_strengths
 from glassfleet.audit.sums import Rows, bands, cells, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
@@ -53,10 +53,10 @@ class Attack:
     kind: str = ""
 
 
-PRODUCTS = ("fmt", "fmt_classes", "frt", "tsk")
+PRODUCTS = ("fmt", "frt", "tsk")
 
 ATTACKS = (
-    Attack("bands", ("fmt", "fmt_classes"), bands),
+    Attack("bands", ("fmt",), bands),
     Attack("bins", ("tree",), tree.bins, kind="bins"),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
@@ -64,7 +64,6 @@ ATTACKS = (
     Attack("spans", ("tree",), tree.spans, crosses=True),
     Attack("margins", ("tree",), banded.margins, crosses=True, kind="bands"),
     Attack("remainders", ("tree",), banded.remainders, crosses=True, kind="bands"),
-    Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
     Attack("columns", PRODUCTS, columns),
     Attack("columns", ("tree",), banded.columns),
     Attack("covariances", PRODUCTS, covariances, crosses=True),

@@ -1,4 +1,4 @@
-"""The product sums of a growing tree (fmt, fmt_classes): of its nodes, their siblings, and bands between cuts."""
+"""The product sums of a growing tree (fmt): of its nodes, their siblings, and bands between cuts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from glassfleet.audit.transcript import View
 from glassfleet.schemes.fmt.growth import GrowthQuestion
 from glassfleet.schemes.fmt.messages import read_task as read_fmt
-from glassfleet.schemes.fmt_classes.messages import Question as ClassQuestion
-from glassfleet.schemes.fmt_classes.messages import read_task as read_fmt_classes
 
 Ints = NDArray[np.int64]
 
-TREES: dict[str, Callable[[Any], Any]] = {"fmt": read_fmt, "fmt_classes": read_fmt_classes}
+TREES: dict[str, Callable[[Any], Any]] = {"fmt": read_fmt}
 """By scheme: returns the question of a task."""
 
 
@@ -58,39 +56,28 @@ def tree_nodes(view: View) -> Iterator[tuple[GrowthQuestion, list[Node]]]:
         yield question, nodes
 
 
-def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
+def tree_triangles(view: View) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_]]]:
     """Yield, for each question, the product sums of each group that differences tell apart, and whether it is whole.
 
     Packed triangles over [1, x, y]: nodes and their siblings, bands between neighbouring cuts in both; of fmt at first
-    all rows, and in the end those of a leaf that were held out while it grew. Of two classes y is the second one's
-    number; of more it is the indicator of each class in turn, whose number comes last.
+    all rows, and in the end those of a leaf that were held out while it grew.
     """
     grown: dict[Any, Ints] = {}
     for task, sums in view:
         if task.scheme == "fmt" and task.kind == "scan":
-            yield read_fmt(task), sums["gram"][None], np.ones(1, dtype=np.bool_), None
+            yield read_fmt(task), sums["gram"][None], np.ones(1, dtype=np.bool_)
     for question, nodes in tree_nodes(view):
         grown |= {(question.knots, node.path): node.whole for node in nodes}
         between = [band for node in nodes for _, bands in node.bands() for band in bands]
-        yield from _by_class(question, [node.whole for node in nodes], between)
+        whole = [node.whole for node in nodes]
+        yield question, np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
     for task, sums in view:
         if task.kind == "leaves" and (question := TREES[task.scheme](task)).asked_leaves:
             whole = []
             for leaf, triangle in zip(question.asked_leaves, sums["gram"], strict=True):
                 before = grown.get((question.knots, tuple(question.tree.path(leaf))))
                 whole += [triangle] if before is None or len(before) != len(triangle) else [triangle, triangle - before]
-            yield from _by_class(question, whole, [])
-
-
-def _by_class(
-    question: GrowthQuestion, whole: list[Ints], between: list[Ints]
-) -> Iterator[tuple[GrowthQuestion, Ints, NDArray[np.bool_], int | None]]:
-    every, is_whole = np.array([*whole, *between]), np.arange(len(whole) + len(between)) < len(whole)
-    if not isinstance(question, ClassQuestion):
-        yield question, every, is_whole, None
-        return
-    for number, triangles in enumerate(question.triangles(every)):
-        yield question, triangles, is_whole, number if question.n_classes > 2 else None
+            yield question, np.array(whole), np.ones(len(whole), dtype=np.bool_)
 
 
 def _all_cuts(question: GrowthQuestion, node: int, whole: Ints, lower: dict[int, Ints]) -> dict[tuple[int, int], Ints]:

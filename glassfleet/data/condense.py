@@ -69,26 +69,43 @@ def condensed(data: Dataset, domain: Domain, min_rows: int) -> Dataset:
     -------
     Dataset
         At most as many rows, in the units of the domain. Rows that are too few for a group are left out: fewer
-        different ones than a group needs, at this vehicle or, with labels, of one class.
+        different ones than a group needs, at this vehicle or, with labels, of one class. Rows with a value beyond a
+        limit, where lines go on, are in groups of their own: others would take a part of what is far out.
     """
     if min_rows == 1:
         return data
     texts = [place for place, variable in enumerate(domain.inputs) if variable.categories]
     inputs = _inputs(data, domain, texts)
     if domain.target is not None:
-        points = condense(np.column_stack([inputs, domain.scale_target(data.y)]), min_rows, data.key, texts)
+        points = np.column_stack([inputs, domain.scale_target(data.y)])
+        points = _apart(points, domain, min_rows, data.key, texts)
         X = _in_own_units(points[:, :-1], domain, texts)
         return Dataset(data.features, data.target, X, domain.unscale_target(points[:, -1]))
     labels = data.y.astype(np.str_)
-    parts = [condense(inputs[labels == name], min_rows, data.key, texts) for name in domain.classes]
+    parts = [_apart(inputs[labels == name], domain, min_rows, data.key, texts) for name in domain.classes]
     names = np.repeat(np.array(domain.classes, dtype=np.str_), [len(part) for part in parts])
     return Dataset(data.features, data.target, _in_own_units(np.concatenate(parts), domain, texts), names)
 
 
+def _apart(points: Array, domain: Domain, min_rows: int, key: bytes, texts: Sequence[int]) -> Array:
+    """Condense rows without excess, and those with some; of the latter the columns that they have."""
+    n = len(domain.inputs)
+    excess = np.arange(n - len(domain.excess), n)
+    far = (points[:, excess] > 0.0).any(axis=1)
+    parts = []
+    for rows, some in ((points[~far], excess[:0]), (points[far], excess[points[:, excess].any(axis=0)])):
+        columns = np.concatenate([np.arange(excess[0] if len(excess) else n), some, np.arange(n, points.shape[1])])
+        made = condense(rows[:, columns], min_rows, key, texts)
+        wide = np.zeros((len(made), points.shape[1]))
+        wide[:, columns] = made
+        parts.append(wide)
+    return np.concatenate(parts)
+
+
 def _inputs(data: Dataset, domain: Domain, texts: Sequence[int]) -> Array:
     """Return the inputs in [0, 1], shape (n, F): of a text 0 where the run does not know it, else its number of c."""
-    codes = domain.completed(encode_inputs(data, domain)) if texts else data.X
-    inputs = domain.scale_inputs(codes)
+    codes = domain.completed(encode_inputs(data, domain))
+    inputs = np.minimum(domain.scale_inputs(codes), 1.0)  # excess may be more
     for column in texts:
         own = codes[:, column]
         inputs[:, column] = np.where(own == np.rint(own), own + 1.0, 0.0) / len(domain.inputs[column].categories)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,10 @@ from schemas import limits
 
 INPUT_QUANTILES: Final = (0.025, 0.975)
 """Quantiles of an input that become its limits, unless a scheme wants others."""
+
+FARTHEST: Final = 10.0
+"""Lines go on for so many times as far beyond a limit as the fleet's own values, so that forecasts from a broken
+sensor are bounded."""
 
 
 class Variable(BaseModel):
@@ -36,6 +41,9 @@ class Variable(BaseModel):
     missing : float or None
         What an empty cell (NaN) is taken for, within the limits; an :class:`Indicator` then says that it was empty.
         None: the run knows no empty cells of this column.
+    lowest, highest : float or None
+        How far the fleet's values go beyond the limits, where straight lines go on, see :class:`Excess`. None: values
+        beyond that limit are clipped.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -47,6 +55,8 @@ class Variable(BaseModel):
     terms: tuple[str, ...] = ()
     categories: tuple[str, ...] = Field(default=(), max_length=limits.MAX_CATEGORIES)
     missing: float | None = None
+    lowest: float | None = None
+    highest: float | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Variable:
@@ -60,6 +70,12 @@ class Variable(BaseModel):
             raise ValueError(f"{self.name}: the range from {self.low} to {self.high} is too wide")
         if self.missing is not None and (self.categories or not self.low <= self.missing <= self.high):
             raise ValueError(f"{self.name}: an empty cell is taken for a number within the limits, of numbers alone")
+        lowest = self.low if self.lowest is None else self.lowest
+        highest = self.high if self.highest is None else self.highest
+        if self.categories and (self.lowest, self.highest) != (None, None):
+            raise ValueError(f"{self.name}: categories have nothing beyond their limits")
+        if not lowest <= self.low <= self.high <= highest or not np.isfinite(highest - lowest):
+            raise ValueError(f"{self.name}: the lowest and highest values are beyond the limits, or there are none")
         return self
 
     @property
@@ -95,6 +111,39 @@ class Indicator(Variable):
         """Return the indicator of an input."""
         categories = ("given", "missing")
         return cls(name=f"{variable.name} is missing", low=0.0, high=1.0, categories=categories, of=variable)
+
+
+class Excess(Variable):
+    """How far an input is beyond one of its limits: an input of its own, zero for nearly all rows.
+
+    Sets and ramps end at limits that few values are beyond; so a rule's line over the input ends there, too. Over this
+    one it goes on, with a slope of its own: what is far out moves no ordinary forecast.
+
+    Attributes
+    ----------
+    of : Variable
+        The input.
+    side : "below" or "above"
+        Which limit.
+    """
+
+    of: Variable
+    side: Literal["below", "above"]
+
+    @classmethod
+    def about(cls, variable: Variable) -> list[Excess]:
+        """Return what an input has beyond its limits: one, two, or none."""
+        found = []
+        for side, limit, end in (("below", variable.low, variable.lowest), ("above", variable.high, variable.highest)):
+            if end is not None and variable.low < variable.high and abs(end - limit) > 0.0:
+                name = f"{variable.name} {side} {limit:.12g}"
+                found.append(cls(name=name, low=0.0, high=abs(end - limit), unit=variable.unit, of=variable, side=side))
+        return found
+
+    def of_values(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how far values of the input are beyond the limit, in its unit, same shape."""
+        beyond = self.of.low - values if self.side == "below" else values - self.of.high
+        return np.maximum(beyond, 0.0)
 
 
 class Domain(BaseModel):
@@ -154,8 +203,24 @@ class Domain(BaseModel):
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
-        """What is learned from: the features, and an indicator of each that may have empty cells."""
-        return (*self.features, *(Indicator.about(self.features[index]) for index in self.gaps))
+        """What is learned from: the features, an indicator of each that may have empty cells, then all excess."""
+        return (*self.features, *(Indicator.about(self.features[index]) for index in self.gaps), *self.excess)
+
+    @cached_property
+    def excess(self) -> tuple[Excess, ...]:
+        """What the features have beyond their limits, in their order."""
+        return tuple(part for variable in self.features for part in Excess.about(variable))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Domain:
+        """Return a copy; the excess is that of its own features."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("excess", None)
+        return copy
+
+    @property
+    def excess_of(self) -> list[int]:
+        """Of each excess the position of its feature."""
+        return [self.names.index(part.of.name) for part in self.excess]
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -163,9 +228,12 @@ class Domain(BaseModel):
         return tuple(variable.name for variable in self.inputs)
 
     def by_feature(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what is told of inputs, shape (inputs,), by feature, shape (F,): with that of its indicator."""
-        summed = values[: len(self.features)].copy()
-        summed[self.gaps] += values[len(self.features) :]
+        """Return what is told of inputs, shape (inputs,), by feature, shape (F,): with that of indicator and excess."""
+        n, gaps = len(self.features), self.gaps
+        summed = values[:n].copy()
+        summed[gaps] += values[n : n + len(gaps)]
+        for place, value in zip(self.excess_of, values[n + len(gaps) :].tolist(), strict=True):
+            summed[place] += value
         return summed
 
     @property
@@ -219,31 +287,36 @@ class Domain(BaseModel):
 
         An empty cell (NaN) gets the number that it is taken for, and its indicator is 1.
         """
-        if not self.gaps:
+        if not self.gaps and not self.excess:
             return X
         empty = np.isnan(X[:, self.gaps])
         filled = X.copy()
         taken_for = np.array([self.features[index].missing for index in self.gaps], dtype=np.float64)
         filled[:, self.gaps] = np.where(empty, taken_for, X[:, self.gaps])
-        return np.concatenate([filled, empty.astype(np.float64)], axis=1)
+        beyond = [own.of_values(filled[:, at])[:, None] for at, own in zip(self.excess_of, self.excess, strict=True)]
+        return np.concatenate([filled, empty.astype(np.float64), *beyond], axis=1)
 
     def as_given(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rows of inputs as rows of features, with NaN where cells are empty: the reverse of `completed`."""
-        if not self.gaps:
+        """Return rows of inputs, within their limits, as rows of features: cells are empty (NaN), excess is added."""
+        if not self.gaps and not self.excess:
             return X
-        n = len(self.features)
+        n, gaps = len(self.features), self.gaps
         given = X[:, :n].copy()
-        given[:, self.gaps] = np.where(X[:, n:] == 1.0, np.nan, given[:, self.gaps])
+        for column, (at, own) in enumerate(zip(self.excess_of, self.excess, strict=True), start=n + len(gaps)):
+            given[:, at] += X[:, column] if own.side == "above" else -X[:, column]
+        given[:, gaps] = np.where(X[:, n : n + len(gaps)] == 1.0, np.nan, given[:, gaps])
         return given
 
     def scale_inputs(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map rows of inputs `X` to [0, 1]: (x - low) / (high - low), clipped; a constant input becomes 0.
 
-        Element-wise, hence independent of how rows are spread.
+        Excess is clipped at :data:`FARTHEST` times what the fleet has. Element-wise, hence independent of how rows are
+        spread.
         """
         low = np.array([variable.low for variable in self.inputs])
         high = np.array([variable.high for variable in self.inputs])
-        return _scale(X, low, high)
+        most = np.array([FARTHEST if isinstance(variable, Excess) else 1.0 for variable in self.inputs])
+        return _scale(X, low, high, most)
 
     def scale_target(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """Map the target, shape (n,), to [0, 1]."""
@@ -265,8 +338,8 @@ class Domain(BaseModel):
         return cls.model_validate(document)
 
 
-def _scale(values: NDArray[np.float64], low: Any, high: Any) -> NDArray[np.float64]:
+def _scale(values: NDArray[np.float64], low: Any, high: Any, most: Any = 1.0) -> NDArray[np.float64]:
     width = high - low
     safe = np.where(width > 0, width, 1.0)
-    scaled = np.clip((values - low) / safe, 0.0, 1.0)
+    scaled = np.clip((values - low) / safe, 0.0, most)
     return np.where(width > 0, scaled, 0.0)

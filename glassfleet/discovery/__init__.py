@@ -6,7 +6,7 @@ Theory of operation. A limit is a quantile of the fleet's rows. Counts per bin a
 the order, and the cumulative counts say in which bin a quantile lies:
 
 1. *Coarse round*: every column is counted on a coarse grid. With declared bounds: ``COARSE_BINS`` equal bins. Without:
-   a signed logarithmic grid, two bins per octave from 2^-30 to 2^50 (1e-9 to 1e15) on both sides of a bin for exact
+   a signed logarithmic grid, two bins per octave from 2^-30 to 2^54 (1e-9 to 1e16) on both sides of a bin for exact
    zero, so that nobody has to know ranges.
 2. *Fine round*: ``bins`` equal bins between the coarse limits. Only those inside the two coarse bins that hold the
    quantiles are sent one by one; what lies between is one bin. A column that varies little beside its magnitude (a

@@ -51,6 +51,8 @@ class DiscoveryParameters(BaseModel):
         Columns of text are taken; their categories are found, as the union of the vehicles'.
     missing : bool
         Inputs may have empty cells; what these are taken for is found: the middle of the fleet's values.
+    excess : bool
+        How far values go beyond the limits of inputs is found, too: the edge of the coarse round's outermost rows.
     memory : Memory or None
         How those of the features come about that are differences and lags; see :meth:`remembering`.
     guarded : bool
@@ -86,6 +88,7 @@ class DiscoveryParameters(BaseModel):
     either: bool = False
     categories: bool = False
     missing: bool = False
+    excess: bool = False
     memory: Memory | None = None
     guarded: bool = True
     summed: bool = False

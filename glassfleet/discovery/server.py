@@ -141,12 +141,14 @@ class DiscoveryServer:
             begin = end
         if parameters.guarded:
             named["guard"] = noted(state.get("guard", {}), contributions, spans, sums.most)
+        ends = state["ends"] if number > 1 else _ends(parameters, grids, sums)
         if refined:
             known: State = {"found": limits, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
-            return _ask(parameters, number + 1, refined, {**known, "dropped": dropped, "free": free, **named})
+            known |= {"dropped": dropped, "free": free, "ends": ends}
+            return _ask(parameters, number + 1, refined, {**known, **named})
         rows = sum(contribution.rows for contribution in contributions)
         summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside, **named}
-        return Done(_domain(parameters, limits, categories), {**summary, "max_rows_each": sums.most})
+        return Done(_domain(parameters, limits, categories, ends), {**summary, "max_rows_each": sums.most})
 
     def progress(self, state: State) -> Mapping[str, Value]:
         """Say how many columns have their limits."""
@@ -194,6 +196,20 @@ def _add_up(
         for contribution in contributions
     )
     return _Sums(counts, outside, by_column, fewest_vehicles(with_rows) if parameters.guarded else 1, most)
+
+
+def _ends(parameters: DiscoveryParameters, grids: Mapping[str, Grid], sums: _Sums) -> dict[str, Value]:
+    """Return how far values of each input go, by the edges of the coarse round; empty unless that is asked."""
+    ends: dict[str, Value] = {}
+    begin = 0
+    for name, grid in grids.items():
+        part, begin = sums.counts[begin : begin + grid.size], begin + grid.size
+        if parameters.excess and name != parameters.target and part.any():
+            place = _place_guarded(
+                grid, part, (sums.vehicles[name], sums.fewest), (0.0, 1.0), (0.0, 1.0), parameters, number=1
+            )
+            ends[name] = [place.low, place.high]
+    return ends
 
 
 def _check_ones(contribution: Contribution) -> None:
@@ -355,9 +371,15 @@ def _last_high(grid: Grid, place: _Place) -> float:
     return place.low if place.high - place.low <= 2 * grid.width else place.high
 
 
-def _domain(parameters: DiscoveryParameters, limits: Mapping[str, Value], categories: Mapping[str, Value]) -> Domain:
+def _domain(
+    parameters: DiscoveryParameters,
+    limits: Mapping[str, Value],
+    categories: Mapping[str, Value],
+    ends: Mapping[str, Value],
+) -> Domain:
     def variable(name: str) -> Variable:
         low, high, *missing = limits[name]
+        lowest, highest = (low, high) if name in categories else ends.get(name, (low, high))
         return Variable(
             name=name,
             low=low,
@@ -366,6 +388,8 @@ def _domain(parameters: DiscoveryParameters, limits: Mapping[str, Value], catego
             unit=parameters.units.get(name, ""),
             terms=parameters.terms.get(name, ()),
             categories=tuple(categories.get(name, ())),
+            lowest=lowest if lowest < low < high and not parameters.classes else None,
+            highest=highest if low < high < highest and not parameters.classes else None,
         )
 
     features = tuple(variable(name) for name in parameters.features)

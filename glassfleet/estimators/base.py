@@ -31,7 +31,7 @@ from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.grids import LOG_EDGES
 from glassfleet.reference import recorded
 from glassfleet.scheme import Scheme
-from glassfleet.traits import promises_central, takes_categories, takes_missing
+from glassfleet.traits import promises_central, takes_categories, takes_excess, takes_missing
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """scikit-learn's word for a seed; None: another one at every fit."""
@@ -152,7 +152,7 @@ class SchemeEstimator(LearnedEstimator):
             far = np.flatnonzero((np.abs(columns) > LOG_EDGES[-1]).any(axis=0))
             if len(far):
                 raise ValueError(
-                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e15: give it in another "
+                    f"column {(*data.features, data.target)[far[0]]!r} has a value beyond 1e16: give it in another "
                     "unit, or give domain"
                 )
         search = self._discovery(parts[0])
@@ -166,6 +166,7 @@ class SchemeEstimator(LearnedEstimator):
             min_count=getattr(self, "min_rows", MIN_ROWS),
             categories=takes_categories(self._scheme()),
             missing=takes_missing(self._scheme()),
+            excess=takes_excess(self._scheme()),
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -260,8 +261,8 @@ class SchemeRegressor(RegressorMixin, SchemeEstimator):  # type: ignore[misc]  #
         """
         rows = self._rows(X)
         forecasts: NDArray[np.float64] = self.model_.predict(rows)
-        if far := far_outside(self.domain_, forecasts):
-            warnings.warn(f"{far}; FuzzyModelTree and FuzzyTreeRegressor never leave them", UserWarning, stacklevel=2)
+        if not self.domain_.excess and (far := far_outside(self.domain_, forecasts)):
+            warnings.warn(f"{far}; FuzzyTreeRegressor does not leave them so", UserWarning, stacklevel=2)
         return forecasts
 
     def calibrate(self, X: Any, y: Any) -> Self:

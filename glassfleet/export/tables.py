@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from glassfleet import catalogue
+from glassfleet.data.domain import FARTHEST
 from glassfleet.scheme import Model
 from glassfleet.tables import Conditions, Line, RuleTables, Tables
 from schemas.errors import UsageError
@@ -44,7 +45,11 @@ def table_values(model: Model, tables: Tables) -> dict[str, Any]:
     values["levels"] = (values.get("levels") or ())[: len(domain.features)] or ((),) * len(domain.features)
     values["gaps"] = tuple(domain.gaps)
     values["taken_for"] = tuple(float(domain.features[index].missing or 0.0) for index in domain.gaps)
-    values.setdefault("hinges", ())
+    values["excess"] = tuple(
+        (at, 0 if own.side == "below" else 1, own.of.low if own.side == "below" else own.of.high, own.high)
+        for at, own in zip(domain.excess_of, domain.excess, strict=True)
+    )
+    values["farthest"] = (FARTHEST,)
     if isinstance(tables, RuleTables):
         values["rank"] = tables.rank
         values["default"] = tables.rank.index(0) if tables.default is None else tables.default

@@ -77,7 +77,7 @@ def category_sums(domain: Domain, X: Array, y: Array) -> dict[str, Ints]:
         if "numbers" not in total:
             total["categories"] += sums_by_category(domain, rows, np.concatenate(terms, axis=1).astype(np.int64))
             continue
-        numbers = domain.scale_inputs(rows)[:, _numbers(domain)]
+        numbers = np.minimum(domain.scale_inputs(rows)[:, _numbers(domain)], 1.0)  # excess may be more
         texts = [rows[:, [i]] == np.arange(len(own.categories)) for i, own in enumerate(domain.features)]
         of_text = np.concatenate(texts, axis=1).astype(np.float64)
         products = pair_products(np.concatenate([one, numbers.T, targets]), _GRID_BITS)

@@ -208,25 +208,32 @@ class LinearTree(TreeModel[T, Span]):
     def predict(self, X: Array) -> Array:
         """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
 
-        The result is clipped to the target's limits.
+        The result is clipped to the target's limits; what lies beyond the limits of inputs is added to that.
         """
         X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], _ROW_BLOCK):
             scaled = self._scaled(X[block])
-            result[block] = self._raw(scaled, self.weights(scaled))
-        return self._clipped(result)
+            result[block] = self._clipped(*self._raw(scaled, self.weights(scaled)))
+        return result
 
-    def _raw(self, scaled: Array, weights: Array) -> Array:
-        """Return scaled, unclipped forecasts of scaled rows, shape (F, n), with the leaves' weights, shape (L, n)."""
-        answer = np.zeros(scaled.shape[1])
+    def _raw(self, scaled: Array, weights: Array) -> tuple[Array, Array]:
+        """Return what rules say of scaled rows, shape (F, n), with the leaves' weights, shape (L, n): not clipped.
+
+        Both of shape (n,): what they say of the inputs within their limits, and what excess adds.
+        """
+        plain = scaled.shape[0] - len(self.domain.excess)
+        within, beyond = np.zeros(scaled.shape[1]), np.zeros(scaled.shape[1])
+        far = np.flatnonzero((scaled[plain:] > 0.0).any(axis=0))
         for weight, coefficients in zip(weights, self.base.coefficients, strict=True):
-            answer += weight * outputs_of(coefficients, scaled)
-        return answer
+            within += weight * outputs_of(coefficients[: plain + 1], scaled[:plain])
+            if far.size:
+                beyond[far] += weight[far] * outputs_of(np.append(0.0, coefficients[plain + 1 :]), scaled[plain:, far])
+        return within, beyond
 
-    def _clipped(self, raw: Array) -> Array:
-        """Return forecasts in the target's unit, within its limits."""
-        return self.domain.unscale_target(np.minimum(np.maximum(raw, 0.0), 1.0))
+    def _clipped(self, within: Array, beyond: Array) -> Array:
+        """Return forecasts in the target's unit: within its limits, but for what excess adds."""
+        return self.domain.unscale_target(np.minimum(np.maximum(within, 0.0), 1.0) + beyond)
 
     def explain(self, x: Array) -> Explanation:
         """Say why the model answers as it does for the one row `x`, shape (F,).
@@ -237,8 +244,9 @@ class LinearTree(TreeModel[T, Span]):
         scaled = self._scaled(self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1)))
         weights = self.weights(scaled)
         strength, weight = self.strengths(scaled)[:, 0].tolist(), weights[:, 0].tolist()
-        raw = self._raw(scaled, weights)
-        prediction, unclipped = float(self._clipped(raw)[0]), float(self.domain.unscale_target(raw)[0])
+        within, beyond = self._raw(scaled, weights)
+        prediction = float(self._clipped(within, beyond)[0])
+        unclipped = float(self.domain.unscale_target(within + beyond)[0])
         target = self.domain.target
         assert target is not None
         width = target.high - target.low

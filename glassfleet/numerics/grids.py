@@ -104,7 +104,7 @@ class Grid:
 
 def _log_edges() -> NDArray[np.float64]:
     """Two bins per octave: 1 and 1.5 times a power of two. Exact binary numbers, no logarithm is computed."""
-    powers = np.ldexp(1.0, np.arange(-30, 51))
+    powers = np.ldexp(1.0, np.arange(-30, 55))
     positive = np.sort(np.concatenate([powers, 1.5 * powers[:-1]]))
     return np.concatenate([-positive[::-1], [-ZERO, ZERO], positive])
 

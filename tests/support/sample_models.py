@@ -34,9 +34,9 @@ OTHERS = {
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "tree-numbers-text", "fmt_classes-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "fmt-numbers-text", "tree-numbers-text", "tree-text")
 """Models with columns of text; :func:`trips` are their rows."""
-GAPPY = ("fmt-numbers-gaps", "tree-numbers-gaps", "fmt_classes-gaps")
+GAPPY = ("fmt-numbers-gaps", "tree-numbers-gaps", "tree-gaps")
 """The same, and some distances are missing; :func:`trips` with `gaps` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
@@ -46,7 +46,19 @@ TRIP = (
 )
 
 KINDS = (
-    *("frt", "frt-other", "fmt", "fmt-other", "tree", "tsk", "tsk-other", "frbc", "frbc-other", "fmt_classes"),
+    *(
+        "frt",
+        "frt-other",
+        "fmt",
+        "fmt-other",
+        "tree",
+        "tree-excess",
+        "tsk",
+        "tsk-other",
+        "frbc",
+        "frbc-other",
+        "fmt_classes",
+    ),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )
 
@@ -104,6 +116,20 @@ def _textual(kind: str) -> Model:
     return made
 
 
+def _beyond(scheme: Any) -> Model:
+    """A tree some of whose inputs go on beyond their limits, with slopes of their own."""
+    ends = {"snr": {"highest": 30.0}, "dist": {"lowest": -50.0, "highest": 150.0}, "load": {"lowest": -1.0}}
+    features = tuple(one.model_copy(update=ends.get(one.name, {})) for one in FEATURES)
+    X, rng = rows(1500), np.random.default_rng(3)
+    X[:60, 0] = 10.0 + 20.0 * rng.random(60)
+    X[60:120, 1] = rng.choice([-50.0, 150.0], 60) * rng.random(60)
+    y = X[:, 0] * 2 + np.sin(X[:, 1].clip(0, 100) / 20) * 8 + 0.5 * (X[:, 1] - X[:, 1].clip(0, 100)) + X[:, 2] * X[:, 3]
+    target = Variable(name="mos", low=float(y.min()), high=float(y.max()), unit="points")
+    domain = Domain(features=features, target=target)
+    made: Model = local.central(scheme, scheme.trial, domain, Dataset(NAMES, "mos", X, y)).model
+    return made
+
+
 @cache
 def model(kind: str) -> Model:
     if kind in (*TEXTUAL, *GAPPY):
@@ -112,6 +138,8 @@ def model(kind: str) -> Model:
     scheme = catalogue.load(name)
     X = rows()
     y = X[:, 0] * 2 + np.sin(X[:, 1] / 20) * 8 + X[:, 2] * X[:, 3]
+    if other == "excess":
+        return _beyond(scheme)
     if other == "classes" or "regression" not in scheme.purpose:
         labels = np.where(y > np.quantile(y, 0.6), "good", np.where(y > np.quantile(y, 0.3), "fair", "bad"))
         domain = Domain(features=FEATURES, label="quality", classes=("bad", "fair", "good"))

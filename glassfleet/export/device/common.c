@@ -26,9 +26,12 @@ static inline void gf_scale(const double *x, double *z)
             z[gf_gaps[g]] = gf_scaled(gf_gaps[g], gf_taken_for[g]);
         z[GF_INPUTS + g] = empty;
     }
-    for (int h = 0; h < GF_HINGES_COUNT; h++) { /* then what bends lines over the inputs */
-        double over = z[(int)gf_hinges[2 * h]] - gf_hinges[2 * h + 1];
-        z[GF_INPUTS + GF_GAPS_COUNT + h] = over > 0.0 ? over : 0.0;
+    for (int e = 0; e < GF_EXCESS_COUNT; e++) { /* then how far values are beyond limits: input, side, limit, most */
+        int f = (int)gf_excess[4 * e];
+        double limit = gf_excess[4 * e + 2], value = isnan(x[f]) ? limit : x[f];
+        double far = (gf_excess[4 * e + 1] > 0 ? value - limit : limit - value) / gf_excess[4 * e + 3];
+        far = far > 0.0 ? far : 0.0;
+        z[GF_INPUTS + GF_GAPS_COUNT + e] = far > gf_farthest[0] ? gf_farthest[0] : far;
     }
 }
 

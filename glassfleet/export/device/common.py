@@ -11,7 +11,7 @@ def scaled(m: Values, row: list[float]) -> list[float]:
     """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant becomes 0, a text its level.
 
     An empty cell (NaN) is taken for a number of the model's. Behind the inputs stand what says that cells are empty,
-    and hinges, max(0, x - knot).
+    and how far values are beyond limits.
     """
     empty = [1.0 if math.isnan(row[gap]) else 0.0 for gap in m["gaps"]]
     row = list(row)
@@ -25,7 +25,8 @@ def scaled(m: Values, row: list[float]) -> list[float]:
             continue
         width = high - low
         scaled.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
-    return scaled + empty + [max(scaled[feature] - knot, 0.0) for feature, knot in m["hinges"]]
+    far = [max(row[at] - limit if above else limit - row[at], 0.0) / most for at, above, limit, most in m["excess"]]
+    return scaled + empty + [min(value, m["farthest"][0]) for value in far]
 
 
 def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:
@@ -40,18 +41,27 @@ def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:
 
 
 def polynomial(m: Values, rule: int, z: list[float]) -> float:
-    """Return a rule's constant plus its slopes times inputs, added in the order of inputs."""
+    """Return a rule's constant plus its slopes times inputs within their limits, added in the order of inputs."""
     total: float = m["constants"][rule]
-    for slope, value in zip(m["slopes"][rule], z, strict=False):
+    slopes = m["slopes"][rule]
+    for slope, value in zip(slopes[: len(slopes) - len(m["excess"])], z, strict=False):
         total = total + slope * value
     return total
 
 
-def linked(m: Values, output: float) -> float:
-    """Map what the rules say to the target's own unit, within its limits where the model keeps to them."""
+def beyond(m: Values, rule: int, z: list[float]) -> float:
+    """Return a rule's slopes times what is beyond limits, which comes last."""
+    total, many = 0.0, len(m["excess"])
+    for slope, value in zip(m["slopes"][rule][len(z) - many :], z[len(z) - many :], strict=False):
+        total = total + slope * value
+    return total
+
+
+def linked(m: Values, output: float, excess: float = 0.0) -> float:
+    """Map what the rules say to the own unit, within limits if the model keeps to them, and add what is beyond."""
     low: float = m["target"][0]
     high: float = m["target"][1]
-    return low + (min(max(output, 0.0), 1.0) if m["clipped"] else output) * (high - low)
+    return low + ((min(max(output, 0.0), 1.0) if m["clipped"] else output) + excess) * (high - low)
 
 
 def strongest(m: Values, fired: Fired) -> int:

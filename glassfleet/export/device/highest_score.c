@@ -10,7 +10,7 @@ static inline void gf_take(gf_state *s, int rule, double strength)
 static inline gf_output gf_answer(const double *x, int *decided)
 {
     double z[GF_COLUMNS], scores[GF_SCORES] = {0.0};
-    gf_state s = {z, GF_DEFAULT, -1.0, 1.0, 0.0, 0.0, scores};
+    gf_state s = {z, GF_DEFAULT, -1.0, 1.0, 0.0, 0.0, 0.0, scores};
     int best = 0;
     gf_scale(x, z);
     gf_fire(x, &s);

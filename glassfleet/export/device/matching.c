@@ -1,7 +1,7 @@
 typedef struct {
     const double *z;
     int rule;
-    double best, scale, total, terms;
+    double best, scale, total, terms, excess;
     double *scores;
 } gf_state;
 

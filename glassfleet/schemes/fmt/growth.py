@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums
 from glassfleet.errors import TaskError
-from glassfleet.fuzzy.hinges import Hinges, check_hinges
 from glassfleet.rules import Condition
 from glassfleet.schemes.fmt.grow import choose_features, gains, growth_order, refine
 from glassfleet.schemes.fmt.partition import Knots, check_knots
@@ -68,15 +67,13 @@ class GrowthQuestion(TrainingQuestion):
     knots : tuple of tuple of float
         Each input's partition. Empty for ``"scan"``.
     regressors : tuple of int
-        Inputs of the polynomials, increasing; from F on, hinges. Empty for ``"scan"``.
+        Inputs of the polynomials, increasing. Empty for ``"scan"``.
     split_features : tuple of int
         Inputs that may be split on, increasing. Empty for ``"scan"``.
     tree : Tree
         The splits so far (``"grow"``), in the order of growth (``"sizes"``), or of the final tree.
     nodes : tuple of int
         ``"grow"``: leaves whose cuts are asked about, increasing.
-    hinges : tuple of (int, float)
-        Where polynomials may bend; see :mod:`glassfleet.fuzzy.hinges`.
     """
 
     parameters: GrowthParameters
@@ -85,7 +82,6 @@ class GrowthQuestion(TrainingQuestion):
     split_features: tuple[int, ...] = ()
     tree: Tree = Tree()  # noqa: RUF009 - frozen
     nodes: tuple[int, ...] = ()
-    hinges: Hinges = ()
 
     def body(self) -> dict[str, Value]:
         """Return the tree and what it is made of; the learner adds what it asks about it."""
@@ -96,15 +92,13 @@ class GrowthQuestion(TrainingQuestion):
             "tree": self.tree.to_value(),
         }
 
-    def with_tree(self, body: Mapping[str, Any], hinges: Any = ()) -> Self:
-        """Return this question with what `body` and `hinges` say of the tree; raises as :meth:`with_body`."""
+    def with_tree(self, body: Mapping[str, Any]) -> Self:
+        """Return this question with what `body` says of the tree; raises as :meth:`with_body`."""
         knots = check_knots(body["knots"], self.n_inputs, self.parameters.most_knots)
-        bends = check_hinges(hinges, self.domain, knots)
         return replace(
             self,
             knots=knots,
-            hinges=bends,
-            regressors=increasing("regressors", body["regressors"], self.n_inputs + len(bends)),
+            regressors=increasing("regressors", body["regressors"], self.n_inputs),
             split_features=increasing("split_features", body["split_features"], self.n_inputs),
             tree=Tree.from_value(body["tree"], knots),
         )

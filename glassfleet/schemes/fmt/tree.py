@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.data.domain import Domain
-from glassfleet.fuzzy.hinges import Hinges, with_hinges
 from glassfleet.fuzzy.levels import Levels, scaled_inputs
 from glassfleet.fuzzy.spans import span_condition
 from glassfleet.fuzzy.splits import SplitTree
@@ -188,22 +187,15 @@ class Inputs:
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     knots : tuple of tuple of float
         Each input's partition.
-    hinges : tuple of (int, float)
-        Where polynomials bend; see :mod:`glassfleet.fuzzy.hinges`.
     """
 
     domain: Domain
     levels: Levels
     knots: Knots
-    hinges: Hinges = ()
 
     def scaled(self, X: Array) -> Array:
         """Return rows in own units, shape (n, F), as inputs in [0, 1], shape (F, n)."""
         return scaled_inputs(self.domain, self.levels, X)
-
-    def bent(self, scaled: Array) -> Array:
-        """Return inputs in [0, 1], shape (F, n), and below them their hinges: what polynomials take."""
-        return with_hinges(scaled, self.hinges)
 
     def positions(self, scaled: Array) -> Array:
         """Return where inputs in [0, 1] lie between knots; both of shape (F, n)."""

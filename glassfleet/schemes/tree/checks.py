@@ -132,4 +132,5 @@ def _check_newton(question: Question, sums: Mapping[str, Ints], rows: int) -> No
     at_most(squares, squares[:, :, first], "a sum of products exceeds the sum of one of its factors")
     at_most(squares, squares[:, :, second], "a sum of products exceeds the sum of one of its factors")
     # p (1 - p) and p_a p_b are a quarter at most; half a unit of the grid for each row's rounding.
-    at_most(squares[:, :, 0] // 2, weight[:, None] // 8 + rows * (1 << GRID_BITS), "a leaf's curvature exceeds its weight")
+    most = weight[:, None] // 8 + rows * (1 << GRID_BITS)
+    at_most(squares[:, :, 0] // 2, most, "a leaf's curvature exceeds its weight")

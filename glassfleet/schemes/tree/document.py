@@ -67,7 +67,8 @@ def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree
     with document_errors():
         check_domain(domain)
         body: Any = (_Classes if domain.classes else _Numbers).model_validate(model)
-        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.inputs))
+        n_plain = len(domain.inputs) - len(domain.excess)
+        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], n_plain)
         levels = check_levels(body.levels, domain) if body.levels or needs_levels(domain) else ()
         for split in tree.splits:
             if levels and any(split.low < level < split.high for level in levels[split.feature]):

@@ -148,7 +148,7 @@ def _is_new(path: frozenset[Ramp], feature: int, edges: Array, chosen: Ints) -> 
 
 @dataclass(frozen=True)
 class Best:
-    """The ramp of a leaf that gains most by its bands, and both sides' changes of coefficients (2, T, k), and weights."""
+    """The ramp of a leaf that gains most by its bands, both sides' changes of coefficients, (2, T, k), and weights."""
 
     gain: float
     ramp: Ramp

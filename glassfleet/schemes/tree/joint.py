@@ -270,7 +270,7 @@ def dense(fit: Fit, matrix: Array) -> Array:
     return lines_of(solve(matrix, fit.right_sides), fit.columns)
 
 
-def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float]) -> list[Array]:
+def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float], free: int = 0) -> list[Array]:
     """Drop slopes of one target, the least useful first; return coefficients at each threshold, shapes (L, 1, k).
 
     A slope's removal costs ``b_j^2 / (H^-1)_jj``. Those of rules with more than `most` go first, then all that cost
@@ -285,21 +285,25 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float]) -> list[
         Most slopes of a rule.
     worths : sequence of float
         Ascending thresholds.
+    free : int
+        So many columns, the last ones, are of excess: their slopes do not count among the `most`.
     """
     k = fit.columns
     inverse = invert(matrix)
     b = product(inverse, fit.right_sides[:, 0])
+    b += ridge_of(fit.rows) * product(inverse, b)  # pulled towards zero twice as little: iterated (Riley, 1955)
     variance = fit.error(b.reshape(-1, 1, k)) / max(fit.rows - 0.5 * len(b), 0.2 * fit.rows)
     diagonal = np.diagonal(inverse).copy()
     number = np.arange(len(b))  # of each unknown that is left
-    slopes = np.full(len(fit.right), k - 1)
+    slopes = np.full(len(fit.right), k - 1 - free)
+    counts = np.arange(k) < k - free
     alive = np.ones(len(b), dtype=bool)
     waiting: list[tuple[Array, Array]] = []  # downdates of the inverse that are still to be made
     results = []
     for worth in worths:
         while True:
             cost = np.where(alive & (number % k != 0), b * b / np.maximum(diagonal, 1e-300), np.inf)
-            over = np.isfinite(cost) & (slopes[number // k] > most)
+            over = np.isfinite(cost) & (slopes[number // k] > most) & counts[number % k]
             if over.any():
                 cost[~over] = np.inf
             j = int(np.argmin(cost))
@@ -313,7 +317,7 @@ def sparse(fit: Fit, matrix: Array, most: int, worths: Sequence[float]) -> list[
             diagonal -= factor * column
             waiting.append((factor, column))
             alive[j] = False
-            slopes[number[j] // k] -= 1
+            slopes[number[j] // k] -= counts[number[j] % k]
             if len(waiting) == _TOGETHER:
                 subtract_products(inverse, *zip(*waiting, strict=True))
                 waiting = []

@@ -25,6 +25,7 @@ from glassfleet.schemes.tree.params import (
     KAPPA,
     MAX_CLASSES,
     MAX_INPUTS,
+    MAX_REGRESSORS,
     MAX_ROWS,
     MAX_STEPS,
     Parameters,
@@ -55,8 +56,9 @@ class Question(LayeredQuestion, TrainingQuestion):
     kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
         sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps; of
-        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
-        share; sums by band of some leaves; the sums of the joint fit.
+        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin
+        of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
+        the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
@@ -109,7 +111,7 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a number or classes to learn, and `support` can be kept."""
+        """Raise ValueError, with the reason, unless there is a target to learn, and `support` can be kept."""
         check_domain(domain)
         if parameters.support and needs_levels(domain):
             raise ValueError(no_texts(NAME))
@@ -129,6 +131,11 @@ class Question(LayeredQuestion, TrainingQuestion):
         above = max((len(self.tree.path(leaf)) for leaf in self.leaves), default=0)
         sums = 0 if self.is_of_pairs else max(len(self.features), 1 + above)
         return max(self.parameters.support, self.columns + 1, 2 * sums)
+
+    @property
+    def free(self) -> int:
+        """How many of the regressors are excess, which come last."""
+        return sum(each >= self.n_plain for each in self.regressors)
 
     @property
     def columns(self) -> int:
@@ -228,11 +235,14 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Undo :meth:`body`."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
-        if len(regressors) > parameters.max_regressors:
+        if (
+            sum(each < self.n_plain for each in regressors) > parameters.max_regressors
+            or len(regressors) > MAX_REGRESSORS
+        ):
             raise TaskError("there are more regressors than the parameters allow")
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
-        tree = Tree.from_value(body["tree"], f)
+        tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
         known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
@@ -245,7 +255,7 @@ class Question(LayeredQuestion, TrainingQuestion):
                 raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
             return known
         if self.kind == "ramps":
-            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, f))
+            return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
 
     def with_bins(self, body: Mapping[str, Any]) -> Question:
@@ -254,7 +264,7 @@ class Question(LayeredQuestion, TrainingQuestion):
         leaves = increasing("leaves", body["leaves"], tree.size)
         if any(leaf in tree.split_of for leaf in leaves):
             raise TaskError("a leaf asked about is split already")
-        features = increasing("features", body["features"], self.n_inputs)
+        features = increasing("features", body["features"], self.n_plain)
         latest = body["latest"] if self.kind == "bins" else 0
         if type(latest) is not int or not 0 <= latest <= len(tree.splits):
             raise TaskError("more splits are the latest ones than there are")

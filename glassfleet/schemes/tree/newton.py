@@ -152,7 +152,8 @@ def _solved(
         if node:  # what is left of it in the node above
             above, pulled = tree.parent(node), strength[:, None] * inverse[node]
             matrix, side = nodes.get(above, nothing)
-            nodes[above] = matrix + np.diag(strength) - pulled * strength, side + product(inverse[node], right[node]) * strength
+            matrix = matrix + np.diag(strength) - pulled * strength
+            nodes[above] = matrix, side + strength * product(inverse[node], right[node])
     found, spread = {}, {}
     determined, lengths = np.zeros((2, tree.size, len(strength)))
     for node in range(tree.size):

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.aggregate import Sums, ask
-from glassfleet.numerics.sparse import ranked
+from glassfleet.numerics.sparse import ranked, sweep
 from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.numerics.symmetric import dot
+from glassfleet.numerics.symmetric import product as product_of
 from glassfleet.private.columns import common_of, most_columns
 from glassfleet.reference import sums_of_cells, typical_row
 from glassfleet.scheme import Done, Next
@@ -20,16 +22,19 @@ from glassfleet.schemes.tree.banded import banded, begin, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
 from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist
-from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, root_of
+from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import LEAST_GAIN, TOGETHER
 from glassfleet.schemes.tree.newton import goes_on
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER
 from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
 from glassfleet.schemes.tree.tree import Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+EXCESS_WORTH = 20.0
+"""What is beyond a limit must cut the squared error by so many times the noise's variance."""
 
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
@@ -51,22 +56,24 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
 
 def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     """Place the edges, choose the regressors, fit the root, and ask for its bins."""
-    parameters, f = question.parameters, question.n_inputs
+    parameters = question.parameters
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     scanned, most = question.scanned, parameters.max_regressors
     full = unpack_symmetric(sums["gram"], question.scan_columns)
     most = most_columns(most, training) if parameters.support else most
-    places = ranked(full[0].astype(np.float64) * SCALE, most, question.targets)
+    plain = sum(f < question.n_plain for f in scanned)
+    moments = full.astype(np.float64) * SCALE
+    places = _regressors(moments, plain, most, question.targets, beyond=not question.domain.classes)
     columns, regressors = [0, *(place + 1 for place in places)], tuple(scanned[place] for place in places)
-    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, : 1 + f].T
+    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, : -question.targets].T
     memory = {
         **memory,
         "reference": typical_row(question.domain, means),
         "training": training,
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
-        "features": list(range(f)),
+        "features": list(range(question.n_plain)),
         **root_sums(full, columns, question.targets),
         "errors": [],
         "sizes": [],
@@ -86,10 +93,60 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         regressors=regressors,
         coefficients=coefficients,
         leaves=(0,),
-        features=tuple(range(f)),
+        features=tuple(range(question.n_plain)),
         edges=memory["edges"],
     )
     return ask(asked, memory)
+
+
+def _regressors(full: Array, plain: int, most: int, targets: int, *, beyond: bool) -> list[int]:
+    """Return which scanned inputs rules have lines over, increasing.
+
+    Of the `plain` ones, which come first, at most `most`, by a forward selection. Then excess that is worth it: one
+    after the other, the most telling first, where the line of all rows has less error on held-out rows with it.
+
+    Parameters
+    ----------
+    full : ndarray of float64, shape (2, f + 1 + T, f + 1 + T)
+        Moment matrices over ``[1, x, y]`` of training and held-out rows, in rows.
+    plain, most, targets : int
+    beyond : bool
+        Whether lines go on beyond limits.
+    """
+    n = full.shape[1] - 1 - targets
+    y = n + 1
+    kept = [*range(plain + 1), *range(y, y + targets)]
+    chosen = ranked(np.ascontiguousarray(full[0][np.ix_(kept, kept)]), most, targets)
+    if plain == n or not beyond:
+        return chosen
+    table, held = full[0].copy(), full[1]
+    inner = np.arange(1, y)
+    table[inner, inner] += ridge_of(float(full[0, 0, 0]))
+    for column in (0, *(place + 1 for place in chosen)):
+        sweep(table, column)
+    open_ = list(range(plain + 1, y))
+
+    def error(taken: Sequence[int]) -> float:
+        columns = [0, *(place + 1 for place in taken)]
+        line = table[columns, y]
+        own = held[np.ix_(columns, columns)]
+        return float(held[y, y]) - dot(line, 2.0 * held[columns, y] - product_of(own, line))
+
+    before = error(chosen)
+    while open_ and len(chosen) < MAX_REGRESSORS:
+        gains = {j: float(table[j, y]) * float(table[j, y]) / max(float(table[j, j]), 1e-300) for j in open_}
+        best = max(open_, key=lambda j: (gains[j], -j))
+        variance = float(table[y, y]) / max(float(full[0, 0, 0]), 1.0)
+        if gains[best] <= EXCESS_WORTH * variance:
+            break
+        open_.remove(best)
+        sweep(table, best)
+        after = error([*chosen, best - 1])
+        if held[best, best] > 0.0 and after >= before:
+            sweep(table, best, back=True)
+        else:
+            chosen, before = [*chosen, best - 1], after
+    return sorted(chosen)
 
 
 def root_sums(full: Ints, columns: Sequence[int], targets: int = 1) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def sums_of(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int],
 
 
 def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
-    """Return the simplest of all models that is accurate enough, fitted over all rows; of classes ask for its scores."""
+    """Return the simplest model that is accurate enough, fitted over all rows; of classes ask for its scores."""
     if question.domain.classes:
         return begin(question, _fewest_rules(question, memory), memory)
     parameters, tree = question.parameters, question.tree.first(memory["sizes"][-1])
@@ -63,7 +63,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
             fit, held = (fit_of(tree, splits, *part) for part in sums)
             pull = pull_of(fit, root)
             kappa, _ = _best_pull(fit, held, pull)
-            results = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS)
+            results = sparse(fit, fit.with_pull(kappa, pull), parameters.max_slopes, WORTHS, question.free)
             for worth, b in zip(WORTHS, results, strict=True):
                 tried.append((_cost(b), held.error(b), splits, kappa, worth))
         limit = min(one[1] for one in tried) * (1.0 + parameters.size_tolerance)
@@ -71,7 +71,9 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     everything = {key: part + sums[1][0][key] for key, part in sums[0][0].items()}
     target = {key: part + sums[1][1][key] for key, part in sums[0][1].items()}
     fit = fit_of(tree, size, everything, target)
-    coefficients = sparse(fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,))[0]
+    coefficients = sparse(
+        fit, fit.with_pull(kappa, pull_of(fit, root)), parameters.max_slopes, (worth,), question.free
+    )[0]
     rows, held_out = int(memory["training"]), int(memory["held_out"])
     summary: dict[str, Value] = {"rows": rows + held_out, "held_out": held_out, "pull": kappa}
     if held_out:
@@ -123,7 +125,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     for splits in memory["sizes"]:
         fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
         matrix = fit.with_pull(question.kappa, pull_of(fit, root))
-        for b in sparse(fit, matrix, question.parameters.max_slopes, WORTHS):
+        for b in sparse(fit, matrix, question.parameters.max_slopes, WORTHS, question.free):
             room = 1.0 - _cost(b) / max(fit.rows, 1.0)
             error = fit.error(b) / (room * room) if room > 0.0 else np.inf
             if best is None or error < best[0]:
