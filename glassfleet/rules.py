@@ -149,9 +149,7 @@ class Consequent:
         if keep is not None and len(slopes) > keep + 1:
             limit = sorted((abs(slope.over_region) for slope in slopes), reverse=True)[keep - 1]
             kept = tuple(slope for slope in slopes if abs(slope.over_region) >= limit)
-        words = [
-            f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.term}" for slope in kept
-        ]
+        words = [f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.term}" for slope in kept]
         words += [f" and {len(slopes) - len(kept)} weaker terms"] * (len(kept) < len(slopes))
         total = f"{self.value:.4g}{''.join(words)}"
         if self.unit:

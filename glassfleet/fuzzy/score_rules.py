@@ -161,10 +161,10 @@ class ScoreTree(TreeModel[T, Span]):
 
         ``base`` and ``shares`` add up to the log of the odds of the class over the next likely one.
         """
-        row = self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1))
+        row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         scores = all_scores(self._scores(row))[:, 0]
         order = sorted(range(len(scores)), key=lambda number: (-float(scores[number]), number))
-        scaled = self._scaled(row)
+        scaled = self._scaled(self.domain.check_rows(row))
         strength = self.strengths(scaled)[:, 0].tolist()
         blend = np.zeros(self.base.coefficients.shape[1:])
         for degree, own in zip(strength, self.base.coefficients, strict=True):

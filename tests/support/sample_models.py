@@ -57,7 +57,7 @@ KINDS = (
         "tsk-other",
         "frbc",
         "frbc-other",
-        "fmt_classes",
+        "tree-classes",
     ),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )

@@ -24,6 +24,7 @@ from glassfleet.untrusted import at_most, check_histogram, check_products, check
 
 Ints = NDArray[np.int64]
 
+
 def check_sums(question: Question, contribution: Contribution) -> None:
     """Raise :class:`ContributionError` unless the sums can answer `question`."""
     sums, rows = contribution.sums, contribution.rows
