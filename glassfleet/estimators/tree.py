@@ -83,7 +83,7 @@ class FuzzyTreeClassifier(SchemeClassifier):
         Ask for about a third of the bytes.
     max_rules : int, default 20
         Most rules; more than 20 are never made.
-    max_regressors : int, default 24
+    max_regressors : int, default 32
         Inputs that scores may use.
     max_split_features : int, default 8
         Inputs that are split on after the root.
@@ -107,7 +107,7 @@ class FuzzyTreeClassifier(SchemeClassifier):
 
     compact: bool = False
     max_rules: int = 20
-    max_regressors: int = 24
+    max_regressors: int = 32
     max_split_features: int = 8
     min_weight_fraction: float = 0.01
     holdout: float = 0.2

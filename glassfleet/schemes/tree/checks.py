@@ -66,9 +66,8 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == SUPPORT:
-        if question.is_of_pairs:
-            return {"rows": (len(question.tree.overlaps), len(question.least_of))}
-        return {"rows": (bands_of(question.counted), len(question.least_of))}
+        lines = len(question.tree.overlaps) if question.is_of_pairs else bands_of(question.counted)
+        return {"rows": (lines, len(question.least_of))}
     targets, scored = question.targets * (k + 1), 1 + question.targets * k
     if question.kind == "bands":
         bands = bands_of(question.kept)
@@ -78,9 +77,15 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.kind == "ramps":
         return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), scored)}
     if question.kind == "newton":
-        leaves, scores = len(question.tree.leaves), question.targets
+        leaves, scores = question.scored, question.targets
         squares, own = (leaves, scores * (scores + 1) // 2, question.width), (leaves, scores, k)
-        return {"squares": squares, "expected": own, "observed": own, "weight": (leaves,)}
+        return {
+            "squares": squares,
+            "expected": own,
+            "observed": own,
+            "weight": (leaves,),
+            "errors": (2, len(question.sizes)),
+        }
     shapes: dict[str, tuple[int, ...]] = {}
     if question.latest:
         shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), targets)}
@@ -123,6 +128,8 @@ def _check_targets(question: Question, target: Ints, rows: int) -> None:
 
 def _check_newton(question: Question, sums: Mapping[str, Ints], rows: int) -> None:
     weight, squares = sums["weight"], sums["squares"]
+    most = np.array([[2], [4]]) * (rows << SCORE_BITS)  # of a row at most 2, and of a difference its square
+    at_most(sums["errors"], most, "an error exceeds what there can be")
     at_most(weight, rows * UNIT, "a leaf's weight exceeds the agent's rows")
     for name in ("expected", "observed"):
         at_most(sums[name][:, :, 0], weight[:, None], f"a leaf's {name} rows exceed its weight")

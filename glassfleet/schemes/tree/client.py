@@ -234,25 +234,35 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
 
 def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
-    """Sum, over all rows and for each leaf, what a Newton step of its scores needs.
+    """Sum, for each leaf of each tree asked about, what a Newton step of its scores needs.
 
-    With the chances p of the classes by the blend of all leaves, ``squares``: w p_a (1 - p_a) z z' of each score, then
-    w p_a p_b z z' of each pair. ``expected``: w p_a z. ``observed``: w z of the rows of the class. ``weight``: w.
+    With the chances p of the classes by the blend of all leaves of the tree, ``squares``: w p_a (1 - p_a) z z' of each
+    score, then w p_a p_b z z' of each pair. ``expected``: w p_a z. ``observed``: w z of the rows of the class.
+    ``weight``: w. They are of training rows, and of those held out there are ``errors``: of each tree the squared errors
+    of p, and the squares of how they differ from the first tree's. Or they are of all rows.
     """
-    assert question.coefficients is not None
-    tree, scores, k = question.tree, question.targets, question.columns
+    scores, k, end = question.targets, question.columns, rows.count if question.of_all else rows.training
     pairs = [(a, b) for a in range(scores) for b in range(a + 1, scores)]
-    squares = np.zeros((len(tree.leaves), scores + len(pairs), question.width), dtype=np.int64)
-    sums = np.zeros((len(tree.leaves), 1 + 2 * scores, k), dtype=np.int64)
-    reached = degrees(tree, rows.inputs)
-    chances = probabilities(_blend(question, rows, reached, np.zeros((scores, rows.count))))[-scores:]
-    for at, leaf in enumerate(tree.leaves):
-        there = np.flatnonzero(reached[leaf])
-        w, p, z = reached[leaf][there], chances[:, there], _columns(rows, there, question.regressors)
-        curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
-        squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, pairs=True)
-        sums[at] = _sum(np.concatenate([w[None], w * p, w * _targets(question, rows, there)]), z, pairs=False)
+    squares = np.zeros((question.scored, scores + len(pairs), question.width), dtype=np.int64)
+    sums = np.zeros((question.scored, 1 + 2 * scores, k), dtype=np.int64)
+    errors = np.zeros((2, len(question.sizes)), dtype=np.int64)
+    every, y = degrees(question.tree, rows.inputs), _targets(question, rows, slice(0, rows.count))
+    at, first = 0, np.zeros(0)
+    for number, one in enumerate(question.each_size):
+        chances = probabilities(_blend(one, rows, every, np.zeros((scores, rows.count))))[-scores:]
+        apart = np.add.accumulate((y - chances)[:, end:] ** 2)[-1]
+        first = first if number else apart
+        for line, terms in enumerate((apart, (apart - first) ** 2)):
+            errors[line, number] = int(to_grid(terms, SCORE_BITS).astype(np.int64).sum())
+        for leaf in one.tree.leaves:
+            there = np.flatnonzero(every[leaf][:end])
+            w, p, z = every[leaf][there], chances[:, there], _columns(rows, there, question.regressors)
+            curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
+            squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, pairs=True)
+            sums[at] = _sum(np.concatenate([w[None], w * p, w * y[:, there]]), z, pairs=False)
+            at += 1
     return {
+        "errors": errors,
         "squares": squares,
         "expected": sums[:, 1 : 1 + scores].copy(),
         "observed": sums[:, 1 + scores :].copy(),

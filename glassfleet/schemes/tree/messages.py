@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -64,8 +64,8 @@ class Question(LayeredQuestion, TrainingQuestion):
     tree : Tree
         The splits so far.
     coefficients : ndarray of float64, shape (leaves, T, R + 1)
-        Of the leaves, in the tree's order, intercepts first: residuals are those of this model. ``"newton"``: of their
-        scores.
+        Of the leaves, in the tree's order, intercepts first: residuals are those of this model. ``"newton"``: of the
+        scores of the leaves of each tree.
     latest : int
         ``"bins"``: so many splits, the last ones, are new to the joint fit.
     leaves : tuple of int
@@ -86,6 +86,10 @@ class Question(LayeredQuestion, TrainingQuestion):
         share; or, with a number of a layer above 0, none that has another value than a common one.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
+    sizes : tuple of int
+        ``"newton"``: by how many splits each tree is made that is asked about, increasing; the first ones of `tree`.
+    of_all : bool
+        ``"newton"``: of all rows, not of training rows alone.
     """
 
     kind: Kind
@@ -102,6 +106,8 @@ class Question(LayeredQuestion, TrainingQuestion):
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
+    sizes: tuple[int, ...] = ()
+    of_all: bool = False
 
     name = NAME
     kinds = get_args(Kind)
@@ -115,6 +121,11 @@ class Question(LayeredQuestion, TrainingQuestion):
         check_domain(domain)
         if parameters.support and needs_levels(domain):
             raise ValueError(no_texts(NAME))
+        if parameters.support and domain.classes:
+            raise ValueError(
+                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask for "
+                "support 0, or use frbc"
+            )
 
     @property
     def holdout(self) -> float:
@@ -173,6 +184,21 @@ class Question(LayeredQuestion, TrainingQuestion):
         k = self.scan_columns if self.kind == "scan" else self.columns
         return k * (k + 1) // 2
 
+    @property
+    def scored(self) -> int:
+        """Number of leaves that coefficients are of."""
+        return sum(splits + 1 for splits in self.sizes) or len(self.tree.leaves)
+
+    @property
+    def each_size(self) -> Iterator[Question]:
+        """A Newton round's question about each of its trees alone."""
+        assert self.coefficients is not None
+        start = 0
+        for splits in self.sizes:
+            own = self.coefficients[start : start + splits + 1]
+            start += splits + 1
+            yield replace(self, tree=self.tree.first(splits), sizes=(splits,), coefficients=own)
+
     @cached_property
     def new(self) -> list[int]:
         """Leaves that are new to the joint fit, increasing."""
@@ -221,7 +247,7 @@ class Question(LayeredQuestion, TrainingQuestion):
             return body | asked | {"counted": self.counted}
         body["coefficients"] = self.coefficients
         if self.kind == "newton":
-            return body
+            return body | {"sizes": list(self.sizes), "of_all": self.of_all}
         if self.kind == "bands":
             return body | asked | {"counted": self.counted, "kept": self.kept}
         if self.kind == "ramps":
@@ -235,10 +261,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Undo :meth:`body`."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
-        if (
-            sum(each < self.n_plain for each in regressors) > parameters.max_regressors
-            or len(regressors) > MAX_REGRESSORS
-        ):
+        plain = sum(each < self.n_plain for each in regressors)
+        if plain > parameters.max_regressors or len(regressors) > MAX_REGRESSORS:
             raise TaskError("there are more regressors than the parameters allow")
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
@@ -247,8 +271,13 @@ class Question(LayeredQuestion, TrainingQuestion):
         known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
+        if self.kind == "newton":
+            sizes, of_all = increasing("sizes", body["sizes"], len(tree.splits) + 1), body["of_all"]
+            if not sizes or type(of_all) is not bool:
+                raise TaskError("a Newton round is of some trees, and of training rows or all")
+            known = replace(known, sizes=sizes, of_all=of_all)
         if self.kind != SUPPORT:
-            shape = (len(tree.leaves), self.targets, known.columns)
+            shape = (known.scored, self.targets, known.columns)
             known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
         if self.kind == "newton":
             if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():

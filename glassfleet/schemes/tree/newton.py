@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any
@@ -19,7 +19,7 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import MAX_COEFFICIENT, Question
 from glassfleet.schemes.tree.model import FuzzyClassTree
-from glassfleet.schemes.tree.params import UNIT
+from glassfleet.schemes.tree.params import SCORE_BITS, UNIT
 from glassfleet.schemes.tree.tree import Tree
 from glassfleet.training import Memory
 from schemas.codec import Value
@@ -40,6 +40,9 @@ INTERCEPT_PULL = 0.03
 STEPS = 8
 """Newton rounds at most; fewer where no coefficient moves any more."""
 
+TRIAL_STEPS = 6
+"""So many of them, at most, are of training rows, where trees are compared."""
+
 LARGEST_STEP = 8.0
 """No coefficient of a node moves farther in one round; else the round is shortened for the node."""
 
@@ -47,6 +50,7 @@ STILL = 0.01
 """Scores whose coefficients moved less than this are found: it changes a probability by a quarter of it at most."""
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -57,18 +61,17 @@ class Pull:
     ----------
     rows : float
         > 0: the pull of a slope is worth so many rows of a column with a variance of one.
-    spread : tuple of float, length R + 1
+    spread : sequence of float, length R + 1
         Of each column of ``[1, x]`` its variance over all rows; that of the intercept is not used.
     """
 
     rows: float
-    spread: tuple[float, ...]
+    spread: Sequence[float]
 
 
-def first_pull(question: Question, sums: Sums) -> Pull:
+def first_pull(squares: Ints, columns: int) -> Pull:
     """Return the pull of the first round, where scores are zero and all rows count the same."""
-    every = unpack_symmetric(sums["squares"][:, 0].astype(np.float64), question.columns)
-    products = np.add.accumulate(every)[-1]
+    products = np.add.accumulate(unpack_symmetric(squares[:, 0].astype(np.float64), columns))[-1]
     rows = max(float(products[0, 0]), 1.0)
     mean = products[0] / rows
     return Pull(FIRST_PULL, tuple(np.maximum(np.diagonal(products) / rows - mean * mean, LEAST_SPREAD).tolist()))
@@ -191,29 +194,53 @@ def _curvature(blocks: Array, scores: int) -> Array:
 # --- the course -----------------------------------------------------------------------------------------------------
 
 
-def begin(question: Question, tree: Tree, memory: Mapping[str, Any]) -> Next:
-    """Ask for the first Newton round of a grown tree's leaves, all scores of which are zero."""
+def begin(question: Question, sizes: Sequence[int], memory: Mapping[str, Any]) -> Next:
+    """Ask for the first Newton round of the leaves of trees of so many splits, all scores of which are zero.
+
+    Where rows are held out they choose among the trees, whose scores are those of the training rows; then a few rounds
+    more take all rows in.
+    """
     kept = {name: memory[name] for name in ("sums_digest", "reference", "held_out")}
-    kept |= {"sizes": [splits + 1 for splits in memory["sizes"]], "errors": memory["errors"], "steps": 0}
-    scores = np.zeros((len(tree.leaves), question.targets, question.columns))
-    return ask(replace(question, kind="newton", tree=tree, coefficients=scores), kept)
+    kept |= {"grown": [splits + 1 for splits in memory["sizes"]], "errors": memory["errors"], "steps": 0, "pulls": []}
+    asked = replace(question, kind="newton", tree=question.tree.first(sizes[-1]), sizes=tuple(sizes))
+    scores = np.zeros((asked.scored, question.targets, question.columns))
+    return ask(replace(asked, coefficients=scores, of_all=not memory["held_out"]), kept)
 
 
 def goes_on(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
-    """Take a Newton step in every leaf; go on, or build the model."""
-    steps = int(memory["steps"])
-    pull = Pull(float(memory["pull"]), tuple(memory["spread"])) if steps else first_pull(question, sums)
-    coefficients, moved, following = stepped(question, sums, pull, first=steps == 0)
-    question, steps = replace(question, coefficients=coefficients), steps + 1
-    if moved >= STILL and steps < STEPS:
-        return ask(question, {**memory, "steps": steps, "pull": following.rows, "spread": list(following.spread)})
+    """Take a Newton step in every leaf of each tree; go on, choose a tree, or build the model."""
+    steps, start = int(memory["steps"]) + 1, 0
+    after, moved, pulls, following = [], 0.0, [], []
+    for number, one in enumerate(question.each_size):
+        own = {name: sums[name][start : start + one.scored] for name in ("squares", "expected", "observed")}
+        start += one.scored
+        pull = first_pull(own["squares"], question.columns) if steps == 1 else Pull(*memory["pulls"][number])
+        coefficients, far, then = stepped(one, own, pull, first=steps == 1)
+        after.append(coefficients)
+        moved = max(moved, far)
+        pulls.append(pull)
+        following.append([then.rows, then.spread])
+    memory = {**memory, "steps": steps, "pulls": following}
+    if not question.of_all and (moved < STILL or steps == TRIAL_STEPS):
+        errors, apart = (sums["errors"].astype(np.float64) / float(1 << SCORE_BITS)).tolist()
+        limit = min(errors) * (1.0 + question.parameters.size_tolerance)
+        chosen = next(number for number, error in enumerate(errors) if error <= limit)
+        if errors[0] - errors[chosen] <= float(np.sqrt(apart[chosen])):  # no more than a standard error
+            chosen = 0
+        splits = question.sizes[chosen]
+        asked = replace(question, tree=question.tree.first(splits), sizes=(splits,), of_all=True)
+        memory |= {"pulls": [following[chosen]], "brier": errors[chosen]}
+        return ask(replace(asked, coefficients=after[chosen]), memory)
+    question = replace(question, coefficients=np.concatenate(after))
+    if not question.of_all or (moved >= STILL and steps < STEPS):
+        return ask(question, memory)
     model, class_shares = _model(question, rows, sums)
-    held, kept = int(memory["held_out"]), {name: memory[name] for name in ("sums_digest", "reference", "sizes")}
-    summary: dict[str, Value] = {**kept, "rows": rows, "held_out": held}
-    summary |= {"newton_rounds": steps, "pull": pull.rows, "class_shares": class_shares}
+    held, kept = int(memory["held_out"]), {name: memory[name] for name in ("sums_digest", "reference")}
+    summary: dict[str, Value] = {**kept, "sizes": memory["grown"], "rows": rows, "held_out": held}
+    summary |= {"newton_rounds": steps, "pull": pulls[0].rows, "class_shares": class_shares}
     if held:  # two classes have the same error; one is asked about
-        both = 2.0 if question.targets == 1 else 1.0
-        summary["held_out_brier"] = [both * error / held for error in memory["errors"]]
+        both = (2.0 if question.targets == 1 else 1.0) / held
+        summary |= {"held_out_brier": [both * error for error in memory["errors"]], "brier": both * memory["brier"]}
     return Done(model, {**summary, **model.complexity()})
 
 

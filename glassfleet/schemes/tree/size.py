@@ -19,7 +19,6 @@ from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
 from glassfleet.schemes.tree.newton import begin
 from glassfleet.schemes.tree.rules import rules_of
-from glassfleet.schemes.tree.tree import Tree
 from glassfleet.training import of_support
 from schemas.codec import Value
 from schemas.errors import RunFailedError
@@ -49,7 +48,7 @@ def sums_of(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int],
 def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     """Return the simplest model that is accurate enough, fitted over all rows; of classes ask for its scores."""
     if question.domain.classes:
-        return begin(question, _fewest_rules(question, memory), memory)
+        return begin(question, _promising(question, memory), memory)
     parameters, tree = question.parameters, question.tree.first(memory["sizes"][-1])
     sums = [sums_of(memory, part) for part in (0, 1)]
     root = root_of(memory, question.columns)
@@ -84,17 +83,21 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     return _done(question, memory, fit, coefficients, summary)
 
 
-def _fewest_rules(question: Question, memory: Mapping[str, Any]) -> Tree:
-    """Return the smallest tree whose held-out squared error (Brier) is near the least."""
+def _promising(question: Question, memory: Mapping[str, Any]) -> list[int]:
+    """Return by how many splits the trees are made whose scores are worth learning, increasing.
+
+    Squared errors of indicators (Brier) speak for more rules than scores need, which are no straight lines over
+    chances. So beside the smallest tree near the least held-out error there is a smaller one, and one rule.
+    """
     if not memory["held_out"]:
-        return question.tree.first(memory["sizes"][-1])
+        return [memory["sizes"][-1]]
     sums, root, errors = [sums_of(memory, part) for part in (0, 1)], root_of(memory, question.columns), {}
     for splits, error in zip(memory["sizes"], memory["errors"], strict=True):
         if error <= NEAR * min(memory["errors"]):
             fit, held = (fit_of(question.tree, splits, *part) for part in sums)
             errors[splits] = _best_pull(fit, held, pull_of(fit, root))[1]
     limit = min(errors.values()) * (1.0 + question.parameters.size_tolerance)
-    return question.tree.first(min(splits for splits, error in errors.items() if error <= limit))
+    return sorted({0, min(errors), min(splits for splits, error in errors.items() if error <= limit)})
 
 
 def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping[str, Ints]) -> Done:
