@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 STRONGEST = 6
@@ -59,21 +58,16 @@ class Condition:
 
 @dataclass(frozen=True)
 class Slope:
-    """How a linear consequent depends on one input: by a straight line, or by a broken one.
+    """How a linear consequent depends on one input.
 
     Attributes
     ----------
     feature : str
     per_unit : float
-        By how much the target changes with one unit of the input, in the target's own unit; of a broken line where it
-        begins.
+        By how much the target changes with one unit of the input, in the target's own unit.
     over_region : float
         By how much it changes when the input crosses the rule's own region: the limits of its condition on the input,
-        or the whole range where it has none. Of a broken line the highest less the lowest there, less than zero where
-        it ends lower than it begins.
-    points : tuple of (float, float)
-        Where a broken line begins, bends and ends in the rule's region, in the input's unit, and by how much the target
-        has changed there since the beginning. Empty: the line is straight there.
+        or the whole range where it has none.
     unit : str
         The input's.
     when_missing : bool
@@ -86,7 +80,6 @@ class Slope:
     feature: str
     per_unit: float
     over_region: float
-    points: tuple[tuple[float, float], ...] = ()
     unit: str = ""
     when_missing: bool = False
     beyond: str = ""
@@ -109,22 +102,6 @@ class Slope:
         """Whether it is of the input's value within its limits."""
         return not self.when_missing and not self.beyond
 
-    @property
-    def course(self) -> str:
-        """A broken line in words; a piece with less than a hundredth of all change is flat.
-
-        >>> Slope("level", 0.1, 0.2, ((10.0, 0.0), (33.0, 0.2), (50.0, 0.2)), "dB").course
-        'rises by 0.2 until 33 dB, is flat after'
-        """
-        heights = [height for _, height in self.points]
-        least, words = 0.01 * (max(heights) - min(heights)), []
-        for place, ((_, before), (end, after)) in enumerate(pairwise(self.points)):
-            change = after - before
-            move = f"{'rises' if change > 0 else 'falls'} by {abs(change):.3g}" if abs(change) > least else "is flat"
-            unit = f" {self.unit}" if self.unit and not place else ""
-            words.append(f"{move} after" if place == len(self.points) - 2 else f"{move} until {few_digits(end)}{unit}")
-        return ", ".join(words)
-
 
 @dataclass(frozen=True)
 class Consequent:
@@ -135,7 +112,7 @@ class Consequent:
     target : str
         Empty: `value` is all there is to say, of structures and networks.
     value : float or str
-        In the target's own unit, where all inputs are 0, those with broken lines where these begin; or the class.
+        In the target's own unit, where all inputs are 0; or the class.
     unit : str
     slopes : tuple of Slope or None
         Those that are not zero, in the order of the inputs. None: the rules of this model say numbers or classes.
@@ -178,33 +155,12 @@ class Consequent:
         if keep is not None and len(slopes) > keep + 1:
             limit = sorted((abs(slope.over_region) for slope in slopes), reverse=True)[keep - 1]
             kept = tuple(slope for slope in slopes if abs(slope.over_region) >= limit)
-        words = [
-            f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.term}"
-            for slope in kept
-            if not slope.points
-        ]
+        words = [f" {'-' if slope.per_unit < 0 else '+'} {abs(slope.per_unit):.4g} {slope.term}" for slope in kept]
         words += [f" and {len(slopes) - len(kept)} weaker terms"] * (len(kept) < len(slopes))
         total = f"{self.value:.4g}{''.join(words)}"
         if self.unit:
             total = f"({total}) {self.unit}" if words else f"{total} {self.unit}"
-        return ", ".join([total, *(f"with {slope.feature} it {slope.course}" for slope in kept if slope.points)])
-
-
-@dataclass(frozen=True)
-class BentInput:
-    """How a consequent depends on an input to which it has a line that bends.
-
-    Attributes
-    ----------
-    feature, unit : str
-    lines : tuple of (str, tuple of (float, float))
-        The target, or each score of the rule in order, and its line over the rule's region as :class:`Slope` has it:
-        values of the input, and by how much the target has changed there. Of one that is straight here the two ends.
-    """
-
-    feature: str
-    unit: str
-    lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+        return total
 
 
 @dataclass(frozen=True)
@@ -346,20 +302,6 @@ class Rule:
     def antecedent(self) -> str:
         """What the rule asks, in words: all its conditions, or ``always``."""
         return " AND ".join(part.text for part in self.conditions) or "always"
-
-    @property
-    def bent(self) -> tuple[BentInput, ...]:
-        """The inputs that it depends on by lines that bend."""
-        parts = self.consequent.scores or (self.consequent,)
-        linear = [(part.target, own) for part in parts for own in part.slopes or () if own.is_of_value]
-        slopes = {(target, own.feature): own for target, own in linear}
-
-        def line(target: str, bent: Slope) -> tuple[str, tuple[tuple[float, float], ...]]:
-            own = slopes.get((target, bent.feature), Slope(bent.feature, 0.0, 0.0))
-            return target, own.points or (bent.points[0], (bent.points[-1][0], own.over_region))
-
-        bends = {own.feature: own for _, own in linear if own.points}.values()
-        return tuple(BentInput(own.feature, own.unit, tuple(line(part.target, own) for part in parts)) for own in bends)
 
     @property
     def summary(self) -> list[str]:

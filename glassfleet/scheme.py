@@ -315,7 +315,7 @@ class Scheme(Protocol):
     - ``missing_cells = True``: rows may have empty cells (NaN) in columns whose ``Variable.missing`` says what they are
       taken for.
     - ``excess = True``: its lines go on beyond the limits of inputs (:class:`glassfleet.data.domain.Excess`).
-    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits.
+    - ``input_quantiles = (low, high)``: which quantiles of an input become its limits where the target is a number.
     - ``trial``: parameters of a short run, for the conformance suite; without it the defaults are tried.
     - ``parameters.group_rows``: fewest rows of a group where the clients condense rows
       (:mod:`glassfleet.data.condense`).

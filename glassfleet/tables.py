@@ -146,10 +146,8 @@ class RuleTables:
     constants : tuple of float
         What each rule says, as the scaled target, where all scaled inputs are 0; empty for votes. Of scores the s of
         the first rule, then those of the next.
-    slopes : tuple, shape (r, F), (r, 0) or (r s, F + H)
-        What each scaled input adds to that, and each hinge.
-    hinges : tuple, shape (H, 2)
-        Where lines over scaled inputs bend: the input and the knot of ``max(0, x - knot)``. They follow the inputs.
+    slopes : tuple, shape (r, F), (r, 0) or (r s, F)
+        What each scaled input adds to that.
     votes : tuple of int
         Each rule's class, by its number in the domain; empty for numbers.
     divisors, factors : tuple of float
@@ -172,7 +170,6 @@ class RuleTables:
     weights: Line
     constants: Line = ()
     slopes: tuple[Line, ...] = ()
-    hinges: tuple[tuple[int, float], ...] = ()
     votes: Numbers = ()
     divisors: Line = ()
     factors: Line = ()

@@ -48,9 +48,9 @@ def is_label_scheme(scheme: object) -> bool:
     return getattr(scheme, "purpose", None) == {"classification"}
 
 
-def input_quantiles_of(scheme: object) -> tuple[float, float]:
-    """Return the quantiles, in [0, 1], of an input that become its limits; `scheme` may have its own."""
-    return getattr(scheme, "input_quantiles", INPUT_QUANTILES)
+def input_quantiles_of(scheme: object, *, labels: bool = False) -> tuple[float, float]:
+    """Return the quantiles, in [0, 1], of an input that become its limits; for a number `scheme` may have its own."""
+    return INPUT_QUANTILES if labels else getattr(scheme, "input_quantiles", INPUT_QUANTILES)
 
 
 def most_told(scheme: object, task: Task) -> int:

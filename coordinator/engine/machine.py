@@ -101,7 +101,7 @@ def discovery_of(
         features=tuple(features),
         target=target,
         bounds=limits_of(bounds),
-        input_quantiles=input_quantiles_of(scheme),
+        input_quantiles=input_quantiles_of(scheme, labels=is_label_scheme(scheme)),
         units={column: known.unit for column, known in words.items() if known.unit},
         terms={column: known.terms for column, known in words.items() if known.terms},
         labels=is_label_scheme(scheme),

@@ -50,9 +50,10 @@ def margins(*seen: View) -> Rows:
         lines = lines[:MOST_LINES]
         table = np.stack([line for _, line in lines])
         for question, line in lines:
-            is_row, inputs, residual = _lone(np.concatenate([line - table, line[None]]), question.columns)
-            if is_row.any():
-                rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
+            for target in range(question.targets):
+                inputs, residual = _lone(np.concatenate([line - table, line[None]]), question, target)
+                if len(inputs):
+                    rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
     return stacked(rows)
 
 
@@ -66,22 +67,24 @@ def _alike(seen: Iterable[View], kinds: Sequence[str]) -> list[list[tuple[Questi
 
 
 def _below(question: Question, sums: Sums) -> Iterator[Array]:
-    """Yield the sums below each edge between bands of a leaf and an input, and of all bands, shape (bands, 2 k + 1)."""
+    """Yield the sums below each edge between bands of a leaf and an input, and of all bands, (bands, 1 + T k + k)."""
     bands = np.concatenate([sums["scores"], sums["means"]], axis=1) / 2.0**SCORE_BITS
     for span in slices_of(question.kept).values():
         yield np.cumsum(bands[span], axis=0)
 
 
-def _lone(left: Array, k: int) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Return which lines of sums are one row's, the regressors of these, shape (m, R), and their residuals."""
-    weight, square, first = left[:, 0], left[:, k + 1], left[:, 1]
+def _lone(left: Array, question: Question, target: int) -> tuple[Array, Array]:
+    """Return regressors, shape (m, R), and residuals, (m, T), of lines of sums that are one row's, by one target's."""
+    k, targets = question.columns, question.targets
+    each, means = left[:, 1 : 1 + targets * k].reshape(-1, targets, k), left[:, 1 + targets * k :]
+    weight, square, first = left[:, 0], means[:, 0], each[:, target, 0]
     is_row = (weight > _LIGHTEST - NEAR) & (weight < 1.0 + NEAR) & (np.abs(first) > _LEAST)
     is_row &= (square > STEP * _LIGHTEST - NEAR) & (square < weight + NEAR)
-    inputs = left[:, k + 2 :] / np.where(is_row, square, 1.0)[:, None]
+    inputs = means[:, 1:] / np.where(is_row, square, 1.0)[:, None]
     is_row &= ((inputs > -NEAR) & (inputs < 1.0 + NEAR)).all(axis=1)
     made = inputs * first[:, None]
-    is_row &= (np.abs(made - left[:, 2 : k + 1]) < NEAR * np.maximum(np.abs(first), 1e-2)[:, None]).all(axis=1)
-    return is_row, inputs[is_row], (first / np.where(is_row, weight, 1.0))[is_row]
+    is_row &= (np.abs(made - each[:, target, 1:]) < NEAR * np.maximum(np.abs(first), 1e-2)[:, None]).all(axis=1)
+    return inputs[is_row], each[is_row, :, 0] / weight[is_row, None]
 
 
 # --- product sums ---------------------------------------------------------------------------------------------------
@@ -99,15 +102,15 @@ def remainders(*seen: View) -> Rows:
 
 
 def _products(question: Question, sums: Sums) -> tuple[Array, Array]:
-    """Return product sums, shape (m, k, k), and those with the target and its square, shape (m, k + 1); NaN: none."""
+    """Return product sums, shape (m, k, k), and those with targets and their squares, (m, T, k + 1); NaN: none."""
     k = question.columns
     if question.kind == "bands":
         own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
-        return own, np.full((len(own), k + 1), np.nan)
+        return own, np.full((len(own), question.targets, k + 1), np.nan)
     grams = unpack_symmetric(sums["gram"].astype(np.float64) * SCALE, k)
-    target = sums["target"].astype(np.float64) * SCALE
+    target = sums["target"].astype(np.float64).reshape(-1, question.targets, k + 1) * SCALE
     place = {leaf: at for at, leaf in enumerate(question.tree.leaves)}
-    nothing = np.full(k + 1, np.nan)
+    nothing = np.full((question.targets, k + 1), np.nan)
     return grams, np.stack([target[place[i]] if i == j else nothing for i, j in question.tree.overlaps])
 
 
@@ -119,8 +122,11 @@ def _of_rank_one(question: Question, gram: Array, target: Array) -> Rows:
     is_row &= ((line > -NEAR) & (line < 1.0 + NEAR)).all(axis=1)
     made = weight[:, None, None] * line[:, :, None] * line[:, None, :]
     is_row &= (np.abs(made - gram) < NEAR * np.maximum(weight, 1e-2)[:, None, None]).all(axis=(1, 2))
-    first = target[is_row, 0]
-    y = target[is_row, -1] / np.where(np.abs(first) > _LEAST, first, np.nan)
+    first = target[is_row, :, 0]
+    if question.domain.classes:
+        y = np.where(np.isnan(first), np.nan, first > 0.5 * weight[is_row, None])
+    else:
+        y = target[is_row, :, -1] / np.where(np.abs(first) > _LEAST, first, np.nan)
     return rows_of(question, line[is_row, 1:], y)
 
 

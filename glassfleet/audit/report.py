@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from glassfleet.audit import banded, fmt_classes, tree
+from glassfleet.audit import banded, tree
 from glassfleet.audit.strengths import rows_behind_strengths
-from glassfleet.audit.sums import Rows, bands, cells, columns, covariances, remainders, spans
+from glassfleet.audit.sums import Rows, cells, columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Members, Opened, differences, total, views
 from glassfleet.audit.trees import leaf_means, near
 from glassfleet.data.dataset import Dataset
@@ -53,10 +53,9 @@ class Attack:
     kind: str = ""
 
 
-PRODUCTS = ("tree", "fmt_classes", "frt", "tsk")
+PRODUCTS = ("frt", "tsk")
 
 ATTACKS = (
-    Attack("bands", ("tree", "fmt_classes"), bands),
     Attack("bins", ("tree",), tree.bins, kind="bins"),
     Attack("cells", ("frt",), cells),
     Attack("remainders", ("frt",), remainders),
@@ -64,11 +63,10 @@ ATTACKS = (
     Attack("spans", ("tree",), tree.spans, crosses=True),
     Attack("margins", ("tree",), banded.margins, crosses=True, kind="bands"),
     Attack("remainders", ("tree",), banded.remainders, crosses=True, kind="bands"),
-    Attack("newton", ("fmt_classes",), fmt_classes.newton, crosses=True),
     Attack("columns", PRODUCTS, columns),
     Attack("columns", ("tree",), banded.columns),
     Attack("covariances", PRODUCTS, covariances, crosses=True),
-    Attack("trees", ("tree", "frt", "tsk"), leaf_means),
+    Attack("trees", ("frt", "tsk"), leaf_means),
     Attack("trees", ("tree",), tree.leaf_means),
     Attack("strengths", ("frbc",), rows_behind_strengths),
 )

@@ -3,8 +3,6 @@
 Each attack takes a `View` and returns candidate rows, scaled, shape (m, F + 1), inputs and target; NaN where it tells
 nothing of a column. It does not know which candidates are right.
 
-- bands (tree, fmt_classes): sums of two neighbouring cuts differ by the rows between them. One row left is the row
-  itself, by its products.
 - cells (frt): a cell that says that it holds one row tells its target.
 - remainders (frt): what a node holds less its cells of one input is the cell that was not told.
 - spans: the products of fewer rows than there are columns span just these rows. Two groups that share one row have
@@ -28,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.audit.transcript import View
-from glassfleet.audit.tree_sums import TREES, tree_triangles
 from glassfleet.numerics.statistics import gram_value, unpack_symmetric
-from glassfleet.schemes.tree.params import GRID_BITS
 from glassfleet.schemes.frt.messages import read_task as read_frt
+from glassfleet.schemes.tree.params import GRID_BITS
 from glassfleet.schemes.tsk.messages import read_task as read_tsk
 
 Rows = NDArray[np.float64]
@@ -59,7 +56,7 @@ class Groups:
     Attributes
     ----------
     inputs : tuple of int
-        Which inputs the columns are, hinges from `width` on; then come the constant 1 and the target.
+        Which inputs the columns are; then come the constant 1 and the target.
     width : int
         Inputs of the domain, F.
     grams : ndarray of float64, shape (n, k, k)
@@ -68,8 +65,6 @@ class Groups:
         What the rounding of the products may come to.
     is_whole : ndarray of bool, shape (n,)
         A node, leaf or rule; False: a band between two cuts.
-    label : int, optional
-        The target is the indicator of this class, of three or more.
     """
 
     inputs: tuple[int, ...]
@@ -77,28 +72,20 @@ class Groups:
     grams: NDArray[np.float64]
     noise: float
     is_whole: NDArray[np.bool_]
-    label: int | None = None
 
     def rows_on(self, lines: NDArray[np.float64]) -> Rows:
         """Return the rows that lie on lines through the origin of the columns' space, shape (m, k), if any do."""
         lines = lines[np.abs(lines[:, -2]) > 1e-6]
         values = np.delete(lines / lines[:, -2:-1], -2, axis=1)
         values = values[((values > -1e-4) & (values < 1 + 1e-4)).all(axis=1)]
-        return placed(values, self.inputs, self.width, self.label)
+        return placed(values, self.inputs, self.width)
 
 
-def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int, label: int | None = None) -> Rows:
-    """Return rows of all columns, NaN where nothing is told, from values of `inputs` and the target, shape (m, k).
-
-    Inputs from `width` on are hinges, no columns of a row. With a `label` the target is this class's indicator: of a
-    row of another class it does not tell which.
-    """
+def placed(values: NDArray[np.float64], inputs: Sequence[int], width: int) -> Rows:
+    """Return rows of all columns, NaN where nothing is told, from values of `inputs` and the target, shape (m, k)."""
     rows = np.full((len(values), width + 1), np.nan)
-    kept = [place for place, column in enumerate(inputs) if column < width]
     if len(values):
-        rows[:, [*(inputs[place] for place in kept), width]] = values[:, [*kept, -1]]
-    if label is not None:
-        rows[:, width] = np.where(rows[:, width] > 0.5, float(label), np.nan)
+        rows[:, [*inputs, width]] = values
     return rows
 
 
@@ -107,21 +94,15 @@ def from_grams(
     width: int,
     grams: NDArray[np.float64],
     is_whole: NDArray[np.bool_],
-    label: int | None = None,
 ) -> Groups:
     """Return groups of products on the trees' grid, `grams` over [1, x, y], as :class:`Groups` has the rest."""
     k = grams.shape[1]
     order = np.array([*range(1, k - 1), 0, k - 1])
-    return Groups(inputs, width, grams[:, order[:, None], order], k * 2.0**-GRID_BITS, is_whole, label)
+    return Groups(inputs, width, grams[:, order[:, None], order], k * 2.0**-GRID_BITS, is_whole)
 
 
 def groups(view: View) -> Iterator[Groups]:
     """Yield the product sums of all groups of rows that a view tells apart, question by question."""
-    if view and view[0][0].scheme in TREES:
-        for question, triangles, is_whole, label in tree_triangles(view):
-            grams = unpack_symmetric(triangles.astype(np.float64), len(question.columns) + 2) / 2.0 ** (2 * GRID_BITS)
-            yield from_grams(question.columns, question.n_inputs, grams, is_whole, label)
-        return
     for task, sums in view:
         if "gram_high" not in sums or task.scheme not in _READ:
             continue
@@ -142,27 +123,6 @@ def _by_columns(grams: NDArray[np.float64], has: NDArray[np.bool_] | None) -> It
         places = np.append(inputs, [f, f + 1])
         own = grams[some][:, places[:, None], places]
         yield Groups(tuple(inputs.tolist()), f, own, 1e-11, np.ones(len(own), dtype=np.bool_))
-
-
-# --- tree and fmt_classes --------------------------------------------------------------------------------------------
-
-
-def bands(view: View) -> Rows:
-    """Return the row behind each sum of a tree that is a weight times the products of one row on the grid."""
-    result = []
-    for question, triangles, _, label in tree_triangles(view):
-        weight, rest = np.divmod(triangles[:, 0], 1 << GRID_BITS)  # below 0 where a part of a node was withheld
-        some, weight = (each[(weight != 0) & (rest == 0)] for each in (triangles, weight))
-        is_one = (some % weight[:, None] == 0).all(axis=1)
-        products = unpack_symmetric(some[is_one] // weight[is_one, None], len(question.columns) + 2)
-        rows = products[:, 0] / 2.0**GRID_BITS
-        outer = rows[:, :, None] * rows[:, None] * 2.0**GRID_BITS
-        # A product is rounded by half a step, those of the first line once more.
-        right = (
-            (np.abs(products - outer).max(axis=(1, 2)) < 1.6) & (rows >= 0.0).all(axis=1) & (rows <= 1.0).all(axis=1)
-        )
-        result.append(placed(rows[right, 1:], question.columns, question.n_inputs, label))
-    return stacked(result)
 
 
 # --- frt ------------------------------------------------------------------------------------------------------------
@@ -211,14 +171,14 @@ def spans(*seen: View) -> Rows:
     The groups are those of all views: two sums over different vehicles may share a row, too.
     """
     result = []
-    few: dict[tuple[tuple[int, ...], int | None], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
+    few: dict[tuple[int, ...], tuple[Groups, dict[bytes, NDArray[np.float64]]]] = {}
     for some in itertools.chain.from_iterable(map(groups, seen)):
         values, vectors = np.linalg.eigh(some.grams)
         kept = values > np.maximum(some.noise, 1e-9 * values[:, -1:])
         ranks = kept.sum(axis=1)
         is_few = (ranks > 0) & (ranks < len(values.T) - 1)
         result.append(some.rows_on(vectors[is_few & (ranks == 1), :, -1]))
-        known = few.setdefault((some.inputs, some.label), (some, {}))[1]
+        known = few.setdefault(some.inputs, (some, {}))[1]
         for place in np.flatnonzero(is_few & (ranks > 1))[: MOST_GROUPS * 4]:
             basis = vectors[place][:, kept[place]]
             if len(known) < MOST_GROUPS * len(seen):  # the same rows come in many bands
@@ -326,8 +286,8 @@ def covariances(*seen: View) -> Rows:
     """Return the row of each two groups, whole ones, of all views, whose product sums differ by one of rank one."""
     result = []
     some = [each for each in itertools.chain.from_iterable(map(groups, seen)) if each.is_whole.any()]
-    for kind in dict.fromkeys((each.inputs, each.label) for each in some):
-        alike = [each for each in some if (each.inputs, each.label) == kind]
+    for inputs in dict.fromkeys(each.inputs for each in some):
+        alike = [each for each in some if each.inputs == inputs]
         grams = np.concatenate([each.grams[each.is_whole] for each in alike])[:MOST_GROUPS]
         grams = np.concatenate([grams, np.zeros_like(grams[:1])])
         noise = 2 * alike[0].noise

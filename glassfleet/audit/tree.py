@@ -1,10 +1,13 @@
-"""Rows from the sums of tree: bins of one row, and spans of the joint fit's product sums.
+"""Rows from the sums of tree: bins of one row, and spans of product sums.
 
 - bins: weight and weight times [1, x] times the residual, of the rows of a leaf between two edges. One row is their
   ratio; its target is what the model, which the question holds, says of it, and its residual.
 - spans: product sums over [1, x] of pairs of leaves, of both sides of ramps, and over held-out rows. As in `sums`, two
   groups that share one row meet in it; the group's sums of products with the target, or with the residual, then tell
-  the row's target (`sums.completed`): b is the root of a = d'G d.
+  the row's target (`sums.completed`): b is the root of a = d'G d. Of classes the sums of a Newton round are such
+  groups, too, of each leaf with the weights w p (1 - p); [1, x] of the rows of a class then tell which the row has.
+
+Of classes each indicator is a target, and a row's class is the one whose indicator is one.
 """
 
 from __future__ import annotations
@@ -19,18 +22,21 @@ from numpy.typing import NDArray
 from glassfleet.audit.sums import MOST_GROUPS, NEAR, Part, Rows, completed, stacked
 from glassfleet.audit.transcript import Sums, View
 from glassfleet.fuzzy.linear_rules import outputs_of
-from glassfleet.numerics.statistics import pack_symmetric, unpack_symmetric
+from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.scheme import COUNTS
 from glassfleet.schemes.tree.bins import GROUP
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import Question, read_task
 from glassfleet.schemes.tree.params import GRID_BITS, SCORE_BITS
-from glassfleet.schemes.tree.server import taken_in
+from glassfleet.schemes.tree.server import root_sums, taken_in
 from glassfleet.schemes.tree.support import STEP
 from glassfleet.schemes.tree.tree import degrees
 
 Array = NDArray[np.float64]
+
+CLASS_NEAR = 0.05
+"""An indicator that is read is this near to 0 or 1."""
 
 _LEAST = 1e-4
 """Least residual times weight whose ratio to the products tells a row: they are rounded to 2^-28."""
@@ -45,17 +51,20 @@ def bins(view: View) -> Rows:
     for task, sums in view:
         if task.kind == "bins" and "scores" in sums:
             question = read_task(task)
-            inputs, residual = _lone(question, sums["scores"] / 2.0**SCORE_BITS, sums["means"] / 2.0**SCORE_BITS)
-            rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
+            for target in range(question.targets):
+                scores, means = (sums[name] / 2.0**SCORE_BITS for name in ("scores", "means"))
+                inputs, residual = _lone(question, scores, means, target)
+                rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
     return stacked(rows)
 
 
-def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array]:
-    """Return regressors, shape (m, R), and residual of the rows that are alone in a bin."""
+def _lone(question: Question, scores: Array, means: Array, target: int) -> tuple[Array, Array]:
+    """Return regressors, shape (m, R), and residuals, (m, T), of the rows that are alone in a bin, by one target's."""
     assert question.edges is not None
-    weight, first = scores[..., 0], scores[..., 1]
+    weight, each = scores[..., 0], scores[..., 1:].reshape(*scores.shape[:-1], question.targets, -1)
+    first = each[..., target, 0]
     is_told = (weight > NEAR) & (weight < 1.0 + NEAR) & (np.abs(first) > _LEAST)
-    values = scores[..., 2:] / np.where(is_told, first, 1.0)[..., None]
+    values = each[..., target, 1:] / np.where(is_told, first, 1.0)[..., None]
     is_told &= ((values > -NEAR) & (values < 1.0 + NEAR)).all(axis=-1)
     for place, feature in enumerate(question.features):
         if feature in question.regressors:
@@ -68,24 +77,35 @@ def _lone(question: Question, scores: Array, means: Array) -> tuple[Array, Array
     made = made.reshape(*means.shape[:3], GROUP, means.shape[3]).sum(axis=3)
     is_right = (np.abs(made - means) < NEAR).all(axis=-1)
     is_told &= np.repeat(is_right, GROUP, axis=-1) | (weight == 1.0)
-    return values[is_told], (first / np.where(is_told, weight, 1.0))[is_told]
+    return values[is_told], each[is_told][..., 0] / weight[is_told][:, None]
 
 
 def forecast(question: Question, inputs: Array) -> Array:
-    """Return what the question's model says of rows, shape (m,); NaN where it asks for an input that is not told."""
+    """Return what the question's model says of rows, shape (m, T); NaN where it asks for an input that is not told."""
     assert question.coefficients is not None
     scaled = np.full((question.n_inputs, len(inputs)), np.nan)
     scaled[list(question.regressors)] = inputs.T
     reached = degrees(question.tree, scaled, STEP if question.parameters.support else 0.0)
-    lines = zip(question.tree.leaves, question.coefficients, strict=True)
-    return sum((reached[leaf] * outputs_of(line, inputs.T) for leaf, line in lines), np.zeros(len(inputs)))
+    total = np.zeros((len(inputs), question.targets))
+    for leaf, lines in zip(question.tree.leaves, question.coefficients, strict=True):
+        total += np.stack([reached[leaf] * outputs_of(line, inputs.T) for line in lines], axis=1)
+    return total
 
 
 def rows_of(question: Question, inputs: Array, target: Array) -> Rows:
-    """Return rows of all columns; NaN: not told. Those whose target is out of range are none."""
+    """Return rows of all columns from targets, shape (m, T); NaN: not told. Without those whose target is out of range.
+
+    Of classes indicators are zero and one, the latter of one class.
+    """
+    is_none = ((target < -NEAR) | (target > 1.0 + NEAR)).any(axis=1)
+    known = target[:, 0]
+    if question.domain.classes:
+        is_none |= (np.abs(target - np.rint(target)) > CLASS_NEAR).any(axis=1)
+        known = np.rint(known) if question.targets == 1 else target.argmax(axis=1)
+        known = np.where(np.isnan(target).any(axis=1), np.nan, known)
     rows = np.full((len(inputs), question.n_inputs + 1), np.nan)
-    rows[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, target])
-    return rows[~((target < -NEAR) | (target > 1.0 + NEAR))]
+    rows[:, [*question.regressors, question.n_inputs]] = np.column_stack([inputs, known])
+    return rows[~is_none]
 
 
 # --- spans ----------------------------------------------------------------------------------------------------------
@@ -97,12 +117,12 @@ def spans(*seen: View) -> Rows:
 
 
 def _part(question: Question, gram: Array, right: Array | None = None, *, of_residual: bool = False) -> Part:
-    """Return sums of products of [1, x], shape (k, k), and of these with target or residual, shape (k,)."""
+    """Return sums of products of [1, x], shape (k, k), and of these with targets or residuals, shape (T, k)."""
 
     def complete(rows: Array, directions: Array) -> Rows:
         assert right is not None
         weight = np.sqrt(np.maximum(((directions @ gram) * directions).sum(axis=1), 1e-12))
-        target = directions @ right / weight + (forecast(question, rows[:, 1:]) if of_residual else 0.0)
+        target = directions @ right.T / weight[:, None] + (forecast(question, rows[:, 1:]) if of_residual else 0.0)
         drawn = DRAWS if question.kind == "joint" else (1.0,)  # a row's own is not known: each may be right
         return stacked([rows_of(question, rows[:, 1:], target / math.sqrt(one)) for one in drawn])
 
@@ -112,7 +132,10 @@ def _part(question: Question, gram: Array, right: Array | None = None, *, of_res
 def _parts(view: View) -> Iterator[Part]:
     """Yield the groups that the questions of a view are about, and those that follow."""
     for question, memory, sums in _replayed(view):
-        yield from _sides(question, memory, sums) if question.kind == "ramps" else _joint(question, memory)
+        if question.kind == "newton":
+            yield from _newton(question, sums)
+        else:
+            yield from _sides(question, memory, sums) if question.kind == "ramps" else _joint(question, memory)
 
 
 def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
@@ -126,7 +149,7 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
         if question.kind == "joint":
             pairs = np.array(question.tree.overlaps, dtype=np.int64)
             known = {"leaves": question.tree.leaves, "pairs": pairs, "gram": sums["gram"][None]}
-            yield question, known | {"target": sums["target"][None]}, sums
+            yield question, known | {"target": _by_target(question, sums["target"][None])}, sums
             continue
         if question.kind == "scan":
             scan, memory = sums, {}
@@ -135,13 +158,8 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
             continue
         if not memory:
             columns = [0, *(feature + 1 for feature in question.regressors)]
-            full = unpack_symmetric(scan["gram"], question.n_inputs + 2)
-            memory = {
-                "leaves": [0],
-                "pairs": np.zeros((1, 2), dtype=np.int64),
-                "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-                "target": full[:, [*columns, question.n_inputs + 1], question.n_inputs + 1][:, None],
-            }
+            full = unpack_symmetric(scan["gram"], question.n_inputs + 1 + question.targets)
+            memory = root_sums(full, columns, question.targets)
         if question.latest:
             memory = taken_in(question, memory, dict(sums))
         yield question, memory, sums
@@ -150,17 +168,37 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
 def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:
     """Yield training rows and those held out of each pair of leaves, with the target where both are the same."""
     grams = unpack_symmetric(memory["gram"].astype(np.float64) * SCALE, question.columns)
-    rights = memory["target"][:, :, : question.columns].astype(np.float64) * SCALE
+    rights = memory["target"][..., : question.columns].astype(np.float64) * SCALE
     place = {leaf: at for at, leaf in enumerate(memory["leaves"])}
     for part in range(len(grams)):
         for (i, j), gram in zip(memory["pairs"].tolist(), grams[part], strict=True):
             yield _part(question, gram, rights[part, place[i]] if i == j else None)
 
 
+def _by_target(question: Question, target: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return sums of leaves with the targets, last T (k + 1) numbers each, shape (.., T, k + 1)."""
+    return target.reshape(*target.shape[:-1], question.targets, -1)
+
+
+def _newton(question: Question, sums: Sums) -> Iterator[Part]:
+    """Yield the rows of each leaf, weighted by the curvature of each score."""
+    grams = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
+    for of_leaf, observed in zip(grams, sums["observed"].astype(np.float64) * SCALE, strict=True):
+        for gram in of_leaf[: question.targets]:
+
+            def complete(rows: Array, directions: Array, gram: Array = gram, observed: Array = observed) -> Rows:
+                weight = ((directions @ gram) * directions).sum(axis=1)
+                # The row's own weight, without the curvature, in the sums of its class; nothing in others'.
+                is_of = directions @ observed.T > 0.5 * weight[:, None]
+                return rows_of(question, rows[:, 1:], is_of.astype(np.float64))
+
+            yield Part(gram, question.columns * 2.0**-GRID_BITS, complete)
+
+
 def _sides(question: Question, memory: Mapping[str, Any], sums: Sums) -> Iterator[Part]:
     """Yield both sides of each ramp."""
     squares = unpack_symmetric(sums["squares"].astype(np.float64) * SCALE, question.columns)
-    scores = sums["scores"][:, : question.columns].astype(np.float64) * SCALE
+    scores = sums["scores"][:, :-1].reshape(len(squares), question.targets, -1).astype(np.float64) * SCALE
     pairs = memory["pairs"].tolist()
     for (leaf, _), (lower, both), right in zip(question.candidates, squares, scores, strict=True):
         yield _part(question, lower, right, of_residual=True)
@@ -182,8 +220,11 @@ def leaf_means(view: View) -> Rows:
             weight = sum(gram[0, 0] for pair, gram in zip(pairs, grams, strict=True) if leaf in pair)
             own = grams[pairs.index([leaf, leaf])][0]
             if own[0] > 2.0**-GRID_BITS:
-                target = float(memory["target"][0, place, 0]) * SCALE / weight
-                row = rows_of(question, own[None, 1:] / own[0], np.array([target]))
+                target = memory["target"][0, place, :, 0].astype(np.float64) * SCALE / weight
+                if question.domain.classes:  # the class of most rows
+                    most = np.rint(target) if question.targets == 1 else np.arange(len(target)) == target.argmax()
+                    target = most.astype(np.float64)
+                row = rows_of(question, own[None, 1:] / own[0], target[None])
                 rows.append(np.repeat(row, max(1, round(weight)), axis=0))
         result = np.concatenate(rows) if rows else result
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,7 +237,9 @@ def _names_known(
                 "no-classes",
             )
         # Known from here on, as if they had been declared; or the target is a number.
-        found_out = {"classes": tuple(class_rows)} if class_rows else {"either": False}
+        found_out: dict[str, Any] = {"classes": tuple(class_rows)} if class_rows else {"either": False}
+        if class_rows and parameters.either:  # the limits that were asked for are those of a number
+            found_out["input_quantiles"] = INPUT_QUANTILES
         parameters = parameters.model_copy(update=found_out)
     categories: dict[str, Value] = dict(state.get("categories", {}))
     if parameters.categories and state["round"] == 1:

@@ -11,10 +11,9 @@ All have ``fit`` (one party has all rows), ``fit_federated`` (several parties, n
 
 from glassfleet.estimators.base import SchemeClassifier, SchemeEstimator, SchemeRegressor
 from glassfleet.estimators.crisp import FedGATreeClassifier, FedGATreeRegressor, PrivateTreeClassifier
-from glassfleet.estimators.tree import FuzzyTreeRegressor, FuzzyModelTreeClassifier
 from glassfleet.estimators.fuzzy import ChiClassifier, FuzzyRegressionTree, TSKRegressor
 from glassfleet.estimators.mlp import FedAvgMLPClassifier, FedAvgMLPRegressor
-from glassfleet.estimators.tree import FuzzyTreeRegressor
+from glassfleet.estimators.tree import FuzzyTreeClassifier, FuzzyTreeRegressor
 
 __all__ = [
     "ChiClassifier",
@@ -22,9 +21,8 @@ __all__ = [
     "FedAvgMLPRegressor",
     "FedGATreeClassifier",
     "FedGATreeRegressor",
-    "FuzzyTreeRegressor",
-    "FuzzyModelTreeClassifier",
     "FuzzyRegressionTree",
+    "FuzzyTreeClassifier",
     "FuzzyTreeRegressor",
     "PrivateTreeClassifier",
     "SchemeClassifier",

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from glassfleet.data.cells import MISSING, as_number, is_empty
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.explanation import Activation
-from glassfleet.rules import BentInput, Condition, Forecasts, Rule
+from glassfleet.rules import Condition, Forecasts, Rule
 from schemas.errors import DataError
 
 FORMAT: Final = 1
@@ -41,7 +41,7 @@ class RuleView(View):
 
     `weight`, `support` and `confidence` are None where there are none to tell: structures, and what a network says.
     `fitness` is that of a structure, None for rules. `measures` says the others and `forecast` in words. `brief` is the
-    rule by the strongest terms of its consequent, and each score by itself. `bent` are the inputs whose lines bend.
+    rule by the strongest terms of its consequent, and each score by itself.
     """
 
     index: int
@@ -57,7 +57,6 @@ class RuleView(View):
     forecast: Forecasts | None = None
     error: float | None = None
     measures: str = ""
-    bent: tuple[BentInput, ...] = ()
 
     @classmethod
     def of(cls, rule: Rule) -> RuleView:

@@ -103,7 +103,7 @@ def _data(model: Model, values: dict[str, Any], code: str, kind: str) -> str:
     """Return the numbers and tables that `code` names; nested tables line by line."""
     numbers = {
         "INPUTS": len(model.domain.features),
-        "COLUMNS": len(model.domain.inputs) + len(values["hinges"]),
+        "COLUMNS": len(model.domain.inputs),
         "WIDEST": max(values.get("units", [0])),
     }
     arrays = []

@@ -24,7 +24,6 @@ from typing import Final
 from glassfleet import catalogue
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.export.regions import Shape, is_ordered, regions, shape_of
-from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.fuzzy.terms import linguistic_terms
 from glassfleet.scheme import Model
 from glassfleet.tables import CutTree, NetworkTables, RuleList, RuleTables, SetTree, SplitTree, knots_of
@@ -154,8 +153,6 @@ def _standard(model: Model, title: str) -> ET.Element:
         {f"{part.feature} is missing" if part.about_cell else part.feature: part.term for part in rule.conditions}
         for rule in rules
     ]
-    if tables.hinges:
-        domain = _with_hinges(domain, tables.hinges)
     # Where rules name single sets, all sets of an input are stated.
     knots = knots_of(conditions, len(domain.features)) if isinstance(conditions, RuleList | SetTree) else None
     inputs, terms = [], []
@@ -202,17 +199,6 @@ def _in_levels(domain: Domain) -> Domain:
         for one in domain.inputs
     )
     return domain.model_copy(update={"features": features})
-
-
-def _with_hinges(domain: Domain, hinges: Hinges) -> Domain:
-    """Return the domain with ``age above 37.5``, 0 below, behind its inputs: polynomials in FML have no bends."""
-    variables = []
-    for at, knot in hinges:
-        one = domain.features[at]
-        bend = one.low + knot * (one.high - one.low)
-        own = {"name": f"{one.name} above {bend!r}", "low": 0.0, "high": one.high - bend, "terms": ()}
-        variables.append(one.model_copy(update=own))
-    return domain.model_copy(update={"features": (*domain.features, *variables)})
 
 
 def _sets(variable: Variable, knots: Sequence[float] | None) -> dict[Shape, str]:
@@ -329,13 +315,12 @@ def _polynomial_output(
 def _polynomials(
     domain: Domain, target: Variable, tables: RuleTables, start: int = 0, step: int = 1
 ) -> list[list[float]]:
-    """Return each rule's output in own units: the constant, then one slope per input and hinge; or the constant alone.
+    """Return each rule's output in own units: the constant, then one slope per input; or the constant alone.
 
     Of rules that have `step` outputs, that numbered `start`.
     """
     width = target.high - target.low
     scales = [(variable.low, variable.high - variable.low) for variable in domain.features]
-    scales[len(scales) - len(tables.hinges) :] = [(0.0, scales[at][1]) for at, _ in tables.hinges]
     polynomials = []
     for scaled, line in zip(tables.constants[start::step], tables.slopes[start::step], strict=True):
         constant, slopes = target.low + width * scaled, []

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from glassfleet.explain.views import RuleView
-from glassfleet.export.svg.bends import bent_lines
 from glassfleet.export.svg.shapes import STYLE, Svg, beside
 
 
@@ -65,7 +64,7 @@ def html_of(page: Page) -> str:
     text = (resources.files("glassfleet.export") / "templates" / "report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     style = Svg(STYLE.read_text(encoding="utf-8"))
-    parts = {"called": called, "bent_lines": bent_lines, "beside": beside}
+    parts = {"called": called, "beside": beside}
     return environment.from_string(text).render(page=page, style=style, **parts) + "\n"
 
 

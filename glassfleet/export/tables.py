@@ -50,7 +50,6 @@ def table_values(model: Model, tables: Tables) -> dict[str, Any]:
         for at, own in zip(domain.excess_of, domain.excess, strict=True)
     )
     values["farthest"] = (FARTHEST,)
-    values.setdefault("hinges", ())
     if isinstance(tables, RuleTables):
         values["rank"] = tables.rank
         values["default"] = tables.rank.index(0) if tables.default is None else tables.default

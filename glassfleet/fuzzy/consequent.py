@@ -14,7 +14,6 @@ from pydantic import Field
 
 from glassfleet.data.documents import Strict
 from glassfleet.data.domain import Domain, Excess, Indicator, Variable
-from glassfleet.fuzzy.hinges import Hinges
 from glassfleet.rules import Condition, Consequent, Forecasts, Rule, Slope
 
 Array = NDArray[np.float64]
@@ -154,70 +153,46 @@ class ReadsRules(ABC):
         return tuple(map(self._rule, range(self._size())))
 
 
-def linear_score(
-    domain: Domain, name: str, line: Array, conditions: Sequence[Condition] = (), hinges: Hinges = ()
-) -> Consequent:
-    """Return the score `name`, a polynomial over scaled inputs and their hinges, over the inputs themselves.
+def linear_score(domain: Domain, name: str, line: Array, conditions: Sequence[Condition] = ()) -> Consequent:
+    """Return the score `name`, a polynomial over scaled inputs, over the inputs themselves.
 
     Of an input of text the slope is what its highest level adds (:mod:`glassfleet.fuzzy.levels`). `line`, shape
-    (F + H + 1,), has the intercept first.
+    (F + 1,), has the intercept first.
     """
     intercept, *slopes = line.tolist()
-    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes, conditions, hinges)
+    return _linear(domain, Variable(name=name, low=0.0, high=1.0), intercept, slopes, conditions)
 
 
-def _linear(  # noqa: PLR0917  what a consequent is made of
-    domain: Domain,
-    target: Variable,
-    intercept: float,
-    slopes: Sequence[float],
-    conditions: Sequence[Condition],
-    hinges: Hinges = (),
+def _linear(
+    domain: Domain, target: Variable, intercept: float, slopes: Sequence[float], conditions: Sequence[Condition]
 ) -> Consequent:
     limits = {part.feature: (part.low, part.high) for part in conditions if not part.about_cell}
     cells = {part.feature: part.term for part in conditions if part.about_cell}
     width = target.high - target.low
-    constant, terms, straight = target.low + width * intercept, [], len(domain.inputs)
-    for index, (variable, coefficient) in enumerate(zip(domain.inputs, slopes[:straight], strict=True)):
+    constant, terms = target.low + width * intercept, []
+    for variable, coefficient in zip(domain.inputs, slopes, strict=True):
         span = 1.0 if variable.categories else variable.high - variable.low
-        bends = [(knot, own) for (at, knot), own in zip(hinges, slopes[straight:], strict=True) if at == index and own]
-        if span == 0.0 or not (bends or coefficient):
+        if span == 0.0 or not coefficient:
             continue
-
-        def adds(at: float, coefficient: float = coefficient, bends: list[tuple[float, float]] = bends) -> float:
-            return width * (coefficient * at + sum(own * max(at - knot, 0.0) for knot, own in bends))
-
+        whole = width * coefficient
         if isinstance(variable, Indicator):
             # Where a condition says whether the cell is empty, there is nothing left to tell.
             if variable.of.name not in cells:
-                terms.append(Slope(variable.of.name, adds(1.0), adds(1.0), when_missing=True))
-            constant += adds(1.0) if cells.get(variable.of.name) == "missing" else 0.0
+                terms.append(Slope(variable.of.name, whole, whole, when_missing=True))
+            constant += whole if cells.get(variable.of.name) == "missing" else 0.0
             continue
         if isinstance(variable, Excess):
-            limit, most = variable.of.low if variable.side == "below" else variable.of.high, adds(1.0)
+            limit = variable.of.low if variable.side == "below" else variable.of.high
             terms.append(
-                Slope(variable.of.name, most / span, most, (), variable.unit, beyond=f"{variable.side} {limit:.6g}")
+                Slope(variable.of.name, whole / span, whole, variable.unit, beyond=f"{variable.side} {limit:.6g}")
             )
             continue
         if cells.get(variable.name) == "missing" and variable.missing is not None:
-            constant += adds((variable.missing - variable.low) / span)
+            constant += width * (coefficient * ((variable.missing - variable.low) / span))
             continue
         low, high = (0.0, 1.0) if variable.categories else limits.get(variable.name, (variable.low, variable.high))
         low, high = max(low, variable.low), min(high, variable.high)
-        first, last = (low - variable.low) / span, (high - variable.low) / span
-        inside = [knot for knot, _ in bends if first < knot < last]
-        # No bend is beyond the rule's region: where it never counts, nothing is told.
-        slope = width * (coefficient + sum(own for knot, own in bends if knot <= first)) / span
-        begin, *heights = map(adds, (first, *inside, last))
-        if inside:
-            where = [low, *(variable.low + knot * span for knot in inside), high]
-            points = tuple(zip(where, (0.0, *(height - begin for height in heights)), strict=True))
-            change = max(height for _, height in points) - min(height for _, height in points)
-            constant += begin
-            terms.append(
-                Slope(variable.name, slope, change if points[-1][1] >= 0.0 else -change, points, variable.unit)
-            )
-        else:
-            constant += begin - slope * low
-            terms.append(Slope(variable.name, slope, slope * (high - low)))
+        first, slope = (low - variable.low) / span, width * coefficient / span
+        constant += width * (coefficient * first) - slope * low
+        terms.append(Slope(variable.name, slope, slope * (high - low)))
     return Consequent(target.name, constant, target.unit, tuple(terms))

@@ -111,24 +111,24 @@ def read_rules(lines: Sequence[RuleLine], leaves: int, domain: Domain) -> Linear
     return LinearRules(coefficients, *weights)
 
 
-class LinearTree(ReadsRules, Generic[T, Span]):
-    """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast.
+class TreeModel(ReadsRules, Generic[T, Span]):
+    """A finished tree with linear models in each leaf: what one for a number and one for classes share.
 
     Parameters
     ----------
     parameters : Parameters
         Of the run.
     domain : Domain
-        Inputs, target and their limits.
+        Inputs, target or classes, and their limits.
     tree : SplitTree
         The splits.
-    rules : LinearRules
+    rules : LinearRules or ScoreRules
         One line per leaf of `tree`, in its order: depth first, lower sides first.
     levels : tuple of tuple of float
         Of each input's categories; see :mod:`glassfleet.fuzzy.levels`. May be empty where all inputs are numbers.
     """
 
-    def __init__(self, parameters: Any, domain: Domain, tree: T, rules: LinearRules, levels: Levels = ()) -> None:
+    def __init__(self, parameters: Any, domain: Domain, tree: T, rules: Any, levels: Levels = ()) -> None:
         self.parameters = parameters
         self.domain = domain
         self.tree = tree
@@ -157,19 +157,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
     def membership(self, feature: int, value: float, span: Span) -> float:
         """Return the degree of a scaled value of an input in a span, in [0, 1]."""
 
-    # --- predicting -------------------------------------------------------------------------------------------------
-
-    def predict(self, X: Array) -> Array:
-        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
-
-        The result is clipped to the target's limits; what lies beyond the limits of inputs is added to that.
-        """
-        X = self.domain.check_rows(X)
-        result = np.empty(X.shape[0])
-        for block in blocks(X.shape[0], _ROW_BLOCK):
-            scaled = self._scaled(X[block])
-            result[block] = self._clipped(*self._raw(scaled, self.weights(scaled)))
-        return result
+    # --- what all do ------------------------------------------------------------------------------------------------
 
     def deciding(self, X: Array) -> NDArray[np.intp]:
         """Return the leaf whose output counts most for each of the rows `X`, shape (n,); see `explain`."""
@@ -184,6 +172,50 @@ class LinearTree(ReadsRules, Generic[T, Span]):
 
     def _scaled(self, X: Array) -> Array:
         return scaled_inputs(self.domain, self.levels, X)
+
+    @cached_property
+    def _spans(self) -> list[dict[int, Span]]:
+        return [self.spans(leaf) for leaf in self.tree.leaves]
+
+    def _fired(self, scaled: Array, strength: Sequence[float], weight: Sequence[float]) -> list[Activation]:
+        """Return the rules that fire for a scaled row, shape (F,): those whose outputs count most first."""
+        order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
+        return [
+            Activation(
+                self.rules()[rule],
+                strength[rule],
+                tuple(self.membership(f, float(scaled[f]), span) for f, span in self._spans[rule].items()),
+            )
+            for rule in order[: RUNNERS_UP + 1]
+            if rule == order[0] or strength[rule] > 0.0
+        ]
+
+    def _size(self) -> int:
+        return len(self._spans)
+
+    def complexity(self) -> Mapping[str, int | float]:
+        """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
+
+        Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
+        FRT paper).
+        """
+        return tree_complexity(self.tree, sum(map(len, self._spans)), self.base.coefficients)
+
+
+class LinearTree(TreeModel[T, Span]):
+    """A finished tree with a linear model in each leaf: the leaves' outputs, weighted, are its forecast."""
+
+    def predict(self, X: Array) -> Array:
+        """Predict rows `X`, shape (n, F), in the inputs' own units; returns shape (n,) in the target's unit.
+
+        The result is clipped to the target's limits; what lies beyond the limits of inputs is added to that.
+        """
+        X = self.domain.check_rows(X)
+        result = np.empty(X.shape[0])
+        for block in blocks(X.shape[0], _ROW_BLOCK):
+            scaled = self._scaled(X[block])
+            result[block] = self._clipped(*self._raw(scaled, self.weights(scaled)))
+        return result
 
     def _raw(self, scaled: Array, weights: Array) -> tuple[Array, Array]:
         """Return what rules say of scaled rows, shape (F, n), with the leaves' weights, shape (L, n): not clipped.
@@ -203,8 +235,6 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         """Return forecasts in the target's unit: within its limits, but for what excess adds."""
         return self.domain.unscale_target(np.minimum(np.maximum(within, 0.0), 1.0) + beyond)
 
-    # --- explaining -------------------------------------------------------------------------------------------------
-
     def explain(self, x: Array) -> Explanation:
         """Say why the model answers as it does for the one row `x`, shape (F,).
 
@@ -223,16 +253,7 @@ class LinearTree(ReadsRules, Generic[T, Span]):
         shares = np.zeros(len(scaled))
         for part, coefficients in zip(weight, self.base.coefficients, strict=True):
             shares += part * width * coefficients[1:] * scaled[:, 0]
-        order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
-        fired = [
-            Activation(
-                self.rules()[rule],
-                strength[rule],
-                tuple(self.membership(f, float(scaled[f, 0]), span) for f, span in self._spans[rule].items()),
-            )
-            for rule in order[: RUNNERS_UP + 1]
-            if rule == order[0] or strength[rule] > 0.0
-        ]
+        fired = self._fired(scaled[:, 0], strength, weight)
         # A last digit beyond the limit is rounding, not something the rules say.
         clipped = abs(unclipped - prediction) > _ROUNDING * width
         alone = sum(part > 0.0 for part in weight) == 1
@@ -249,25 +270,10 @@ class LinearTree(ReadsRules, Generic[T, Span]):
             ),
         )
 
-    @cached_property
-    def _spans(self) -> list[dict[int, Span]]:
-        return [self.spans(leaf) for leaf in self.tree.leaves]
-
-    def _size(self) -> int:
-        return len(self._spans)
-
     def _rule(self, index: int) -> Rule:
         conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
         line = self.base.coefficients[index]
         return linear_rule(self.domain, index, self.base, conditions, line[0], line[1:], self.forecasts.get(index))
-
-    def complexity(self) -> Mapping[str, int | float]:
-        """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
-
-        Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
-        FRT paper).
-        """
-        return tree_complexity(self.tree, sum(map(len, self._spans)), self.base.coefficients)
 
     def tables_over(self, conditions: Conditions, *, alone: bool = False) -> RuleTables:
         """Return the model as plain tables; one rule answers `alone`, or all, whose strengths add up to one."""

@@ -69,28 +69,31 @@ def select(matrix: Array, most: int, variance: float, ridge: float) -> Array:
     return _fit(matrix, sorted(chosen))
 
 
-def forward(matrix: Array, most: int) -> list[int]:
-    """Return the `most` columns ``x`` of a moment matrix (from 1) that a forward selection takes, in its order."""
+def forward(matrix: Array, most: int, targets: int = 1) -> list[int]:
+    """Return the `most` columns ``x`` of a moment matrix (from 1) that a forward selection takes, in its order.
+
+    Of several targets, the last columns, gains add up.
+    """
     table = matrix.copy()
     sweep(table, 0)
     chosen: list[int] = []
     for _ in range(most):
-        left = [j for j in range(1, matrix.shape[0] - 1) if j not in chosen]
-        best = max(left, key=lambda j: (_square(table[j, -1]) / float(table[j, j]), -j))
+        left = [j for j in range(1, matrix.shape[0] - targets) if j not in chosen]
+        best = max(left, key=lambda j: (sum(map(_square, table[j, -targets:])) / float(table[j, j]), -j))
         sweep(table, best)
         chosen.append(best)
     return chosen
 
 
-def ranked(matrix: Array, most: int) -> list[int]:
+def ranked(matrix: Array, most: int, targets: int = 1) -> list[int]:
     """Return at most `most` of the columns ``x``, numbered from 0, increasing: a forward selection, ridge 1."""
-    n = len(matrix) - 2
+    n = len(matrix) - 1 - targets
     if n <= most:
         return list(range(n))
     inner = np.arange(1, n + 1)
     matrix = matrix.copy()
     matrix[inner, inner] += 1.0
-    return sorted(j - 1 for j in forward(matrix, most))
+    return sorted(j - 1 for j in forward(matrix, most, targets))
 
 
 def sweep(table: Array, j: int, *, back: bool = False) -> None:

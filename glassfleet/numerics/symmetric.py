@@ -132,32 +132,33 @@ def _eliminated(work: Array, n: int) -> tuple[Array, Array]:
 
 
 def solve_each(matrices: Array, right: Array) -> tuple[Array, Array]:
-    """Solve many small systems.
+    """Solve many small systems, each for one right-hand side or for several.
 
     Parameters
     ----------
     matrices : ndarray of float64, shape (n, n, m)
         Symmetric and positive definite; the batch is the last axis.
-    right : ndarray of float64, shape (n, m)
+    right : ndarray of float64, shape (n, m) or (n, t, m)
 
     Returns
     -------
-    solutions : ndarray of float64, shape (n, m)
+    solutions : ndarray of float64, shaped as `right`
     value : ndarray of float64, shape (m,)
-        ``right' x`` of each: by how much a least-squares fit lowers the squared error.
+        ``right' x`` of each, added over right-hand sides: by how much a least-squares fit lowers the squared error.
     """
-    n = matrices.shape[0]
-    work = np.concatenate([matrices, right[:, None]], axis=1)
-    inverse = np.zeros(right.shape)
-    value = np.zeros(right.shape[1])
+    n, m = matrices.shape[::2]
+    work, sides = matrices.copy(), right.reshape(n, -1, m).copy()
+    inverse = np.zeros((n, m))
+    value = np.zeros(sides.shape[1:])
     for i in range(n):
         pivot = work[i, i]
         inverse[i] = np.where(pivot > 0.0, 1.0 / np.where(pivot > 0.0, pivot, 1.0), 0.0)
-        value += work[i, n] * work[i, n] * inverse[i]
-        factor = work[i, i + 1 : n] * inverse[i]
+        value += sides[i] * sides[i] * inverse[i]
+        factor = work[i, i + 1 :] * inverse[i]
         work[i + 1 :, i + 1 :] -= factor[:, None] * work[i, i + 1 :]
-    solution = np.zeros(right.shape)
+        sides[i + 1 :] -= factor[:, None] * sides[i]
+    solution = np.zeros_like(sides)
     for i in range(n - 1, -1, -1):
-        solution[i] = work[i, n] * inverse[i]
-        work[:i, n] -= work[:i, i] * solution[i]
-    return solution, value
+        solution[i] = sides[i] * inverse[i]
+        sides[:i] -= work[:i, i, None] * solution[i]
+    return solution.reshape(right.shape), np.add.accumulate(value)[-1]

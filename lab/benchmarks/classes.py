@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 def rows_of(name: str) -> Dataset:
     """Return at most so many rows of a table, drawn once, without rare classes."""
-    data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("fmt_classes"), labels=True)
+    data = read_rows(data_folder() / f"{name}.csv.gz", None, catalogue.load("tree"), labels=True)
     labels, count = np.unique(data.y, return_counts=True)
     kept = np.arange(data.rows)
     if data.rows > MOST_ROWS:
@@ -94,7 +94,7 @@ def compared(name: str) -> tuple[dict[str, Scores], Array]:
     numbers = [index for index in range(len(data.features)) if index not in texts]
     given: dict[str, list[tuple[Array, Any]]] = {}
     sizes = []
-    scheme: Any = catalogue.load("fmt_classes")
+    scheme: Any = catalogue.load("tree")
     for train, test in StratifiedKFold(5, shuffle=True, random_state=19).split(data.X, data.y):
         own, other = (
             Dataset(data.features, data.target, data.X[part], data.y[part], categories=data.categories)
@@ -108,7 +108,7 @@ def compared(name: str) -> tuple[dict[str, Scores], Array]:
         outcome = federated(scheme, scheme.Parameters(min_rows=1), domain, fleet)
         size = outcome.model.complexity()
         sizes.append((size["leaves"], size["parameters"], outcome.rounds, outcome.bytes_up / 5e6))
-        given.setdefault("fmt_classes", []).append((outcome.model.predict_proba(encode_inputs(other, domain)), other.y))
+        given.setdefault("tree", []).append((outcome.model.predict_proba(encode_inputs(other, domain)), other.y))
         one_hot = ("texts", OneHotEncoder(handle_unknown="ignore"), texts)
         for title, scaler, learner in (
             ("CART, 20 leaves", "passthrough", DecisionTreeClassifier(max_leaf_nodes=20, random_state=0)),
@@ -136,7 +136,7 @@ def classes(name: str) -> None:
     """Print a table's line for each learner."""
     scores, (rules, parameters, rounds, sent) = compared(name)
     print_table(
-        f"{name}; fmt_classes: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for "
+        f"{name}; tree: {rules:.1f} rules, {parameters:.0f} numbers, {rounds:.0f} rounds, {sent:.1f} MB up for "
         "each client",
         ["", "accuracy", "macro F1", "log loss", "calibration error"],
         [

@@ -50,7 +50,10 @@ def run_preflight(scheme: Any, parameters: Any, rows: Sequence[Source], seed: in
     short = _Short(scheme, at_most - DOMAIN_ROUNDS)
     with contextlib.suppress(_Enough, GlassfleetError):
         wanted = DiscoveryParameters(
-            features=first.features, target=first.target, input_quantiles=input_quantiles_of(scheme), labels=labels
+            features=first.features,
+            target=first.target,
+            input_quantiles=input_quantiles_of(scheme, labels=labels),
+            labels=labels,
         )
         local.federated(short, parameters, discover(wanted, [*data.values()]), data, seed)
     return Preflight(DOMAIN_ROUNDS + short.rounds, short.seconds)

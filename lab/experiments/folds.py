@@ -235,7 +235,7 @@ def _domain(plan: Plan, scheme: Scheme, X: NDArray[np.float64], y: NDArray[Any],
     wanted = DiscoveryParameters(
         features=tuple(plan.names),
         target=plan.target,
-        input_quantiles=input_quantiles_of(scheme),
+        input_quantiles=input_quantiles_of(scheme, labels=y.dtype.kind == "U"),
         labels=y.dtype.kind == "U",
         categories=True,
         missing=True,

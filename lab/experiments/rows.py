@@ -61,7 +61,7 @@ def read_rows(
     elif chosen in table.text and not classifies:
         raise DataError(
             f"{path}: the target {chosen!r} holds text ({str(table.column(chosen)[0])[:40]!r}), not a number as "
-            f"{scheme.name} needs. Name a column of numbers with --target, or use one for classes such as fmt_classes"
+            f"{scheme.name} needs. Name a column of numbers with --target, or use one for classes such as tree"
         )
     else:
         y = table.matrix([chosen])[:, 0].copy()

@@ -34,9 +34,9 @@ OTHERS = {
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "tree-numbers-text", "tree-numbers-text", "fmt_classes-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "tree-numbers-text", "tree-numbers-text", "tree-text")
 """Models with columns of text; :func:`trips` are their rows."""
-GAPPY = ("tree-numbers-gaps", "tree-numbers-gaps", "fmt_classes-gaps")
+GAPPY = ("tree-numbers-gaps", "tree-numbers-gaps", "tree-gaps")
 """The same, and some distances are missing; :func:`trips` with `gaps` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
@@ -57,7 +57,7 @@ KINDS = (
         "tsk-other",
         "frbc",
         "frbc-other",
-        "fmt_classes",
+        "tree-classes",
     ),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )

@@ -28,7 +28,6 @@ from coordinator.http.tokens import TokenCheck
 from coordinator.runs.attendance import Recent
 from glassfleet.audit.saved import place_of, read_report
 from glassfleet.export.svg import charts, effects, leakage, rounds, sets, shapes, text
-from glassfleet.export.svg.bends import bent_lines
 from glassfleet.export.svg.errors import error_bars
 from glassfleet.private.words import protection, question
 from glassfleet.rules import measures_note
@@ -88,7 +87,6 @@ class Dashboard:
                 "measures_note": measures_note,
                 "sets": sets,
                 "effects": effects,
-                "bent_lines": bent_lines,
                 "error_bars": error_bars,
                 "growth": growth,
                 "with_candidate": with_candidate,

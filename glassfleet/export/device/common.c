@@ -33,10 +33,6 @@ static inline void gf_scale(const double *x, double *z)
         far = far > 0.0 ? far : 0.0;
         z[GF_INPUTS + GF_GAPS_COUNT + e] = far > gf_farthest[0] ? gf_farthest[0] : far;
     }
-    for (int h = 0; h < GF_HINGES_COUNT; h++) { /* then what bends lines over the inputs */
-        double over = z[(int)gf_hinges[2 * h]] - gf_hinges[2 * h + 1];
-        z[GF_INPUTS + GF_GAPS_COUNT + GF_EXCESS_COUNT + h] = over > 0.0 ? over : 0.0;
-    }
 }
 
 /* Whether there is an answer: the value is finite, or its cell may be empty. */

@@ -11,7 +11,7 @@ def scaled(m: Values, row: list[float]) -> list[float]:
     """Map a row to [0, 1] per input: (x - low) / (high - low), clipped; a constant becomes 0, a text its level.
 
     An empty cell (NaN) is taken for a number of the model's. Behind the inputs stand what says that cells are empty,
-    how far values are beyond limits, and hinges, max(0, x - knot).
+    and how far values are beyond limits.
     """
     empty = [1.0 if math.isnan(row[gap]) else 0.0 for gap in m["gaps"]]
     row = list(row)
@@ -26,8 +26,7 @@ def scaled(m: Values, row: list[float]) -> list[float]:
         width = high - low
         scaled.append(min(max((value - low) / width, 0.0), 1.0) if width > 0 else 0.0)
     far = [max(row[at] - limit if above else limit - row[at], 0.0) / most for at, above, limit, most in m["excess"]]
-    hinges = [max(scaled[feature] - knot, 0.0) for feature, knot in m["hinges"]]
-    return scaled + empty + [min(value, m["farthest"][0]) for value in far] + hinges
+    return scaled + empty + [min(value, m["farthest"][0]) for value in far]
 
 
 def memberships(z: list[float], n_sets: int) -> tuple[list[int], list[float]]:

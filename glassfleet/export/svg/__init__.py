@@ -6,6 +6,6 @@ light and dark.
 - :mod:`.shapes` what all share; :mod:`.text` numbers and names as people read them
 - :mod:`.trees` trees of :mod:`.branches` (rules) and :mod:`.structures` (populations); :mod:`.rule_table` rule bases
 - :mod:`.sets` partitions; :mod:`.charts` shares and scores; :mod:`.rounds` the rounds of a run
-- :mod:`.effects` and :mod:`.bends` curves over an input, in the :mod:`.plane` of both
+- :mod:`.effects` curves over an input, in a :mod:`.plane`
 - :mod:`.png` the same as pixels
 """

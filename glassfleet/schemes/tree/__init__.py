@@ -12,7 +12,7 @@ from glassfleet.scheme import COLUMNS, SUPPORT, Cost, Participation, Purpose, Ta
 from glassfleet.schemes.tree.checks import shapes_of
 from glassfleet.schemes.tree.client import CLIENT
 from glassfleet.schemes.tree.messages import read_task
-from glassfleet.schemes.tree.model import FuzzyTree
+from glassfleet.schemes.tree.model import FuzzyClassTree, FuzzyTree, from_document, tables
 from glassfleet.schemes.tree.params import Parameters
 from glassfleet.schemes.tree.regressions import regressions
 from glassfleet.schemes.tree.server import SERVER
@@ -23,21 +23,21 @@ class TreeScheme(SumScheme):
 
     name = "tree"
     title = "Blended model tree"
-    purpose: frozenset[Purpose] = frozenset({"regression"})
+    purpose: frozenset[Purpose] = frozenset({"regression", "classification"})
     # Rules are fitted together, from sums of several rounds: all must rest on the same vehicles.
     participation: frozenset[Participation] = frozenset({"cohort"})
     categorical = True
     missing_cells = True
     excess = True
-    # As tree: linear rules still go on where the usual 2.5 and 97.5 % would clip.
+    # Linear rules of a number still go on where the usual 2.5 and 97.5 % would clip.
     input_quantiles = (0.001, 0.999)
     Parameters: type[BaseModel] = Parameters
     trial = Parameters(max_rules=8)
     client = CLIENT
     server = SERVER
-    tables = staticmethod(FuzzyTree.tables)
+    tables = staticmethod(tables)
     regressions = staticmethod(regressions)
-    from_document = staticmethod(FuzzyTree.from_document)
+    from_document = staticmethod(from_document)
 
     def layout(self, task: Task) -> dict[str, tuple[int, ...]]:
         """Return names and shapes of the sums of an answer to `task`, one of a private run; raises TaskError."""
@@ -53,27 +53,29 @@ class TreeScheme(SumScheme):
     def cost(self, task: Task, rows: int) -> Cost:
         """Return what an answer may take: at most, every row reaches every leaf asked about."""
         question = read_task(task)
-        terms, leaves = question.width, len(question.tree.leaves)
+        terms, leaves, scored = question.width, len(question.tree.leaves), question.columns * (1 + question.targets)
         if question.kind in ("levels", COLUMNS, "scan"):
             terms = 4 * terms
         elif question.kind == "bins":
-            own = 4 * question.columns * (2 + len(question.features)) * len(question.leaves)
+            own = 2 * scored * (2 + len(question.features)) * len(question.leaves)
             terms = 5 * terms * 2 * question.latest + terms * len(question.pairs) + own
         elif question.kind == SUPPORT:
             counted = len(question.leaves) * len(question.features) + len(question.tree.overlaps)
             terms = 10 * counted * len(question.least_of)
         elif question.kind == "bands":
-            of_bands = 3 * question.columns * question.parameters.bins * len(question.features)
+            of_bands = 2 * scored * question.parameters.bins * len(question.features)
             terms = (5 * terms + of_bands) * len(question.leaves)
         elif question.kind == "joint":
             terms = 5 * terms * len(question.tree.overlaps)
+        elif question.kind == "newton":
+            terms = (5 + question.targets * (question.targets + 1)) * terms * leaves
         else:
             terms = 5 * terms * leaves + terms * 2 * len(question.candidates)
         seconds = 5e-4 * (1 + leaves) + 1e-9 * rows * (100 * question.n_inputs + 20 * question.tree.size + terms)
-        numbers = rows * (2 * question.n_inputs + question.tree.size + 2 * question.columns) + 4 * terms
+        numbers = rows * (2 * question.n_inputs + question.tree.size + scored) + 4 * terms
         return Cost(seconds, 8e-6 * numbers + 8.0)
 
 
 SCHEME = TreeScheme()
 
-__all__ = ["SCHEME", "FuzzyTree", "Parameters", "TreeScheme"]
+__all__ = ["SCHEME", "FuzzyClassTree", "FuzzyTree", "Parameters", "TreeScheme"]

@@ -126,7 +126,7 @@ def banded(question: Question, memory: Memory, sums: Sums) -> Next:
         for place, feature in enumerate(question.features):
             span = spans[line, place]
             products = _products(own[line], means[span], question.regressors, feature)
-            bins = BinSums(products, scores[None, span], means[None, span], root)
+            bins = BinSums(products, scores[None, span], means[None, span], root, question.kappa)
             best = best_of_bands(bins, feature, edges_of(question, line, place), path, least=least)
             if best is not None:
                 found[feature] = best

@@ -7,22 +7,22 @@ a plausible lie.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from glassfleet.errors import ContributionError
+from glassfleet.numerics.statistics import triangle
 from glassfleet.scheme import SUPPORT, Contribution
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.params import GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS, UNIT
 from glassfleet.schemes.tree.support import bands_of
 from glassfleet.training import BEFORE_SCAN, first_shapes
 from glassfleet.untrusted import at_most, check_histogram, check_products, check_shapes, check_told
 
 Ints = NDArray[np.int64]
-
-UNIT = 1 << (2 * GRID_BITS)
-"""One row's full weight, in sums of products."""
 
 
 def check_sums(question: Question, contribution: Contribution) -> None:
@@ -34,11 +34,11 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         at_most(sums["rows"], rows, "more rows train than there are")
         if int(sums["rows"].sum()) != rows:
             raise ContributionError("training and held-out rows do not count every row once")
-        check_products(sums["gram"], len(question.scanned) + 2, rows, GRID_BITS)
+        check_products(sums["gram"], question.scan_columns, rows, GRID_BITS)
     elif question.kind == "bins":
         if question.latest:
             check_products(sums["gram"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
-            at_most(sums["target"], rows * UNIT, "a sum over a leaf exceeds the agent's rows")
+            _check_targets(question, sums["target"], rows)
         if question.leaves:
             _check_bins(sums["scores"], sums["slopes"], sums["means"], rows)
     elif question.kind == SUPPORT:
@@ -48,7 +48,9 @@ def check_sums(question: Question, contribution: Contribution) -> None:
         _check_sums_by_bin(sums["scores"], sums["means"], sums["scores"][..., :1], rows)
     elif question.kind == "joint":
         check_products(sums["gram"], question.columns, rows, GRID_BITS)
-        at_most(sums["target"], rows * UNIT, "a sum over a leaf exceeds the agent's rows")
+        _check_targets(question, sums["target"], rows)
+    elif question.kind == "newton":
+        _check_newton(question, sums, rows)
     else:
         check_products(sums["squares"].reshape(-1, question.width), question.columns, rows, GRID_BITS)
         _between(sums["scores"][:, -1], 0, rows * UNIT, "a ramp's side holds more rows than there are")
@@ -64,23 +66,34 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
         return {"histogram": (question.n_inputs, CELLS), "gram": (2, question.width), "rows": (2,)}
     k = question.columns
     if question.kind == SUPPORT:
-        if question.is_of_pairs:
-            return {"rows": (len(question.tree.overlaps), len(question.least_of))}
-        return {"rows": (bands_of(question.counted), len(question.least_of))}
+        lines = len(question.tree.overlaps) if question.is_of_pairs else bands_of(question.counted)
+        return {"rows": (lines, len(question.least_of))}
+    targets, scored = question.targets * (k + 1), 1 + question.targets * k
     if question.kind == "bands":
         bands = bands_of(question.kept)
-        return {"own": (len(question.leaves), question.width), "scores": (bands, k + 1), "means": (bands, k)}
+        return {"own": (len(question.leaves), question.width), "scores": (bands, scored), "means": (bands, k)}
     if question.kind == "joint":
-        return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), k + 1)}
+        return {"gram": (len(question.tree.overlaps), question.width), "target": (len(question.tree.leaves), targets)}
     if question.kind == "ramps":
-        return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), k + 1)}
+        return {"squares": (len(question.candidates), 2, question.width), "scores": (len(question.candidates), scored)}
+    if question.kind == "newton":
+        leaves, scores = question.scored, question.targets
+        squares, own = (leaves, scores * (scores + 1) // 2, question.width), (leaves, scores, k)
+        return {
+            "squares": squares,
+            "expected": own,
+            "observed": own,
+            "weight": (leaves,),
+            "errors": (2, len(question.sizes)),
+        }
     shapes: dict[str, tuple[int, ...]] = {}
     if question.latest:
-        shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), k + 1)}
+        shapes |= {"gram": (2, len(question.pairs), question.width), "target": (2, len(question.new), targets)}
     if question.leaves:
         asked, bins = (len(question.leaves), len(question.features)), question.parameters.bins
-        slopes = (*asked, bins // question.parameters.slope_bins, k - 1)
-        shapes |= {"scores": (*asked, bins, 2), "slopes": slopes, "means": (*asked, bins // GROUP, k)}
+        slopes = (*asked, bins // question.parameters.slope_bins, question.targets * (k - 1))
+        scores = (*asked, bins, 1 + question.targets)
+        shapes |= {"scores": scores, "slopes": slopes, "means": (*asked, bins // GROUP, k)}
     return shapes
 
 
@@ -110,3 +123,29 @@ def _check_sums_by_bin(scores: Ints, means: Ints, grouped: Ints, rows: int) -> N
 def _check_residuals(sums: Ints, weight: Ints, rows: int) -> None:
     most = int(MAX_RESIDUAL) * weight + rows
     _between(sums, -most, most, "a bin's sum of residuals exceeds what residuals can be")
+
+
+def _check_targets(question: Question, target: Ints, rows: int) -> None:
+    """Check sums of w z y and w y^2 of each target in turn: of classes no more than all rows together."""
+    each = target.reshape(*target.shape[:-1], question.targets, question.columns + 1)
+    at_most(each.sum(axis=-2), rows * UNIT, "a sum over a leaf exceeds the agent's rows")
+    if question.domain.classes:
+        at_most(each, each[..., :1], "a sum over a leaf exceeds the rows of its class")
+
+
+def _check_newton(question: Question, sums: Mapping[str, Ints], rows: int) -> None:
+    weight, squares = sums["weight"], sums["squares"]
+    most = np.array([[2], [4]]) * (rows << SCORE_BITS)  # of a row at most 2, and of a difference its square
+    at_most(sums["errors"], most, "an error exceeds what there can be")
+    at_most(weight, rows * UNIT, "a leaf's weight exceeds the agent's rows")
+    for name in ("expected", "observed"):
+        at_most(sums[name][:, :, 0], weight[:, None], f"a leaf's {name} rows exceed its weight")
+        at_most(sums[name], sums[name][:, :, :1], f"a sum of {name} products exceeds the {name} rows")
+    at_most(sums["observed"].sum(axis=1)[:, 0], weight, "the classes of a leaf exceed its weight")
+    first, second = triangle(question.columns)
+    # The first k entries are the sums of 1 and x; no product in [0, 1] exceeds either of its factors.
+    at_most(squares, squares[:, :, first], "a sum of products exceeds the sum of one of its factors")
+    at_most(squares, squares[:, :, second], "a sum of products exceeds the sum of one of its factors")
+    # p (1 - p) and p_a p_b are a quarter at most; half a unit of the grid for each row's rounding.
+    most = weight[:, None] // 8 + rows * (1 << GRID_BITS)
+    at_most(squares[:, :, 0] // 2, most, "a leaf's curvature exceeds its weight")

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.edges import histogram
+from glassfleet.numerics.softmax import probabilities
 from glassfleet.numerics.statistics import blocks, pair_products, to_grid
 from glassfleet.private.draws import draws
 from glassfleet.scheme import SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, GROUP, MAX_RESIDUAL, SCORE_BITS
+from glassfleet.schemes.tree.params import BLOCK_ROWS, GRID_BITS, GROUP, LEAST_CURVATURE, MAX_RESIDUAL, SCORE_BITS
 from glassfleet.schemes.tree.support import (
     about_bands,
     about_counts,
@@ -69,6 +70,15 @@ def _sum(weights: Array, columns: Array, *, pairs: bool) -> Ints:
     return total
 
 
+def _targets(question: Question, rows: TrainingRows, chosen: slice | Places) -> Array:
+    """Return the targets of chosen rows, shape (T, n): the scaled number, or indicators of the classes."""
+    y = rows.y[chosen]
+    if question.domain.target is not None:
+        return y[None]
+    first = 1 if question.targets == 1 else 0
+    return (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+
+
 def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
     """Return the columns ``[1, x]`` of chosen rows, shape (k, n)."""
     lines = [rows.inputs[feature, chosen] for feature in regressors]
@@ -80,15 +90,21 @@ def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[in
 
 
 def _residual(question: Question, rows: TrainingRows, reached: Sequence[Array]) -> Array:
-    """Return the training rows' residuals of the model asked about, clipped, shape (n,)."""
+    """Return the training rows' residuals of the model asked about, clipped, shape (T, n)."""
+    left = _blend(question, rows, reached, _targets(question, rows, slice(0, rows.training)), -1.0)
+    return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
+
+
+def _blend(question: Question, rows: TrainingRows, reached: Sequence[Array], start: Array, sign: float = 1.0) -> Array:
+    """Add what the leaves asked about say together, of each target, to `start`, shape (T, n); or subtract it."""
     assert question.coefficients is not None
-    left: Array = rows.y[: rows.training].copy()
-    inputs = rows.inputs[list(question.regressors), : rows.training]
-    for leaf, line in zip(question.tree.leaves, question.coefficients, strict=True):
+    total, inputs = start.copy(), rows.inputs[list(question.regressors), : start.shape[1]]
+    for leaf, lines in zip(question.tree.leaves, question.coefficients, strict=True):
         degree = reached[leaf]
         there = np.flatnonzero(degree)
-        left[there] -= degree[there] * outputs_of(line, inputs[:, there])
-    return np.minimum(np.maximum(left, -MAX_RESIDUAL), MAX_RESIDUAL)
+        for target, line in enumerate(lines):
+            total[target, there] += sign * degree[there] * outputs_of(line, inputs[:, there])
+    return total
 
 
 # --- the answers ----------------------------------------------------------------------------------------------------
@@ -98,7 +114,7 @@ def _scan(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Count all rows in histograms; sum products of inputs, all or those that vary, over training and held-out rows."""
     gram = []
     for part in _parts(rows):
-        columns = np.concatenate([_columns(rows, part, question.scanned), rows.y[None, part]])
+        columns = np.concatenate([_columns(rows, part, question.scanned), _targets(question, rows, part)])
         gram.append(_sum(np.ones((1, columns.shape[1])), columns, pairs=True)[0])
     return {
         "histogram": histogram(rows.inputs, CELLS),
@@ -128,29 +144,34 @@ def _joint(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     for part in _parts(rows):
         reached = degrees(tree, rows.inputs[:, part])
         products = np.zeros((len(pairs), question.width), dtype=np.int64)
-        scores = np.zeros((len(new), question.columns + 1), dtype=np.int64)
+        scores = np.zeros((len(new), question.targets * (question.columns + 1)), dtype=np.int64)
         for line, leaf in enumerate(new):
             there = np.flatnonzero(reached[leaf])
             degree = reached[leaf][there]
             columns = _columns(rows, there + part.start, question.regressors)
-            y = rows.y[part][there]
+            terms = _with_targets(columns, _targets(question, rows, there + part.start))
             mine = [place for place, pair in enumerate(pairs) if max(pair, key=lower_last) == leaf]
             if mine:
                 weights = np.stack([reached[min(pairs[place], key=lower_last)][there] * degree for place in mine])
                 products[mine] = _sum(weights, columns, pairs=True)
-            scores[line] = _sum(degree[None], np.concatenate([columns, y[None]]) * y, pairs=False)[0]
+            scores[line] = _sum(degree[None], terms, pairs=False)[0]
         gram.append(products)
         target.append(scores)
     return {"gram": np.stack(gram), "target": np.stack(target)}
 
 
+def _with_targets(columns: Array, targets: Array) -> Array:
+    """Return ``z y`` and ``y^2`` of each target in turn, shape (T (k + 1), n)."""
+    return np.concatenate([np.concatenate([columns, y[None]]) * y for y in targets])
+
+
 def _terms(columns: Array, degree: Array, residual: Array) -> Array:
-    """Return w, w z r and w^2 z of each row, shape (n, 2 k + 1)."""
+    """Return w, w z r of each target in turn, and w^2 z of each row, shape (n, 1 + T k + k)."""
     k = len(columns)
-    terms = np.empty((len(degree), 2 * k + 1))
+    terms = np.empty((len(degree), 1 + (len(residual) + 1) * k))
     terms[:, 0] = degree
-    np.multiply(columns.T, (degree * residual)[:, None], out=terms[:, 1 : k + 1])
-    np.multiply(columns.T, (degree * degree)[:, None], out=terms[:, k + 1 :])
+    for start, weight in zip(range(1, terms.shape[1], k), [*(degree * residual), degree * degree], strict=True):
+        np.multiply(columns.T, weight[:, None], out=terms[:, start : start + k])
     return terms
 
 
@@ -178,24 +199,27 @@ def _by_cell(terms: Array, cells: NDArray[np.int32], n_cells: int) -> Ints:
 def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     """Sum w and w r by bin, and w x r and w^2 z by group of bins, of each leaf and input asked about."""
     k, bins, features = question.columns, question.parameters.bins, list(question.features)
-    total = np.zeros((len(question.leaves), len(features) * bins, 2 * k + 1), dtype=np.int64)
+    scored = 1 + question.targets * k
+    total = np.zeros((len(question.leaves), len(features) * bins, scored + k), dtype=np.int64)
     reached = degrees(question.tree, rows.inputs[:, : rows.training])
     residual = _residual(question, rows, reached)
     offset = bins * np.arange(len(features), dtype=np.int32)[:, None]
     places = (between_edges(question, rows)[features] + offset).T
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
-        terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[there])
+        terms = _terms(_columns(rows, there, question.regressors), reached[leaf][there], residual[:, there])
         total[line] = _by_cell(terms, places[there], total.shape[1])
     shape = (len(question.leaves), len(features))
 
     def together(columns: Ints, size: int) -> Ints:
         return columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
 
+    sums = total[:, :, 1:scored].reshape(*total.shape[:2], question.targets, k)
+    slopes = np.ascontiguousarray(sums[..., 1:]).reshape(*total.shape[:2], -1)
     return {
-        "scores": together(total[:, :, :2], 1),
-        "slopes": together(total[:, :, 2 : k + 1], question.parameters.slope_bins),
-        "means": together(total[:, :, k + 1 :], GROUP),
+        "scores": together(np.concatenate([total[:, :, :1], sums[..., 0]], axis=2), 1),
+        "slopes": together(slopes, question.parameters.slope_bins),
+        "means": together(total[:, :, scored:], GROUP),
     }
 
 
@@ -207,7 +231,7 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     for place, (leaf, ramp) in enumerate(question.candidates):
         by_leaf.setdefault(leaf, []).append((place, ramp))
     squares = np.zeros((len(question.candidates), 2, question.width), dtype=np.int64)
-    scores = np.zeros((len(question.candidates), question.columns + 1), dtype=np.int64)
+    scores = np.zeros((len(question.candidates), question.targets * question.columns + 1), dtype=np.int64)
     for leaf, asked in by_leaf.items():
         there = np.flatnonzero(reached[leaf])
         degree = reached[leaf][there]
@@ -217,8 +241,46 @@ def _ramps(question: Question, rows: TrainingRows) -> dict[str, Ints]:
         weights = np.concatenate([low * low, low * (degree - low)])
         products = _sum(weights, columns, pairs=True)
         squares[places, 0], squares[places, 1] = products[: len(asked)], products[len(asked) :]
-        scores[places] = _sum(low, np.concatenate([columns * residual[there], columns[:1]]), pairs=False)
+        terms = [*(columns * own[there] for own in residual), columns[:1]]
+        scores[places] = _sum(low, np.concatenate(terms), pairs=False)
     return {"squares": squares, "scores": scores}
+
+
+def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
+    """Sum, for each leaf of each tree asked about, what a Newton step of its scores needs.
+
+    With the chances p of the classes by the blend of all leaves of the tree, ``squares``: w p_a (1 - p_a) z z' of each
+    score, then w p_a p_b z z' of each pair. ``expected``: w p_a z. ``observed``: w z of the rows of the class.
+    ``weight``: w. They are of training rows, and of held-out ones there are ``errors``: of each tree the squared errors
+    of p, and the squares of how they differ from the first tree's. Or they are of all rows.
+    """
+    scores, k, end = question.targets, question.columns, rows.count if question.of_all else rows.training
+    pairs = [(a, b) for a in range(scores) for b in range(a + 1, scores)]
+    squares = np.zeros((question.scored, scores + len(pairs), question.width), dtype=np.int64)
+    sums = np.zeros((question.scored, 1 + 2 * scores, k), dtype=np.int64)
+    errors = np.zeros((2, len(question.sizes)), dtype=np.int64)
+    every, y = degrees(question.tree, rows.inputs), _targets(question, rows, slice(0, rows.count))
+    at, first = 0, np.zeros(0)
+    for number, one in enumerate(question.each_size):
+        chances = probabilities(_blend(one, rows, every, np.zeros((scores, rows.count))))[-scores:]
+        apart = np.add.accumulate((y - chances)[:, end:] ** 2)[-1]
+        first = first if number else apart
+        for line, terms in enumerate((apart, (apart - first) ** 2)):
+            errors[line, number] = int(to_grid(terms, SCORE_BITS).astype(np.int64).sum())
+        for leaf in one.tree.leaves:
+            there = np.flatnonzero(every[leaf][:end])
+            w, p, z = every[leaf][there], chances[:, there], _columns(rows, there, question.regressors)
+            curved = [w * np.maximum(own * (1.0 - own), LEAST_CURVATURE) for own in p]
+            squares[at] = _sum(np.stack([*curved, *(w * (p[a] * p[b]) for a, b in pairs)]), z, pairs=True)
+            sums[at] = _sum(np.concatenate([w[None], w * p, w * y[:, there]]), z, pairs=False)
+            at += 1
+    return {
+        "errors": errors,
+        "squares": squares,
+        "expected": sums[:, 1 : 1 + scores].copy(),
+        "observed": sums[:, 1 + scores :].copy(),
+        "weight": sums[:, 0, 0].copy(),
+    }
 
 
 # --- with support ---------------------------------------------------------------------------------------------------
@@ -234,18 +296,19 @@ def _bands(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     k, reached = question.columns, reached_by(question, rows)
     residual = _residual(question, rows, reached)
     own = np.zeros((len(question.leaves), question.width), dtype=np.int64)
-    total, spans = np.zeros((bands_of(question.kept), 2 * k + 1), dtype=np.int64), slices_of(question.kept)
+    scored = 1 + question.targets * k
+    total, spans = np.zeros((bands_of(question.kept), scored + k), dtype=np.int64), slices_of(question.kept)
     for line, leaf in enumerate(question.leaves):
         there = np.flatnonzero(reached[leaf])
         degree, columns = reached[leaf][there], _columns(rows, there, question.regressors)
         drawn = draws(rows.hashes, about_counts(question, line, 0))[there]  # with the first input's the leaf is counted
         own[line] = _sum((degree * degree * drawn)[None], columns, pairs=True)[0]
-        terms = _terms(columns, degree, residual[there])
+        terms = _terms(columns, degree, residual[:, there])
         for place in range(len(question.features)):
             band, span = band_of(question, rows, question.kept, line, place)[there], spans[line, place]
             drawn = draws(rows.hashes, about_bands(question, line, place))[there]
             total[span] = _by_cell(terms * drawn[:, None], band[:, None].astype(np.int32), span.stop - span.start)
-    return {"own": own, "scores": np.ascontiguousarray(total[:, : k + 1]), "means": total[:, k + 1 :].copy()}
+    return {"own": own, "scores": np.ascontiguousarray(total[:, :scored]), "means": total[:, scored:].copy()}
 
 
 def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
@@ -253,16 +316,15 @@ def _whole(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     drawn, leaves = draws(rows.hashes, about_pairs(question)), question.tree.leaves
     share = dict(zip(leaves, shares(question, rows), strict=True))
     gram = np.zeros((len(question.tree.overlaps), question.width), dtype=np.int64)
-    target = np.zeros((len(leaves), question.columns + 1), dtype=np.int64)
+    target = np.zeros((len(leaves), question.targets * (question.columns + 1)), dtype=np.int64)
     for at, (i, j) in enumerate(question.tree.overlaps):
         weight = share[i] * share[j]
         there = np.flatnonzero(weight)
         gram[at] = _sum((weight * drawn)[None, there], _columns(rows, there, question.regressors), pairs=True)[0]
     for at, leaf in enumerate(leaves):
         there = np.flatnonzero(share[leaf])
-        y = rows.y[there]
-        columns = np.concatenate([_columns(rows, there, question.regressors), y[None]])
-        target[at] = _sum((share[leaf] * drawn)[None, there], columns * y, pairs=False)[0]
+        terms = _with_targets(_columns(rows, there, question.regressors), _targets(question, rows, there))
+        target[at] = _sum((share[leaf] * drawn)[None, there], terms, pairs=False)[0]
     return {"gram": gram, "target": target}
 
 
@@ -282,7 +344,7 @@ def _by_block(answer: Callable[[Question, TrainingRows], dict[str, Ints]]) -> Ca
 
 CLIENT = TrainingClient(
     read_task,
-    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps)}
+    {"scan": _by_block(_scan), "bins": _by_block(_bins), "ramps": _by_block(_ramps), "newton": _by_block(_newton)}
     | {SUPPORT: _support, "bands": _bands, "joint": _whole},
 )
 """Computes the sums of a question over one vehicle's rows."""

@@ -11,11 +11,11 @@ from glassfleet.data.documents import Strict, document_errors, document_of, read
 from glassfleet.data.domain import Domain
 from glassfleet.fuzzy.levels import Levels, check_levels, needs_levels
 from glassfleet.fuzzy.linear_rules import LinearRules, RuleLine, read_rules, write_rules
+from glassfleet.fuzzy.score_rules import ScoreLine, ScoreRules, read_scores, write_scores
+from glassfleet.schemes.tree.messages import NAME, check_domain
 from glassfleet.schemes.tree.params import Parameters
 from glassfleet.schemes.tree.tree import MAX_SPLITS, Tree
-from glassfleet.untrusted import check_numeric
 
-SCHEME = "tree"
 FORMAT = 1
 
 
@@ -29,11 +29,18 @@ class _Split(Strict):
 class _Body(Strict):
     levels: tuple[tuple[float, ...], ...] = ()
     splits: tuple[_Split, ...] = Field(max_length=MAX_SPLITS)
+
+
+class _Numbers(_Body):
     rules: tuple[RuleLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
 
 
+class _Classes(_Body):
+    rules: tuple[ScoreLine, ...] = Field(min_length=1, max_length=MAX_SPLITS + 1)
+
+
 def write_document(
-    parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules, levels: Levels
+    parameters: Parameters, domain: Domain, tree: Tree, rules: LinearRules | ScoreRules, levels: Levels
 ) -> dict[str, Any]:
     """Return ``{scheme, format, parameters, domain, model}``.
 
@@ -41,27 +48,30 @@ def write_document(
     category; empty for numbers. ``model.splits``: split i splits leaf ``node`` on input ``feature`` into the nodes
     2 i + 1, which the scaled input reaches to the degree ``clip((high - x) / (high - low), 0, 1)``, and 2 i + 2, the
     rest; node 0 is the root. ``model.rules``: one per leaf, lower sides first; the polynomial, ``coefficients`` by
-    input name and ``intercept``, is over the scaled inputs and gives the scaled target.
+    input name and ``intercept``, is over the scaled inputs and gives the scaled target. Of classes each rule has
+    ``scores``, such polynomials of the second of two classes or of each of more, and ``shares`` of the classes in its
+    weight.
     """
+    lines = write_scores(rules, domain) if isinstance(rules, ScoreRules) else write_rules(rules, domain)
     model = {
         **({"levels": [list(line) for line in levels]} if levels else {}),
         "splits": [{"node": s.node, "feature": s.feature, "low": s.low, "high": s.high} for s in tree.splits],
-        "rules": write_rules(rules, domain),
+        "rules": lines,
     }
-    return document_of(SCHEME, FORMAT, parameters, domain, model)
+    return document_of(NAME, FORMAT, parameters, domain, model)
 
 
-def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules, Levels]:
+def read_document(document: Mapping[str, Any]) -> tuple[Parameters, Domain, Tree, LinearRules | ScoreRules, Levels]:
     """Read a document; raises :class:`DocumentError` with the reason, and nothing else, whatever it holds."""
-    parameters, domain, model = read_document_head(document, SCHEME, FORMAT, Parameters)
+    parameters, domain, model = read_document_head(document, NAME, FORMAT, Parameters)
     with document_errors():
-        body = _Body.model_validate(model)
-        check_numeric(domain, SCHEME)
-        tree = Tree.from_rows(
-            [(s.node, s.feature, s.low, s.high) for s in body.splits], len(domain.inputs) - len(domain.excess)
-        )
+        check_domain(domain)
+        body: Any = (_Classes if domain.classes else _Numbers).model_validate(model)
+        n_plain = len(domain.inputs) - len(domain.excess)
+        tree = Tree.from_rows([(s.node, s.feature, s.low, s.high) for s in body.splits], n_plain)
         levels = check_levels(body.levels, domain) if body.levels or needs_levels(domain) else ()
         for split in tree.splits:
             if levels and any(split.low < level < split.high for level in levels[split.feature]):
                 raise ValueError(f"a category's level is on a ramp of {domain.inputs[split.feature].name!r}")
-    return parameters, domain, tree, read_rules(body.rules, len(tree.leaves), domain), levels
+    read = read_scores if domain.classes else read_rules
+    return parameters, domain, tree, read(body.rules, len(tree.leaves), domain), levels

@@ -2,7 +2,8 @@
 
 A leaf with degrees w and residuals r that is split by a ramp with the lower side's degree mu gets the columns
 ``w mu z`` and ``w (1 - mu) z``. With ``s = [sum w mu z r, sum w (1 - mu) z r]``, A their Gram sums and K the pull
-towards the leaf's own coefficients, the gain is ``s' (A + K)^-1 s``.
+towards the leaf's own coefficients, the gain is ``s' (A + K)^-1 s``. Of several targets, the classes' indicators, each
+has residuals and s of its own; A and K are those of all, and gains add up.
 """
 
 from __future__ import annotations
@@ -26,9 +27,6 @@ Ints = NDArray[np.int64]
 
 SCORE_SCALE = float(1 << SCORE_BITS)
 """By which sums by bin are to be divided."""
-
-KAPPA = 5.0
-"""Pull while growing, in rows of the leaf."""
 
 PER_WIDTH = 2
 """Of ramps of one width on one input, so many with the highest scores are compared with their bins' means."""
@@ -57,18 +55,21 @@ class BinSums:
     ----------
     own : ndarray of float64, shape (k, k)
         ``sum w^2 z z'``.
-    scores : ndarray of float64, shape (inputs, bins, k + 1)
-        Sums of w and w z r by bin.
+    scores : ndarray of float64, shape (inputs, bins, 1 + T k)
+        Sums of w, and w z r of each target, by bin.
     means : ndarray of float64, shape (inputs, groups, k)
         Sums of w^2 z by group of neighbouring bins, all of one size.
     root : ndarray of float64, shape (k, k)
         Sums of ``z z'`` over the training rows.
+    kappa : float
+        Pull towards the leaf's coefficients, in rows of the leaf.
     """
 
     own: Array
     scores: Array
     means: Array
     root: Array
+    kappa: float
 
     @property
     def weight(self) -> Array:
@@ -89,29 +90,34 @@ class BinSums:
 
 
 def spread(scores: Array, slopes: Array, means: Array) -> Array:
-    """Return about the sums of w and w z r by bin, shape (inputs, bins, k + 1).
+    """Return about the sums of w, and w z r of each target, by bin, shape (inputs, bins, 1 + T k).
 
     A group's sums of w x r are spread over its bins as if x were the group's mean, and what is left by weight.
 
     Parameters
     ----------
-    scores : ndarray of float64, shape (inputs, bins, 2)
-        Sums of w and w r by bin.
-    slopes : ndarray of float64, shape (inputs, groups or bins, k - 1)
-        Sums of w x r by group; or by bin, and there is nothing to spread.
+    scores : ndarray of float64, shape (inputs, bins, 1 + T)
+        Sums of w, and w r of each target, by bin.
+    slopes : ndarray of float64, shape (inputs, groups or bins, T (k - 1))
+        Sums of w x r of each target by group; or by bin, and there is nothing to spread.
     means : ndarray of float64, shape (inputs, groups, k)
         Sums of w^2 z by group.
     """
+    targets, inputs = scores.shape[2] - 1, means.shape[2] - 1
     if slopes.shape[1] == scores.shape[1]:
-        return np.concatenate([scores, slopes], axis=2)
-    fine = scores.reshape(*means.shape[:2], -1, 2)
-    total = np.add.accumulate(fine, axis=2)[:, :, -1]
-    count = means[:, :, :1]
-    centre = means[:, :, 1:] / np.where(count > 0.0, count, 1.0)
-    rest = slopes - centre * total[:, :, 1:]
-    share = fine[..., :1] / np.where(total > 0.0, total, 1.0)[:, :, None, :1]
-    by_bin = centre[:, :, None] * fine[..., 1:] + rest[:, :, None] * share
-    return np.concatenate([fine, by_bin], axis=3).reshape(*scores.shape[:2], -1)
+        by_bin = slopes
+    else:
+        fine = scores.reshape(*means.shape[:2], -1, 1 + targets)
+        total = np.add.accumulate(fine, axis=2)[:, :, -1]
+        count = means[:, :, :1]
+        centre = np.tile(means[:, :, 1:] / np.where(count > 0.0, count, 1.0), targets)
+        rest = slopes - centre * np.repeat(total[:, :, 1:], inputs, axis=2)
+        share = fine[..., :1] / np.where(total > 0.0, total, 1.0)[:, :, None, :1]
+        by_bin = centre[:, :, None] * np.repeat(fine[..., 1:], inputs, axis=3) + rest[:, :, None] * share
+        by_bin = by_bin.reshape(*scores.shape[:2], -1)
+    each = by_bin.reshape(*scores.shape[:2], targets, inputs)
+    scored = np.concatenate([scores[..., 1:, None], each], axis=3).reshape(*scores.shape[:2], -1)
+    return np.concatenate([scores[..., :1], scored], axis=2)
 
 
 def shortlist(
@@ -179,7 +185,7 @@ def _is_new(path: frozenset[Ramp], feature: int, edges: Array, chosen: Ints) -> 
 
 @dataclass(frozen=True)
 class Best:
-    """The ramp of a leaf that gains most by its bands, and both sides' changes of coefficients, (2, k), and weights."""
+    """The ramp of a leaf that gains most by its bands, both sides' changes of coefficients, (2, T, k), and weights."""
 
     gain: float
     ramp: Ramp
@@ -217,19 +223,21 @@ def best_of_bands(bins: BinSums, feature: int, edges: Array, path: frozenset[Ram
     low = float(_by_ramp(mu[:, order[best : best + 1]], bins.scores[:, :, :1])[0, 0, 0])
     weight = float(np.add.accumulate(bins.weight[0])[-1])
     ramp = feature, float(edges[a]), float(edges[b])
-    return Best(float(gain[best]), ramp, changes[:, best].reshape(2, -1), (low, weight - low))
+    return Best(float(gain[best]), ramp, np.ascontiguousarray(changes[..., best]), (low, weight - low))
 
 
-def pull_while_growing(own: Array, root: Array) -> Array:
+def pull_while_growing(own: Array, root: Array, kappa: float) -> Array:
     """Return K of one side, shape (k, k), from the sums of ``w^2 z z'`` of the leaf and of the whole fleet."""
-    pull = KAPPA / max(float(own[0, 0]), 1e-9) * own
+    pull = kappa / max(float(own[0, 0]), 1e-9) * own
     diagonal = np.arange(len(own))
-    pull[diagonal, diagonal] += KAPPA * even_pull(root) + ridge_of(float(root[0, 0]))
+    pull[diagonal, diagonal] += kappa * even_pull(root) + ridge_of(float(root[0, 0]))
     return pull
 
 
-def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, root: Array) -> tuple[Array, Array]:
-    """Return gains, shape (m,), and both sides' changes of coefficients, shape (2, k, m), of ramps of one leaf.
+def exact_gains(  # noqa: PLR0917 - the sums of a leaf
+    own: Array, squares: Array, lower: Array, whole: Array, root: Array, kappa: float
+) -> tuple[Array, Array]:
+    """Return gains, shape (m,), and both sides' changes of coefficients, shape (2, T, k, m), of ramps of one leaf.
 
     Parameters
     ----------
@@ -237,18 +245,25 @@ def exact_gains(own: Array, squares: Array, lower: Array, whole: Array, root: Ar
         The leaf's ``sum w^2 z z'``.
     squares : ndarray of float64, shape (m, 2, k, k)
         ``sum w^2 mu^2 z z'`` and ``sum w^2 mu (1 - mu) z z'``.
-    lower : ndarray of float64, shape (m, k)
+    lower : ndarray of float64, shape (m, T, k)
         ``sum w mu z r``.
-    whole : ndarray of float64, shape (k,)
+    whole : ndarray of float64, shape (T, k)
         ``sum w z r``.
     root : ndarray of float64, shape (k, k)
         Sums of ``z z'`` over the training rows.
+    kappa : float
+        Pull towards the leaf's coefficients, in rows of the leaf.
     """
     first, both = squares[:, 0].transpose(1, 2, 0), squares[:, 1].transpose(1, 2, 0)
     second = own[:, :, None] - first - 2.0 * both
     right = np.concatenate([lower.T, (whole - lower).T])
-    changes, gain = solve_each(_two_sides(pull_while_growing(own, root), first, both, second), right)
-    return gain, changes.reshape(2, len(own), -1)
+    changes, gain = solve_each(_two_sides(pull_while_growing(own, root, kappa), first, both, second), right)
+    return gain, _by_side(changes)
+
+
+def _by_side(changes: Array) -> Array:
+    """Return the changes of coefficients of both sides, shape (2 k, T, m), side by side, shape (2, T, k, m)."""
+    return changes.reshape(2, -1, *changes.shape[1:]).transpose(0, 2, 1, 3)
 
 
 def _two_sides(pull: Array, first: Array, both: Array, second: Array) -> Array:
@@ -277,12 +292,13 @@ def _scaled_gain(bins: BinSums, mu: Array) -> Array:
     scores = bins.scores[:, :, 1:]
     lower, whole = _by_ramp(mu, scores), np.add.accumulate(scores, axis=1)[:, None, -1]
     upper = whole - lower
-    one, two = _times(lower, inverse), _times(upper, inverse)
+    one, two = (_times(side.reshape(*side.shape[:2], -1, len(inverse)), inverse) for side in (lower, upper))
+    one, two = one.reshape(lower.shape), two.reshape(lower.shape)
     a, b, c = _added(lower * one), _added(lower * two), _added(upper * two)
     squares = bins.squares[:, :, None]
-    first = _by_ramp(mu * mu, squares)[:, :, 0] + KAPPA
+    first = _by_ramp(mu * mu, squares)[:, :, 0] + bins.kappa
     both = _by_ramp(mu * (1.0 - mu), squares)[:, :, 0]
-    second = _by_ramp((1.0 - mu) * (1.0 - mu), squares)[:, :, 0] + KAPPA
+    second = _by_ramp((1.0 - mu) * (1.0 - mu), squares)[:, :, 0] + bins.kappa
     return (second * a - 2.0 * both * b + first * c) / (first * second - both * both)
 
 
@@ -328,7 +344,7 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> tupl
     Returns
     -------
     gain : ndarray of float64, shape (m,)
-    changes : ndarray of float64, shape (2 k, m)
+    changes : ndarray of float64, shape (2, T, k, m)
         Of the lower side's coefficients, then the upper one's.
     """
     own, k, m = bins.own, len(bins.own), len(mu)
@@ -348,12 +364,12 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> tupl
         part = scatter[inputs, group].transpose(1, 2, 0)
         low += first[:, group] * part
         across += both[:, group] * part
-    lower, whole = np.zeros((k, m)), np.zeros((k, m))
+    lower, whole = (np.zeros((k, bins.scores.shape[2] // k, m)) for _ in range(2))
     for j in range(mu.shape[1]):
-        score = bins.scores[inputs, j, 1:].T
+        score = bins.scores[inputs, j, 1:].reshape(m, -1, k).T
         lower += mu[:, j] * score
         whole += score
     right = np.concatenate([lower, whole - lower])
-    pull = pull_while_growing(own, bins.root)
+    pull = pull_while_growing(own, bins.root, bins.kappa)
     changes, gain = solve_each(_two_sides(pull, low, across, own[:, :, None] - low - 2.0 * across), right)
-    return gain, changes
+    return gain, _by_side(changes)

@@ -2,7 +2,8 @@
 
 With the degrees w_l of the leaves, z = [1, x] and the blocks ``G_lm = sum w_l w_m z z'``, ``h_l = sum w_l z y``, the
 coefficients b minimise ``b'Gb - 2 b'h`` plus the pull of each node towards the one above it. The same sums give those
-of every pruned tree, as a node's degree is the sum of its leaves', and the held-out error of every b.
+of every pruned tree, as a node's degree is the sum of its leaves', and the held-out error of every b. Several targets
+(the classes' indicators) have the same G: their errors add up.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class Fit:
     tree : Tree
     blocks : ndarray of float64, shape (L, L, k, k)
         G_lm.
-    right : ndarray of float64, shape (L, k)
-        h_l.
-    own_squares : ndarray of float64, shape (L,)
+    right : ndarray of float64, shape (L, T, k)
+        h_l of each target.
+    own_squares : ndarray of float64, shape (L, T)
         Sums of w_l y^2.
     """
 
@@ -65,7 +66,7 @@ class Fit:
     @property
     def columns(self) -> int:
         """Columns of a rule's polynomial, k."""
-        return int(self.right.shape[1])
+        return int(self.right.shape[2])
 
     @property
     def rows(self) -> float:
@@ -81,14 +82,23 @@ class Fit:
     @property
     def gram(self) -> Array:
         """All blocks as one matrix, shape (L k, L k)."""
-        n = self.right.size
+        n = len(self.blocks) * self.columns
         return np.ascontiguousarray(self.blocks.transpose(0, 2, 1, 3)).reshape(n, n)
 
+    @property
+    def right_sides(self) -> Array:
+        """What all unknowns of each target are fitted to, shape (L k, T)."""
+        return columns_of(self.right)
+
     def error(self, coefficients: Array) -> float:
-        """Return the sum of squared errors, >= 0, of coefficients of the shape (L, k)."""
-        b = coefficients.ravel()
-        squares = float(np.add.accumulate(self.own_squares)[-1])
-        return max(squares - dot(b, 2.0 * self.right.ravel() - product(self.gram, b)), 0.0)
+        """Return the sum of squared errors, >= 0, of coefficients of the shape (L, T, k)."""
+        b = columns_of(coefficients)
+        made, squares = product(self.gram, b), np.add.accumulate(self.own_squares)[-1].tolist()
+        errors = [
+            own - dot(b[:, t], 2.0 * right - made[:, t])
+            for t, (own, right) in enumerate(zip(squares, self.right_sides.T, strict=True))
+        ]
+        return max(sum(errors), 0.0)
 
     def with_pull(self, kappa: float, pull: Array) -> Array:
         """Return the normal matrix: Gram sums, pull and ridge."""
@@ -113,7 +123,7 @@ def fit_of(
     n_splits : int
     sums : mapping of (int, int) to ndarray of int64, shape (k (k + 1) / 2,)
         By pair of leaves of `tree`; pairs that no row reaches are left out.
-    target : mapping of int to ndarray of int64, shape (k + 1,)
+    target : mapping of int to ndarray of int64, shape (T, k + 1)
         Of ``z y`` and ``y^2``, by leaf of `tree`.
     scale : float
         By which the sums are multiplied.
@@ -121,7 +131,8 @@ def fit_of(
     pruned = tree.first(n_splits)
     leaves = pruned.leaves
     place = {leaf: at for at, leaf in enumerate(leaves)}
-    k = len(next(iter(target.values()))) - 1
+    first = next(iter(target.values()))
+    k = first.shape[1] - 1
     above = {}
     for leaf in tree.leaves:
         node = leaf
@@ -133,12 +144,22 @@ def fit_of(
         total[above[i], above[j]] += part
         if i != j:
             total[above[j], above[i]] += part
-    right = np.zeros((len(leaves), k + 1), dtype=np.int64)
+    right = np.zeros((len(leaves), *first.shape), dtype=np.int64)
     for leaf, part in target.items():
         right[above[leaf]] += part
     scaled = right.astype(np.float64) * scale
     blocks = unpack_symmetric(total.astype(np.float64) * scale, k)
-    return Fit(pruned, blocks, np.ascontiguousarray(scaled[:, :k]), scaled[:, k])
+    return Fit(pruned, blocks, np.ascontiguousarray(scaled[..., :k]), scaled[..., k])
+
+
+def columns_of(lines: Array) -> Array:
+    """Return the numbers of all leaves, shape (L, T, k), as one column for each target, shape (L k, T)."""
+    return np.ascontiguousarray(lines.transpose(0, 2, 1)).reshape(-1, lines.shape[1])
+
+
+def lines_of(columns: Array, k: int) -> Array:
+    """Undo :func:`columns_of`."""
+    return np.ascontiguousarray(columns.reshape(-1, k, columns.shape[1]).transpose(0, 2, 1))
 
 
 def root_of(memory: Mapping[str, Any], columns: int) -> Array:
@@ -248,13 +269,13 @@ def _eliminated(form: Array, k: int) -> Array:
 
 
 def dense(fit: Fit, matrix: Array) -> Array:
-    """Return the coefficients with all slopes, shape (L, k), from :meth:`Fit.with_pull`."""
-    return solve(matrix, fit.right.reshape(-1, 1)).reshape(fit.right.shape)
+    """Return the coefficients with all slopes, shape (L, T, k), from :meth:`Fit.with_pull`."""
+    return lines_of(solve(matrix, fit.right_sides), fit.columns)
 
 
 def _reach(fit: Fit, regressors: Sequence[int], free: int) -> Array:
     """Return over how much of an input's range each rule's line goes, shape (L, k); without end of excess."""
-    reach = np.ones(fit.right.shape)
+    reach = np.ones((len(fit.right), fit.columns))
     reach[:, fit.columns - free :] = np.inf
     place = {feature: column for column, feature in enumerate(regressors, start=1)}
     for at, leaf in enumerate(fit.tree.leaves):
@@ -267,7 +288,7 @@ def _reach(fit: Fit, regressors: Sequence[int], free: int) -> Array:
 def sparse(
     fit: Fit, matrix: Array, most: int, worths: Sequence[float], regressors: Sequence[int], *, free: int = 0
 ) -> list[Array]:
-    """Drop slopes, the least useful first, and return the coefficients at each threshold, shapes (L, k).
+    """Drop slopes of one target, the least useful first; return coefficients at each threshold, shapes (L, 1, k).
 
     A slope's removal costs ``b_j^2 / (H^-1)_jj``. Those of rules with more than `most` go first, then all that cost
     less than so many times the noise's variance, or that say nothing (:data:`TELLING`).
@@ -288,9 +309,9 @@ def sparse(
     """
     k = fit.columns
     inverse = invert(matrix)
-    b = product(inverse, fit.right.ravel())
+    b = product(inverse, fit.right_sides[:, 0])
     b += ridge_of(fit.rows) * product(inverse, b)  # pulled towards zero twice as little: iterated (Riley, 1955)
-    variance = fit.error(b.reshape(-1, k)) / max(fit.rows - 0.5 * len(b), 0.2 * fit.rows)
+    variance = fit.error(b.reshape(-1, 1, k)) / max(fit.rows - 0.5 * len(b), 0.2 * fit.rows)
     diagonal = np.diagonal(inverse).copy()
     number = np.arange(len(b))  # of each unknown that is left
     reach = _reach(fit, regressors, free).ravel()
@@ -325,5 +346,5 @@ def sparse(
                 b, diagonal, number, alive = b[alive], diagonal[alive], number[alive], alive[alive]
         whole = np.zeros(fit.right.size)
         whole[number[alive]] = b[alive]
-        results.append(whole.reshape(-1, k))
+        results.append(whole.reshape(-1, 1, k))
     return results

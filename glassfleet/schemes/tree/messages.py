@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -19,19 +19,36 @@ from glassfleet.private.support import no_texts
 from glassfleet.rules import Condition
 from glassfleet.scheme import COLUMNS, SUPPORT
 from glassfleet.schemes.tree.bins import CELLS
-from glassfleet.schemes.tree.params import MAX_INPUTS, MAX_REGRESSORS, MAX_ROWS, Parameters
+from glassfleet.schemes.tree.params import (
+    CLASS_KAPPA,
+    CLASS_RULES,
+    CLASS_STEPS,
+    CLASS_WAYS,
+    KAPPA,
+    MAX_CLASSES,
+    MAX_INPUTS,
+    MAX_REGRESSORS,
+    MAX_ROWS,
+    MAX_RULES,
+    MAX_STEPS,
+    WAYS,
+    Parameters,
+)
 from glassfleet.schemes.tree.tree import LEAST_RAMP, Ramp, Tree, check_ramp, overlapping
 from glassfleet.training import TrainingQuestion
-from glassfleet.untrusted import Remembered, check_array, check_numeric, increasing
+from glassfleet.untrusted import Remembered, check_array, check_classes, check_inputs, check_numeric, increasing
 from schemas.codec import Value
 
 NAME = "tree"
-Kind = Literal["levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"]
+Kind = Literal["levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 MAX_CANDIDATES = 4096
 """Most ramps that one question compares."""
+
+MAX_COEFFICIENT = 1e6
+"""Larger ones are refused: scores must stay finite."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +57,19 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     Attributes
     ----------
-    kind : {"levels", "columns", "scan", "bins", "ramps", "support", "bands", "joint"}
+    kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
-        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps.
-        In a run with `support`: the rows in each bin of some leaves, or, without leaves, those that each two leaves
-        share; sums by band of some leaves; the sums of the joint fit.
+        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps; of
+        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin
+        of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
+        the joint fit.
     regressors : tuple of int
         Inputs of the polynomials, increasing. Empty for ``"scan"``, as all that follow.
     tree : Tree
         The splits so far.
-    coefficients : ndarray of float64, shape (leaves, R + 1)
-        Of the leaves, in the tree's order, intercept first: residuals are those of this model.
+    coefficients : ndarray of float64, shape (leaves, T, R + 1)
+        Of the leaves, in the tree's order, intercepts first: residuals are those of this model. ``"newton"``: of the
+        scores of the leaves of each tree.
     latest : int
         ``"bins"``: so many splits, the last ones, are new to the joint fit.
     leaves : tuple of int
@@ -71,6 +90,10 @@ class Question(LayeredQuestion, TrainingQuestion):
         share; or, with a number of a layer above 0, none that has another value than a common one.
     candidates : tuple of (int, Ramp)
         ``"ramps"``: leaf and ramp.
+    sizes : tuple of int
+        ``"newton"``: by how many splits each tree is made that is asked about, increasing; the first ones of `tree`.
+    of_all : bool
+        ``"newton"``: of all rows, not of training rows alone.
     """
 
     kind: Kind
@@ -87,6 +110,8 @@ class Question(LayeredQuestion, TrainingQuestion):
     common: Common = ()
     closed: tuple[tuple[int, int, int], ...] = ()
     candidates: tuple[tuple[int, Ramp], ...] = ()
+    sizes: tuple[int, ...] = ()
+    of_all: bool = False
 
     name = NAME
     kinds = get_args(Kind)
@@ -96,10 +121,15 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     @classmethod
     def check_domain(cls, parameters: Parameters, domain: Domain) -> None:
-        """Raise ValueError, with the reason, unless there is a number to learn, and `support` can be kept."""
-        check_numeric(domain, NAME, MAX_INPUTS)
+        """Raise ValueError, with the reason, unless there is a target to learn, and `support` can be kept."""
+        check_domain(domain)
         if parameters.support and needs_levels(domain):
             raise ValueError(no_texts(NAME))
+        if parameters.support and domain.classes:
+            raise ValueError(
+                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask "
+                "for support 0, or use frbc"
+            )
 
     @property
     def holdout(self) -> float:
@@ -128,16 +158,56 @@ class Question(LayeredQuestion, TrainingQuestion):
         return 1 + len(self.regressors)
 
     @property
+    def targets(self) -> int:
+        """Number of targets, T: 1 for a number and for two classes, of which the second's indicator is it."""
+        return len(self.domain.classes) if len(self.domain.classes) > 2 else 1
+
+    @property
+    def kappa(self) -> float:
+        """Pull while growing, in rows of the leaf."""
+        return CLASS_KAPPA if self.domain.classes else KAPPA
+
+    @property
+    def ways(self) -> tuple[float, ...]:
+        """How dear it is to search among many ramps, by :func:`prices`, in each way to grow that is tried."""
+        return CLASS_WAYS if self.domain.classes else WAYS
+
+    @property
+    def most_steps(self) -> int:
+        """Most steps of growth, of two questions each."""
+        return CLASS_STEPS if self.domain.classes else MAX_STEPS
+
+    @property
     def most_rules(self) -> int:
         """Most rules: where these have many inputs, `compact` allows fewer, as sums of pairs grow with both squared."""
-        most = self.parameters.max_rules
+        most = min(self.parameters.max_rules, CLASS_RULES if self.domain.classes else MAX_RULES)
         return min(most, 32) if self.parameters.compact and self.columns > 13 else most
+
+    @property
+    def scan_columns(self) -> int:
+        """Columns ``[1, x, y]`` of a scan."""
+        return len(self.scanned) + 1 + self.targets
 
     @property
     def width(self) -> int:
         """Entries of a triangle of sums over ``[1, x]``; of a scan over ``[1, x, y]``."""
-        k = len(self.scanned) + 2 if self.kind == "scan" else self.columns
+        k = self.scan_columns if self.kind == "scan" else self.columns
         return k * (k + 1) // 2
+
+    @property
+    def scored(self) -> int:
+        """Number of leaves that coefficients are of."""
+        return sum(splits + 1 for splits in self.sizes) or len(self.tree.leaves)
+
+    @property
+    def each_size(self) -> Iterator[Question]:
+        """A Newton round's question about each of its trees alone."""
+        assert self.coefficients is not None
+        start = 0
+        for splits in self.sizes:
+            own = self.coefficients[start : start + splits + 1]
+            start += splits + 1
+            yield replace(self, tree=self.tree.first(splits), sizes=(splits,), coefficients=own)
 
     @cached_property
     def new(self) -> list[int]:
@@ -186,6 +256,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         if self.kind == SUPPORT:
             return body | asked | {"counted": self.counted}
         body["coefficients"] = self.coefficients
+        if self.kind == "newton":
+            return body | {"sizes": list(self.sizes), "of_all": self.of_all}
         if self.kind == "bands":
             return body | asked | {"counted": self.counted, "kept": self.kept}
         if self.kind == "ramps":
@@ -199,10 +271,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         """Undo :meth:`body`."""
         f, parameters = self.n_inputs, self.parameters
         regressors = increasing("regressors", body["regressors"], f)
-        if (
-            sum(each < self.n_plain for each in regressors) > parameters.max_regressors
-            or len(regressors) > MAX_REGRESSORS
-        ):
+        plain = sum(each < self.n_plain for each in regressors)
+        if plain > parameters.max_regressors or len(regressors) > MAX_REGRESSORS:
             raise TaskError("there are more regressors than the parameters allow")
         if (self.kind in ("bands", "joint", SUPPORT)) != (parameters.support > 0):
             raise TaskError("a run with support asks other questions than one without")
@@ -211,9 +281,18 @@ class Question(LayeredQuestion, TrainingQuestion):
         known = replace(self, regressors=regressors, tree=tree, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
+        if self.kind == "newton":
+            sizes, of_all = increasing("sizes", body["sizes"], len(tree.splits) + 1), body["of_all"]
+            if not sizes or type(of_all) is not bool:
+                raise TaskError("a Newton round is of some trees, and of training rows or all")
+            known = replace(known, sizes=sizes, of_all=of_all)
         if self.kind != SUPPORT:
-            shape = (len(tree.leaves), known.columns)
+            shape = (known.scored, self.targets, known.columns)
             known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+        if self.kind == "newton":
+            if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+                raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
+            return known
         if self.kind == "ramps":
             return replace(known, candidates=_candidates(body["places"], body["ramps"], tree, self.n_plain))
         return known.with_bins(body)
@@ -246,6 +325,17 @@ class Question(LayeredQuestion, TrainingQuestion):
 
 read_task = Remembered(Question.from_task)
 """``Question.from_task``, once for each task."""
+
+
+def check_domain(domain: Domain) -> None:
+    """Raise ValueError, with the reason, unless there is a number or classes to learn."""
+    if domain.target is not None:
+        check_numeric(domain, NAME, MAX_INPUTS)
+        return
+    check_classes(domain, NAME, MAX_CLASSES)
+    if len(domain.classes) < 2:
+        raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
+    check_inputs(domain, NAME, MAX_INPUTS)
 
 
 def _edges(value: object, shape: tuple[int, int]) -> Array:

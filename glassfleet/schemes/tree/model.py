@@ -8,21 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.fuzzy.linear_rules import LinearTree
+from glassfleet.data.domain import Domain
+from glassfleet.fuzzy.levels import Levels
+from glassfleet.fuzzy.linear_rules import LinearTree, TreeModel
 from glassfleet.fuzzy.ramps import Span, ramp_condition, span_degree
+from glassfleet.fuzzy.score_rules import ScoreRules, ScoreTree
 from glassfleet.rules import Condition
 from glassfleet.schemes.tree.document import read_document, write_document
+from glassfleet.schemes.tree.params import Parameters
 from glassfleet.schemes.tree.tree import Tree, degrees
 from glassfleet.tables import RampTree, RuleTables
 
 Array = NDArray[np.float64]
 
 
-class FuzzyTree(LinearTree[Tree, Span]):
-    """A binary tree of ramps with a linear model in each leaf; all rules that fire are blended by their degrees.
-
-    See :class:`~glassfleet.fuzzy.linear_rules.LinearTree` for the parameters.
-    """
+class _Ramps(TreeModel[Tree, Span]):
+    """A binary tree of ramps; all rules that fire are blended by their degrees."""
 
     scheme = "tree"
 
@@ -43,17 +44,52 @@ class FuzzyTree(LinearTree[Tree, Span]):
         """Return the degree of a scaled value between two ramps."""
         return span_degree(value, span)
 
-    def tables(self) -> RuleTables:
-        """Return the model as plain tables, for exports."""
+    def conditions(self) -> RampTree:
+        """Return when which rule fires, for exports."""
         splits = self.tree.splits
         places, ramps = [(split.node, split.feature) for split in splits], [(split.low, split.high) for split in splits]
-        return self.tables_over(RampTree(tuple(places), tuple(ramps), tuple(self.tree.leaves)))
+        return RampTree(tuple(places), tuple(ramps), tuple(self.tree.leaves))
 
     def to_document(self) -> dict[str, Any]:
         """Return the model as JSON values; its digest is the model's identity."""
         return write_document(self.parameters, self.domain, self.tree, self.base, self.levels)
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> FuzzyTree:
-        """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
-        return cls(*read_document(document))
+
+class FuzzyTree(_Ramps, LinearTree[Tree, Span]):
+    """A tree of ramps with a linear model of a number in each leaf.
+
+    See :class:`~glassfleet.fuzzy.linear_rules.TreeModel` for the parameters.
+    """
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return self.tables_over(self.conditions())
+
+
+class FuzzyClassTree(_Ramps, ScoreTree[Tree, Span]):
+    """A tree of ramps with scores of classes, linear in the inputs, in each leaf.
+
+    See :class:`~glassfleet.fuzzy.linear_rules.TreeModel` for the parameters.
+    """
+
+    def tables(self) -> RuleTables:
+        """Return the model as plain tables, for exports."""
+        return self.tables_over(self.conditions())
+
+
+def model_of(
+    parameters: Parameters, domain: Domain, tree: Tree, rules: Any, levels: Levels
+) -> FuzzyTree | FuzzyClassTree:
+    """Return the model of a number's rules, or of those of classes."""
+    kind = FuzzyClassTree if isinstance(rules, ScoreRules) else FuzzyTree
+    return kind(parameters, domain, tree, rules, levels)
+
+
+def from_document(document: Mapping[str, Any]) -> FuzzyTree | FuzzyClassTree:
+    """Rebuild a model; raises ``schemas.errors.DocumentError`` when the document is malformed."""
+    return model_of(*read_document(document))
+
+
+def tables(model: FuzzyTree | FuzzyClassTree) -> RuleTables:
+    """Return a model as plain tables, for exports."""
+    return model.tables()

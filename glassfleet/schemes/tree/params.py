@@ -16,6 +16,9 @@ MAX_REGRESSORS = 32
 GRID_BITS = 20
 """Products of degrees, and products of columns, are rounded to multiples of 2^-20; a term of a sum is one of each."""
 
+UNIT = 1 << (2 * GRID_BITS)
+"""One row's full weight, in sums of products."""
+
 BLOCK_ROWS = 1 << 9
 """Rows in one product: 2^(20 + 20 + 9) is exact in float64, and the products of pairs stay in the cache."""
 
@@ -55,6 +58,31 @@ LEAST_GAIN = 1e-8
 assert 1 << (2 * GRID_BITS) <= (1 << EXACT_BITS) // BLOCK_ROWS
 
 
+MAX_RULES = 128
+"""Most rules that a run can be told to have."""
+
+MAX_CLASSES = 16
+"""Most classes: the sums of a Newton round grow with their square."""
+
+CLASS_RULES = 20
+"""Most rules of classes: each has a line for every class."""
+
+CLASS_WAYS = (0.0,)
+"""The same of classes: few rounds are left for another."""
+
+CLASS_STEPS = 8
+"""Most steps of growth where Newton rounds follow."""
+
+KAPPA = 5.0
+"""Pull while growing, in rows of the leaf."""
+
+CLASS_KAPPA = 20.0
+"""The same of classes: a row's indicator tells less than a number."""
+
+LEAST_CURVATURE = 1e-5
+"""p (1 - p) counts as this at least, so that nodes of one class alone still have a Newton step."""
+
+
 class Parameters(RunParameters):
     """What a run of tree can be told.
 
@@ -65,9 +93,10 @@ class Parameters(RunParameters):
         residuals times inputs together, exact sums of 4 ramps of a leaf instead of 8, and at most 32 rules where they
         have more than 12 inputs.
     max_rules : int
-        Most rules (leaves).
+        Most rules (leaves). Of classes there are at most 20, as each has a line for every class.
     max_slopes : int
-        Most inputs in a rule's polynomial.
+        Most inputs in a rule's polynomial. Scores of classes have all: a slope that the rows say little of is pulled to
+        that of the rule above.
     max_regressors : int
         Inputs that polynomials may use: the best of a forward selection on the root's sums. All may be split on.
     max_split_features : int
@@ -77,10 +106,11 @@ class Parameters(RunParameters):
     holdout : float
         Share of the rows, chosen by a hash of the row, that decide on size, slopes and pull. 0: the largest tree.
     size_tolerance : float
-        The simplest model is taken whose held-out squared error is within this fraction of the best one's.
+        The simplest model is taken whose held-out squared error (of classes' indicators: Brier) is within this fraction
+        of the best one's.
     min_rows : int
-        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many, and of
-        more rows than there are columns. 1: from its own rows.
+        A vehicle answers from condensed rows (:mod:`glassfleet.data.condense`), of groups of at least this many of one
+        class, and of more rows than there are columns. 1: from its own rows.
     support : int
         Of private runs, which set it. Nothing is asked that rests on fewer rows, and no sum of products of fewer rows
         than it has columns. No rows are held out then: the size is chosen by a penalised error. 0: all is asked.
@@ -89,7 +119,7 @@ class Parameters(RunParameters):
     later = ("support",)
 
     compact: bool = False
-    max_rules: int = Field(default=40, ge=1, le=128)
+    max_rules: int = Field(default=40, ge=1, le=MAX_RULES)
     max_slopes: int = Field(default=8, ge=0, le=MAX_REGRESSORS)
     max_regressors: int = Field(default=24, ge=1, le=MAX_REGRESSORS)
     max_split_features: int = Field(default=8, ge=1, le=MAX_INPUTS)

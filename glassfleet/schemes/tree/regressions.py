@@ -19,11 +19,11 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     """Return the moment matrices over ``[1, x, y]`` of the leaves of the grown tree, shape (k, k, L), in rows.
 
     The joint fit's sums, as the server half makes them of all vehicles' answers, over this one's; of each leaf alone,
-    as degrees add up to one. None: no tree was grown.
+    as degrees add up to one. None: no tree was grown, or it is one of classes.
     """
     asked = [(read_task(task), dict(answer.sums)) for task, answer in answers]
     (scan, first), *others = [each for each in asked if each[0].kind in {"scan", "bins"}]
-    if not others:
+    if not others or scan.domain.classes:
         return None
     question = others[0][0]
     columns = [0, *(1 + scan.scanned.index(feature) for feature in question.regressors)]
@@ -45,6 +45,6 @@ def regressions(answers: Sequence[tuple[Task, Contribution]]) -> NDArray[np.floa
     k = fit.columns
     moments = np.empty((k + 1, k + 1, len(fit.right)))
     moments[:k, :k] = fit.whole.transpose(1, 2, 0)
-    moments[:k, k] = moments[k, :k] = fit.right.T
-    moments[k, k] = fit.own_squares
+    moments[:k, k] = moments[k, :k] = fit.right[:, 0].T
+    moments[k, k] = fit.own_squares[:, 0]
     return moments

@@ -21,11 +21,12 @@ from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.banded import banded, begin, supported
 from glassfleet.schemes.tree.bins import find_edges
 from glassfleet.schemes.tree.checks import check_sums
-from glassfleet.schemes.tree.gains import KAPPA, SCORE_SCALE, BinSums, exact_gains, shortlist, spread
+from glassfleet.schemes.tree.gains import SCORE_SCALE, BinSums, exact_gains, shortlist, spread
 from glassfleet.schemes.tree.joint import SCALE, dense, fit_of, pull_of, ridge_of, root_of
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, MAX_STEPS, TOGETHER, TRIAL, WAYS
-from glassfleet.schemes.tree.size import choose, least_penalised
+from glassfleet.schemes.tree.newton import goes_on
+from glassfleet.schemes.tree.params import LEAST_GAIN, MAX_REGRESSORS, TOGETHER, TRIAL
+from glassfleet.schemes.tree.size import choose, least_penalised, sums_of
 from glassfleet.schemes.tree.tree import Ramp, Split, Tree
 from glassfleet.training import Memory, TrainingServer, check_trained
 
@@ -42,7 +43,7 @@ _OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", 
 """What is kept of one way to grow."""
 
 
-def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:  # noqa: ARG001 - kept by their parts
+def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | Done:
     if question.kind == "scan":
         return _scanned(question, memory, sums)
     if question.kind == "bins":
@@ -51,6 +52,8 @@ def _step(question: Question, memory: Memory, rows: int, sums: Sums) -> Next | D
         return banded(question, memory, sums)
     if question.kind == "joint":
         return least_penalised(question, memory, sums)
+    if question.kind == "newton":
+        return goes_on(question, memory, rows, sums)
     return _compared(question, memory, sums)
 
 
@@ -60,11 +63,13 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     training, held = (int(count) for count in sums["rows"])
     check_trained(training, int(sums["gram"][0, 0]))
     scanned, most = question.scanned, parameters.max_regressors
-    full = unpack_symmetric(sums["gram"], len(scanned) + 2)
+    full = unpack_symmetric(sums["gram"], question.scan_columns)
     most = most_columns(most, training) if parameters.support else most
-    places = _regressors(full.astype(np.float64) * SCALE, sum(f < question.n_plain for f in scanned), most)
+    plain = sum(f < question.n_plain for f in scanned)
+    moments = full.astype(np.float64) * SCALE
+    places = _regressors(moments, plain, most, question.targets, beyond=not question.domain.classes)
     columns, regressors = [0, *(place + 1 for place in places)], tuple(scanned[place] for place in places)
-    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, :-1].T
+    means = sums_of_cells(sums["histogram"]) if parameters.support else full[:, 0, : -question.targets].T
     memory = {
         **memory,
         "reference": typical_row(question.domain, means),
@@ -72,17 +77,17 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "held_out": held,
         "edges": find_edges(sums["histogram"], parameters.bins, question.levels),
         "features": list(range(question.n_plain)),
-        **root_sums(full, columns),
+        **root_sums(full, columns, question.targets),
         "errors": [],
         "sizes": [],
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
-        "dear": WAYS[0],
+        "dear": question.ways[0],
         "others": [],  # ways that are still to be tried
         "tried": [],
     }
     memory["root"] = memory["gram"][0, 0]
-    coefficients, error, noise = _refit(Tree(), memory)
+    coefficients, error, noise = _refit(Tree(), memory, question.kappa)
     if parameters.support:
         names = ("sums_digest", "reference", "withheld", "training", "edges", "features", "root")
         kept = {name: memory[name] for name in names} | {"coefficients": coefficients}
@@ -100,7 +105,7 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
     return ask(asked, memory)
 
 
-def _regressors(full: Array, plain: int, most: int) -> list[int]:
+def _regressors(full: Array, plain: int, most: int, targets: int, *, beyond: bool) -> list[int]:
     """Return which scanned inputs rules have lines over, increasing.
 
     Of the `plain` ones, which come first, at most `most`, by a forward selection. Then excess that is worth it: one
@@ -108,14 +113,17 @@ def _regressors(full: Array, plain: int, most: int) -> list[int]:
 
     Parameters
     ----------
-    full : ndarray of float64, shape (2, f + 2, f + 2)
+    full : ndarray of float64, shape (2, f + 1 + T, f + 1 + T)
         Moment matrices over ``[1, x, y]`` of training and held-out rows, in rows.
-    plain, most : int
+    plain, most, targets : int
+    beyond : bool
+        Whether lines go on beyond limits.
     """
-    n = full.shape[1] - 2
+    n = full.shape[1] - 1 - targets
     y = n + 1
-    chosen = ranked(np.ascontiguousarray(full[0][np.ix_([*range(plain + 1), y], [*range(plain + 1), y])]), most)
-    if plain == n:
+    kept = [*range(plain + 1), *range(y, y + targets)]
+    chosen = ranked(np.ascontiguousarray(full[0][np.ix_(kept, kept)]), most, targets)
+    if plain == n or not beyond:
         return chosen
     table, held = full[0].copy(), full[1]
     inner = np.arange(1, y)
@@ -147,36 +155,33 @@ def _regressors(full: Array, plain: int, most: int) -> list[int]:
     return sorted(chosen)
 
 
-def root_sums(full: Ints, columns: Sequence[int]) -> dict[str, Any]:
+def root_sums(full: Ints, columns: Sequence[int], targets: int = 1) -> dict[str, Any]:
     """Return the sums of the joint fit of a tree without splits: pairs of leaves, and leaves.
 
     Parameters
     ----------
-    full : ndarray of int64, shape (2, f + 2, f + 2)
+    full : ndarray of int64, shape (2, f + 1 + T, f + 1 + T)
         A scan's sums over the products of ``[1, x, y]``, of training rows first, held-out ones second.
     columns : sequence of int
         Which columns the rules have, the 1 among them.
+    targets : int
+        T.
     """
+    every = range(full.shape[1] - targets, full.shape[1])
     return {
         "pairs": np.zeros((1, 2), dtype=np.int64),
         "gram": pack_symmetric(full[:, columns][:, :, columns])[:, None],
-        "target": full[:, [*columns, -1], -1][:, None],
+        "target": np.stack([full[:, [*columns, y], y] for y in every], axis=1)[:, None],
         "leaves": [0],
     }
 
 
-def _sums(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:
-    """Return the joint fit's sums by pair and by leaf: of training rows (0), or of those held out (1)."""
-    pairs = {(i, j): line for (i, j), line in zip(memory["pairs"].tolist(), memory["gram"][part], strict=True)}
-    return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
-
-
-def _refit(tree: Tree, memory: Mapping[str, Any]) -> tuple[Array, float, float]:
-    """Fit all leaves together; return the coefficients, (L, k), the held-out squared error, and the mean one."""
-    fit = fit_of(tree, len(tree.splits), *_sums(memory, 0))
+def _refit(tree: Tree, memory: Mapping[str, Any], kappa: float) -> tuple[Array, float, float]:
+    """Fit all leaves together; return the coefficients, (L, T, k), the held-out squared error, and the mean one."""
+    fit = fit_of(tree, len(tree.splits), *sums_of(memory, 0))
     pull = pull_of(fit, root_of(memory, fit.columns))
-    coefficients = dense(fit, fit.with_pull(KAPPA, pull))
-    held = fit_of(tree, len(tree.splits), *_sums(memory, 1))
+    coefficients = dense(fit, fit.with_pull(kappa, pull))
+    held = fit_of(tree, len(tree.splits), *sums_of(memory, 1))
     return coefficients, held.error(coefficients), fit.error(coefficients) / max(fit.rows, 1.0)
 
 
@@ -187,14 +192,14 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Take in the joint sums of the latest splits, refit, and ask for the exact sums of the most promising ramps."""
     if question.latest:
         memory = taken_in(question, memory, sums)
-        coefficients, error, noise = _refit(question.tree, memory)
+        coefficients, error, noise = _refit(question.tree, memory, question.kappa)
         memory |= {"coefficients": coefficients, "errors": [*memory["errors"], error], "noise": noise}
         memory["sizes"] = [*memory["sizes"], len(question.tree.splits)]
     errors = memory["errors"]
     if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= errors[-PATIENCE - 1]:
         return choose(question, memory)
     candidates, prices = [], []
-    own, _ = _sums(memory, 0)
+    own, _ = sums_of(memory, 0)
     least, root = question.parameters.least_weight(memory["training"]), root_of(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
         bins = BinSums(
@@ -202,6 +207,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
             spread(*(sums[name][at] / SCORE_SCALE for name in ("scores", "slopes", "means"))),
             sums["means"][at] / SCORE_SCALE,
             root,
+            question.kappa,
         )
         edges = {feature: memory["edges"][feature] for feature in question.features}
         path = frozenset(split.ramp for split, _ in question.tree.path(leaf))
@@ -223,12 +229,12 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
 
 def _ways(question: Question, memory: Mapping[str, Any]) -> tuple[float, ...]:
     """Return how dear ramps are to be when they are compared: at the root in every way that will be tried."""
-    return WAYS if memory["held_out"] and not question.tree.splits else (memory["dear"],)
+    return question.ways if memory["held_out"] and not question.tree.splits else (memory["dear"],)
 
 
 def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
     """Return the memory with the latest splits' sums in place of their parents'."""
-    tree, leaves = question.tree, set(question.tree.leaves)
+    tree, leaves, shape = question.tree, set(question.tree.leaves), memory["target"].shape[2:]
     stay = [at for at, leaf in enumerate(memory["leaves"]) if leaf in leaves]
     known = {tuple(pair): memory["gram"][:, at] for at, pair in enumerate(memory["pairs"].tolist())}
     known |= {pair: sums["gram"][:, at] for at, pair in enumerate(question.pairs)}
@@ -251,14 +257,14 @@ def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
         "pairs": np.array(tree.overlaps, dtype=np.int64),
         "gram": np.stack([known[pair] for pair in tree.overlaps], axis=1),
         "leaves": [*(memory["leaves"][at] for at in stay), *question.new],
-        "target": np.concatenate([memory["target"][:, stay], sums["target"]], axis=1),
+        "target": np.concatenate([memory["target"][:, stay], sums["target"].reshape(2, -1, *shape)], axis=1),
     }
 
 
 def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     """Note each leaf's best ramp, and split."""
     k = question.columns
-    fit = fit_of(question.tree, len(question.tree.splits), *_sums(memory, 0))
+    fit = fit_of(question.tree, len(question.tree.splits), *sums_of(memory, 0))
     leaves, root, ways = question.tree.leaves, root_of(memory, k), _ways(question, memory)
     by_way: list[dict[str, Any]] = [dict(memory["open"]) for _ in ways]
     assert question.coefficients is not None
@@ -268,22 +274,23 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
         whole = fit.right[at].copy()
         for other, line in enumerate(question.coefficients):
             for column in range(k):
-                whole -= fit.blocks[at, other, :, column] * line[column]
+                whole -= fit.blocks[at, other, :, column] * line[:, column, None]
         scores = sums["scores"][places].astype(np.float64) * SCALE
         gain, changes = exact_gains(
             fit.blocks[at, at],
             unpack_symmetric(sums["squares"][places].astype(np.float64) * SCALE, k),
-            scores[:, :k],
+            scores[:, :-1].reshape(len(places), -1, k),
             whole,
             root,
+            question.kappa,
         )
         weight = float(np.add.accumulate(fit.blocks[at, :, 0, 0])[-1])
         price = memory["noise"] * np.array(memory["prices"])[places]
         for way, splits in zip(ways, by_way, strict=True):
             best = int(np.argmax(gain - way * price))
             if gain[best] > LEAST_GAIN * float(memory["training"]):
-                ramp, low = question.candidates[places[best]][1], float(scores[best, k])
-                change, sides = np.ascontiguousarray(changes[:, :, best]), [low, weight - low]
+                ramp, low = question.candidates[places[best]][1], float(scores[best, -1])
+                change, sides = np.ascontiguousarray(changes[..., best]), [low, weight - low]
                 splits[str(leaf)] = [float(gain[best]), *ramp, change, sides]
     memory = {**memory, "open": by_way[0]}
     if len(ways) > 1:
@@ -298,13 +305,13 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     tree, splits = question.tree, dict(memory["open"])
     room = question.most_rules - 1 - len(tree.splits)
     order = sorted((int(leaf) for leaf in splits), key=lambda leaf: (-splits[str(leaf)][0], leaf))
-    is_over = room <= 0 or not order or len(memory["sizes"]) > MAX_STEPS
+    is_over = room <= 0 or not order or len(memory["sizes"]) > question.most_steps
     if (memory["others"] or memory["tried"]) and (is_over or len(memory["sizes"]) > TRIAL):
         return _turned(question, memory)
     if is_over:
         return choose(question, memory)
     highest = splits[str(order[0])][0]
-    some = -(-room // (MAX_STEPS + 1 - len(memory["sizes"])))  # or there would not be `max_rules` in the end
+    some = -(-room // (question.most_steps + 1 - len(memory["sizes"])))  # or there would not be `max_rules` in the end
     chosen = [leaf for at, leaf in enumerate(order) if at < some or splits[str(leaf)][0] >= TOGETHER * highest][:room]
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
@@ -316,7 +323,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
             by_leaf[tree.size + 2 * number + child] = by_leaf[leaf] + change
             if weight >= least:
                 heavy.append(tree.size + 2 * number + child)
-    last = room == len(chosen) or len(memory["sizes"]) == MAX_STEPS
+    last = room == len(chosen) or len(memory["sizes"]) == question.most_steps
     asked = replace(
         question,
         kind="bins",

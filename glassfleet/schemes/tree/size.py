@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from glassfleet.forecasts import rule_forecasts
 from glassfleet.private.draws import DRAWN
-from glassfleet.scheme import Done
-from glassfleet.schemes.tree.gains import KAPPA
+from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree.joint import SCALE, Fit, dense, fit_of, pull_of, root_of, sparse
 from glassfleet.schemes.tree.messages import Question
 from glassfleet.schemes.tree.model import FuzzyTree
+from glassfleet.schemes.tree.newton import begin
 from glassfleet.schemes.tree.rules import rules_of
 from glassfleet.training import of_support
 from schemas.codec import Value
@@ -39,16 +39,20 @@ NEAR = 1.15
 """Trees whose held-out squared error, with all slopes, is further above the least are not tried with fewer slopes."""
 
 
-def choose(question: Question, memory: Mapping[str, Any]) -> Done:
-    """Return the simplest of all models that is accurate enough, fitted over all rows."""
+def sums_of(memory: Mapping[str, Any], part: int) -> tuple[dict[tuple[int, int], Ints], dict[int, Ints]]:
+    """Return the joint fit's sums by pair and by leaf: of training rows (0), or of those held out (1)."""
+    pairs = {(i, j): line for (i, j), line in zip(memory["pairs"].tolist(), memory["gram"][part], strict=True)}
+    return pairs, dict(zip(memory["leaves"], memory["target"][part], strict=True))
+
+
+def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
+    """Return the simplest model that is accurate enough, fitted over all rows; of classes ask for its scores."""
+    if question.domain.classes:
+        return begin(question, _promising(question, memory), memory)
     parameters, tree = question.parameters, question.tree.first(memory["sizes"][-1])
-    pairs = [tuple(pair) for pair in memory["pairs"].tolist()]
-    sums = [
-        (dict(zip(pairs, memory["gram"][part], strict=True)), dict(zip(memory["leaves"], lines, strict=True)))
-        for part, lines in enumerate(memory["target"])
-    ]
+    sums = [sums_of(memory, part) for part in (0, 1)]
     root = root_of(memory, question.columns)
-    size, kappa, worth = len(tree.splits), KAPPA, WORTHS[0]
+    size, kappa, worth = len(tree.splits), question.kappa, WORTHS[0]
     if memory["held_out"]:
         tried = []
         highest = NEAR * min(memory["errors"])
@@ -57,7 +61,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
                 continue
             fit, held = (fit_of(tree, splits, *part) for part in sums)
             pull = pull_of(fit, root)
-            kappa = _best_pull(fit, held, pull)
+            kappa, _ = _best_pull(fit, held, pull)
             results = _sparse(question, fit, fit.with_pull(kappa, pull), WORTHS)
             for worth, b in zip(WORTHS, results, strict=True):
                 tried.append((_cost(b), held.error(b), splits, kappa, worth))
@@ -83,6 +87,23 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Done:
     return _done(question, memory, fit, coefficients, summary)
 
 
+def _promising(question: Question, memory: Mapping[str, Any]) -> list[int]:
+    """Return by how many splits the trees are made whose scores are worth learning, increasing.
+
+    Squared errors of indicators (Brier) speak for more rules than scores need, which are no straight lines over
+    chances. So beside the smallest tree near the least held-out error there is a smaller one, and one rule.
+    """
+    if not memory["held_out"]:
+        return [memory["sizes"][-1]]
+    sums, root, errors = [sums_of(memory, part) for part in (0, 1)], root_of(memory, question.columns), {}
+    for splits, error in zip(memory["sizes"], memory["errors"], strict=True):
+        if error <= NEAR * min(memory["errors"]):
+            fit, held = (fit_of(question.tree, splits, *part) for part in sums)
+            errors[splits] = _best_pull(fit, held, pull_of(fit, root))[1]
+    limit = min(errors.values()) * (1.0 + question.parameters.size_tolerance)
+    return sorted({0, min(errors), min(splits for splits, error in errors.items() if error <= limit)})
+
+
 def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping[str, Ints]) -> Done:
     """Return the model of least generalised cross-validation, of a run with `support`.
 
@@ -99,7 +120,8 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     """
     tree = question.tree
     gram = dict(zip(tree.overlaps, sums["gram"], strict=True))
-    target = dict(zip(tree.leaves, sums["target"], strict=True))
+    lines = sums["target"].reshape(len(tree.leaves), question.targets, -1)
+    target = dict(zip(tree.leaves, lines, strict=True))
     root = root_of(memory, question.columns)
     if not sums["gram"][:, 0].any():
         raise RunFailedError(
@@ -109,7 +131,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
     best: tuple[float, Fit, Array] | None = None
     for splits in memory["sizes"]:
         fit = fit_of(tree, splits, gram, target, SCALE / DRAWN)
-        matrix = fit.with_pull(KAPPA, pull_of(fit, root))
+        matrix = fit.with_pull(question.kappa, pull_of(fit, root))
         for b in _sparse(question, fit, matrix, WORTHS):
             room = 1.0 - _cost(b) / max(fit.rows, 1.0)
             error = fit.error(b) / (room * room) if room > 0.0 else np.inf
@@ -117,7 +139,7 @@ def least_penalised(question: Question, memory: Mapping[str, Any], sums: Mapping
                 best = error, fit, b
     assert best is not None  # a tree without splits is among the sizes
     _, fit, b = best
-    summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": KAPPA}
+    summary: dict[str, Value] = {"rows": int(memory["training"]), "held_out": 0, "pull": question.kappa}
     return _done(question, memory, fit, b, summary | of_support(question, memory))
 
 
@@ -133,6 +155,7 @@ def _done(
     question: Question, memory: Mapping[str, Any], fit: Fit, coefficients: Array, summary: dict[str, Value]
 ) -> Done:
     """Return the model with these coefficients, and its record."""
+    coefficients = coefficients[:, 0]
     rules = rules_of(fit, coefficients, question)
     model = FuzzyTree(question.parameters, question.domain, fit.tree, rules, question.levels)
     forecasts = rule_forecasts(
@@ -147,12 +170,12 @@ def _done(
     return Done(model, {**kept, "forecasts": forecasts, **summary, "sizes": sizes, **model.complexity()})
 
 
-def _best_pull(fit: Fit, held: Fit, pull: Array) -> float:
-    """Return the pull of :data:`KAPPAS` with the least held-out error: upwards while it falls."""
+def _best_pull(fit: Fit, held: Fit, pull: Array) -> tuple[float, float]:
+    """Return the pull of :data:`KAPPAS` with the least held-out error, and that error: upwards while it falls."""
     best, least = KAPPAS[0], np.inf
     for kappa in KAPPAS:
         error = held.error(dense(fit, fit.with_pull(kappa, pull)))
         if error > least:
             break
         best, least = kappa, error
-    return best
+    return best, least

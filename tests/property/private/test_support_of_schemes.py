@@ -26,11 +26,11 @@ from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
+from glassfleet.schemes.tree.messages import read_task as read_bmt
 from glassfleet.schemes.tree.messages import read_task as read_fmt
 from glassfleet.schemes.tree.partition import positions
-from glassfleet.schemes.tree.tree import degrees
-from glassfleet.schemes.tree.messages import read_task as read_bmt
 from glassfleet.schemes.tree.support import about_bands, about_counts, about_pairs, limits_of
+from glassfleet.schemes.tree.tree import degrees
 from glassfleet.traits import private_parameters
 from schemas.codec import digest_of
 from schemas.documents import document_digest

@@ -52,12 +52,7 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "max_slopes": st.sampled_from([0, 2, 8]),
         **_MODEL_TREES,
     },
-    "fmt_classes": {
-        "n_sets": st.integers(2, 8),
-        "max_rules": st.sampled_from([1, 3, 6]),
-        "max_slopes": st.sampled_from([0, 2, 64]),
-        **_MODEL_TREES,
-    },
+    "tree-classes": {"compact": st.booleans(), "max_rules": st.sampled_from([1, 3, 6]), **_MODEL_TREES},
     "tsk": {
         "n_sets": st.integers(2, 4),
         "n_clusters": st.integers(1, 12),
@@ -89,10 +84,14 @@ PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
     "tree": {"min_rows": st.integers(2, 6)},
     "tree": {"min_rows": st.integers(2, 6)},
-    "fmt_classes": {"min_rows": st.integers(2, 6)},
+    "tree-classes": {"min_rows": st.integers(2, 6)},
     "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},
 }
 """What is changed where vehicles keep small groups to themselves."""
+
+
+def _scheme(name: str) -> Any:
+    return catalogue.load(name.removesuffix("-classes"))
 
 
 @st.composite
@@ -109,13 +108,13 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
         X[:, -1] = 1.0 - X[:, 0]
     names = tuple(f"x{i}" for i in range(f))
     features = tuple(Variable(name=each, low=0.0, high=1.0) for each in names)
-    if name in {"tree", "fmt_classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
+    if name in {"tree", "tree-classes"} and draw(st.booleans()):  # texts, some of them unknown to the run
         texts = tuple(f"text {i:02}" for i in range(draw(st.integers(1, 12))))
         X[:, 0] = rng.integers(-1, len(texts), n)
         X[X[:, 0] < 0, 0] = -0.5
         features = (Variable(name=names[0], low=0.0, high=len(texts) - 1.0, categories=texts), *features[1:])
     y_of = X.copy()
-    if name in {"tree", "fmt_classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
+    if name in {"tree", "tree-classes"} and draw(st.booleans()):  # empty cells, at some vehicles or at all
         for place in draw(st.sets(st.integers(f > 1, f - 1), max_size=f)) if not features[-1].categories else ():
             X[rng.random(n) < draw(st.sampled_from([0.0, 0.1, 0.9, 1.0])), place] = np.nan
             taken_for = draw(st.sampled_from([0.0, 0.4, 1.0]))
@@ -125,7 +124,7 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
                 *features[place + 1 :],
             )
     agents = draw(st.integers(1, 5))
-    if name in {"frbc", "dp_tree", "fmt_classes"}:
+    if name in {"frbc", "dp_tree", "tree-classes"}:
         classes = tuple(f"class {i}" for i in range(draw(st.integers(1 if name == "frbc" else 2, 4))))
         number = rng.integers(0, len(classes), n)
         if draw(st.booleans()):
@@ -144,7 +143,7 @@ def fleets(draw: st.DrawFn, name: str) -> tuple[Domain, dict[str, Dataset], Any,
     # A vehicle none of whose rows has a class of the run refuses.
     parts = {agent: part for agent, part in parts.items() if not part.rows or (part.y != "of no class").any()}
     parts["empty"] = Dataset(names, "y", X[:0], y[:0])
-    parameters = catalogue.load(name).Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
+    parameters = _scheme(name).Parameters(**draw(st.fixed_dictionaries(PARAMETERS[name])))
     return domain, parts, parameters, rng
 
 
@@ -181,7 +180,7 @@ def digest(done: Any) -> tuple[str, str]:
 def test_fleet_learns_the_central_model_of_those_who_took_part_whoever_drops_and_forgets(
     name: str, data: st.DataObject
 ) -> None:
-    scheme = catalogue.load(name)
+    scheme = _scheme(name)
     domain, parts, parameters, rng = data.draw(fleets(name))
     everybody = sorted(parts)
     names = data.draw(st.just(everybody) | st.lists(st.sampled_from(everybody), min_size=1, unique=True))
@@ -208,7 +207,7 @@ def test_fleet_learns_the_central_model_of_those_who_took_part_whoever_drops_and
 def test_vehicles_that_hide_small_groups_pass_the_check_and_end_in_a_model_or_by_name(
     name: str, data: st.DataObject
 ) -> None:
-    scheme = catalogue.load(name)
+    scheme = _scheme(name)
     domain, parts, parameters, rng = data.draw(fleets(name))
     private = parameters.model_copy(update=data.draw(st.fixed_dictionaries(PRIVATE[name])))
     end = ""

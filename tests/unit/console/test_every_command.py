@@ -198,7 +198,7 @@ COMPLETED = {
     "da": {"data", "datasets"},
     "model ex": {"explain", "export"},
     "data check --sc": {"--scheme"},
-    "run start --scheme tree": {"tree", "fmt_classes"},
+    "run start --scheme tree": {"tree"},
     "demo --scheme tree --param max_ru": {"max_rules="},
 }
 LINES = " ".join(map(repr, COMPLETED))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassfleet.estimators import FuzzyTreeRegressor, FuzzyRegressionTree, FuzzyTreeRegressor, TSKRegressor
+from glassfleet.estimators import FuzzyRegressionTree, FuzzyTreeRegressor, TSKRegressor
 from glassfleet.explain import explain_row
 from glassfleet.intervals import BINS, LEAST_ROWS, counted, errors_of, errors_on, intervals
 

@@ -26,7 +26,7 @@ from glassfleet.explain import (
     summary,
 )
 from glassfleet.nature import readable_rules
-from glassfleet.schemes.fmt_classes import FuzzyClassTree
+from glassfleet.schemes.tree import FuzzyClassTree
 from schemas.errors import DataError, UsageError
 from tests.support import sample_models
 from tests.support.sample_models import FEATURES, KINDS, model, population, rows
@@ -176,7 +176,7 @@ def test_goals_mean_what_they_say_when_typed(number: float) -> None:
     assert Goal.parse(f"{number:+}", domain) == Goal(change=float(f"{number:+}"))
 
 
-ONE_OF_EACH = ("frt", "tree", "tsk", "frbc", "fmt_classes-text", "dp_tree", "tree-numbers-text", "fedavg_mlp-classes")
+ONE_OF_EACH = ("frt", "tree", "tsk", "frbc", "tree-text", "dp_tree", "tree-numbers-text", "fedavg_mlp-classes")
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -212,7 +212,7 @@ def test_importance_is_nothing_for_inputs_that_no_rule_uses_and_most_for_what_th
 
 
 def test_input_counts_when_it_moves_chances_and_never_the_class() -> None:
-    learned = model("fmt_classes")
+    learned = model("tree-classes")
     result = effect(learned, starting_row(learned, None).row, "load")
     assert len(set(result.answers)) == 1
     assert importance(learned, None, ["load"])["load"] > 5.0

@@ -119,7 +119,7 @@ def test_server_refuses_products_that_no_rows_can_have(scheme: Any, place: int, 
     ],
 )
 def test_server_refuses_sums_of_classes_that_no_rows_can_have(name: str, place: Any, by: int, reason: str) -> None:
-    scheme: Any = catalogue.load("fmt_classes")
+    scheme: Any = catalogue.load("tree")
     domain = Domain(features=HOUSES.features, label="kind", classes=("flat", "hut", "villa"))
     begin = scheme.server.start(scheme.Parameters(min_rows=1), domain, 0)
     data = Dataset(("area", "city"), "kind", np.array([[50.0, 1.0], [60.0, 4.0]]), np.array(["hut", "villa"]))

@@ -31,7 +31,6 @@ pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 SMALL = {
     "tree": ("max_rules=3",),
-    "fmt_classes": ("max_rules=3",),
     "fedga": ("generations=2",),
     "fedavg_mlp": ("rounds=2", "epochs=1"),
     "tree": ("max_rules=4",),

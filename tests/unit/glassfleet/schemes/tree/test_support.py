@@ -66,7 +66,7 @@ def of_bins(tree: Tree = TREE, leaves: tuple[int, ...] = (3, 4), features: tuple
 def of_bands() -> Question:
     kept = np.zeros((2, 2, 63), dtype=bool)
     kept[0, 0, [9, 19]] = kept[1, 1, 31] = True
-    return replace(of_bins(), kind="bands", coefficients=np.full((4, K), 0.1), kept=kept)
+    return replace(of_bins(), kind="bands", coefficients=np.full((4, 1, K), 0.1), kept=kept)
 
 
 def of_pairs(kind: Any = "joint", closed: tuple[tuple[int, int, int], ...] = (), common: Common = ()) -> Question:

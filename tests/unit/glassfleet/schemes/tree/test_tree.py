@@ -20,7 +20,8 @@ from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
 from glassfleet.schemes.tree.joint import SCALE, TELLING, dense, fit_of, pull_of, ridge_of, sparse
 from glassfleet.schemes.tree.messages import Question
-from glassfleet.schemes.tree.server import _sums, taken_in
+from glassfleet.schemes.tree.server import taken_in
+from glassfleet.schemes.tree.size import sums_of
 from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from tests.support.sample_models import unit_domain
 
@@ -46,7 +47,7 @@ def answer(asked: Question, data: Dataset) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def bins_question(tree: Tree, latest: int, leaves: tuple[int, ...] = ()) -> Question:
-    coefficients = np.full((len(tree.leaves), K), 0.1)
+    coefficients = np.full((len(tree.leaves), 1, K), 0.1)
     return Question("bins", EXACT, DOMAIN, (0, 1, 2), tree, coefficients, latest, leaves, (0, 2), EDGES)
 
 
@@ -67,7 +68,7 @@ def known(data: Dataset, tree: Tree) -> dict[str, Any]:
         gram.append(_sum(one, z, pairs=True))
         target.append(_sum(one, np.vstack([z, part.y]) * part.y, pairs=False))
     memory: dict[str, Any] = {"pairs": np.zeros((1, 2), dtype=np.int64), "gram": np.stack(gram)}
-    memory |= {"leaves": [0], "target": np.stack(target)}
+    memory |= {"leaves": [0], "target": np.stack(target)[:, None]}
     for splits, latest in ((1, 1), (3, 2), (4, 1)):
         if splits <= len(tree.splits):
             asked = bins_question(tree.first(splits), latest)
@@ -76,7 +77,7 @@ def known(data: Dataset, tree: Tree) -> dict[str, Any]:
 
 
 def fitted(data: Dataset, tree: Tree, n_splits: int, part: int = 0) -> Any:
-    return fit_of(tree, n_splits, *_sums(known(data, tree), part))
+    return fit_of(tree, n_splits, *sums_of(known(data, tree), part))
 
 
 # --- the vehicle ----------------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ def test_vehicle_sums_products_of_pairs_of_leaves_as_defined(part):
         assert unpack_symmetric(line[None] * SCALE, K)[0] == pytest.approx(expected, abs=chosen.rows * 2e-6)
     for leaf, line in zip(memory["leaves"], memory["target"][part], strict=True):
         expected = np.append(z.T @ (reached[leaf] * chosen.y), (reached[leaf] * chosen.y**2).sum())
-        assert line * SCALE == pytest.approx(expected, abs=chosen.rows * 2e-6)
+        assert line[0] * SCALE == pytest.approx(expected, abs=chosen.rows * 2e-6)
 
 
 def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
@@ -125,7 +126,7 @@ def test_vehicle_sums_bins_and_ramps_of_residuals_as_defined():
         w = reached[leaf] * (inside // 4 == j // 4)
         assert sums["means"][0, 1, j // 4] / 2.0**28 == pytest.approx(z.T @ w**2, abs=1e-5)
     ramp = (2, 0.25, 0.75)
-    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, K), 0.1), candidates=((leaf, ramp),))
+    asked = Question("ramps", EXACT, DOMAIN, (0, 1, 2), TREE, np.full((5, 1, K), 0.1), candidates=((leaf, ramp),))
     sums = answer(asked, data)
     mu, w = np.clip((0.75 - train.X[:, 2]) / 0.5, 0, 1), reached[leaf]
     for line, share in zip(sums["squares"][0], (mu * mu, mu * (1 - mu)), strict=True):
@@ -199,8 +200,8 @@ def test_slopes_are_dropped_until_few_are_left_and_the_others_refitted():
     fit = fitted(rows(), TREE, 4)
     matrix = fit.with_pull(1.0, pull_of(fit, fit.blocks.sum(axis=(0, 1))))
     few, fewer = sparse(fit, matrix, 2, (2.0, 1e9), (0, 1, 2))
-    assert (np.count_nonzero(few[:, 1:], axis=1) <= 2).all()
-    assert not fewer[:, 1:].any()
+    assert (np.count_nonzero(few[:, 0, 1:], axis=1) <= 2).all()
+    assert not fewer[..., 1:].any()
     left = np.flatnonzero(few.ravel())
     pulled = fit.right.ravel() + ridge_of(fit.rows) * np.linalg.solve(matrix, fit.right.ravel())
     alone = np.linalg.solve(matrix[np.ix_(left, left)], pulled[left])

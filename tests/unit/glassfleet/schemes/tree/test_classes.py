@@ -1,4 +1,4 @@
-"""The classifier: sums as defined, scores of maximum likelihood, probabilities that are true, categories as levels."""
+"""The tree for classes: sums as defined, scores of maximum likelihood, true probabilities, categories as levels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from console.model.words import explanation_lines, rule_lines
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
-from glassfleet.fuzzy.hinges import with_hinges
 from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
 from glassfleet.rules import Consequent, Slope
-from glassfleet.schemes.fmt_classes import SCHEME, FuzzyClassTree, Parameters
-from glassfleet.schemes.fmt_classes.messages import Question, read_task
+from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, Parameters
+from glassfleet.schemes.tree.messages import Question, read_task
+from glassfleet.schemes.tree.tree import degrees
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import class_domain, model, trips
@@ -108,8 +108,8 @@ def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None
     data, _ = rows(2000)
     outcome = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data)
     model: Any = outcome.model
-    z = np.vstack([np.ones(2000), model.inputs.bent(model.inputs.scaled(data.X))])
-    line = model.rule_numbers.coefficients[0, 0]
+    z = np.vstack([np.ones(2000), model._scaled(data.X)])
+    line = model.base.coefficients[0, 0]
     residual = (data.y == "yes") - 1.0 / (1.0 + np.exp(-(line @ z)))
     # The gradient of the likelihood is the pull.
     pull = pulls(z, outcome) * line
@@ -139,8 +139,8 @@ def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None
     parameters = EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0})
     outcome = central(SCHEME, parameters, domain, Dataset(("u", "v"), "class", X, y))
     model: Any = outcome.model
-    z = np.vstack([np.ones(3000), model.inputs.bent(X.T)])
-    lines = model.rule_numbers.coefficients[0]
+    z = np.vstack([np.ones(3000), X.T])
+    lines = model.base.coefficients[0]
     e = np.exp(lines @ z)
     for number, name in enumerate(domain.classes):
         used, gradient = lines[number] != 0.0, z @ ((y == name) - e[number] / e.sum(axis=0))
@@ -155,7 +155,7 @@ def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone
     alone = central(SCHEME, EXACT, DOMAIN, data)
     assert document_digest(fleet.model.to_document()) == document_digest(alone.model.to_document())
     assert fleet.summary["sums_digest"] == alone.summary["sums_digest"]
-    assert fleet.rounds <= 50
+    assert fleet.rounds <= 27
     shares = pytest.approx({name: float((data.y == name).mean()) for name in DOMAIN.classes}, abs=1e-6)
     assert fleet.summary["class_shares"] == shares
     assert {each.label: each.among_all for each in fleet.model.explain(data.X[0]).chances} == shares
@@ -167,7 +167,7 @@ def test_unknown_text_is_like_the_overall_mean_and_never_refused(learned: FuzzyC
 
 
 def test_explanation_says_answer_and_rules_and_what_speaks_for_it_without_contradiction() -> None:
-    gappy: Any = model("fmt_classes-gaps")
+    gappy: Any = model("tree-gaps")
     X = trips(200, gaps=True)
     for row in X[gappy.predict(X) != np.array([gappy.explain(row).fired.rule.consequent.value for row in X])][:5]:
         result = gappy.explain(row)
@@ -215,7 +215,7 @@ def questions(data: Dataset) -> dict[str, Question]:
 def test_vehicle_sums_what_the_equations_say() -> None:
     data, _ = rows(500)
     asked = questions(data)
-    assert list(asked) == ["levels", "scan", "hinges", "grow", "sizes", "newton"]
+    assert list(asked) == ["levels", "scan", "bins", "ramps", "newton"]
     sums = SCHEME.client.contribute(asked["levels"].to_task(), data, np.random.default_rng(0)).sums
     is_second, of_category = data.y == DOMAIN.classes[1], data.X[:, 1] == 1
     assert sums["categories"][1, :2].tolist() == [of_category.sum(), (of_category & is_second).sum() << 20]
@@ -223,13 +223,17 @@ def test_vehicle_sums_what_the_equations_say() -> None:
     sums = SCHEME.client.contribute(question.to_task(), data, np.random.default_rng(0)).sums
     level = np.array(question.levels[1])[data.X[:, 1].astype(int) + 1]
     inputs = np.vstack([data.X[:, 0] / 80.0, level, data.X[:, 2] / 10.0])
-    z = np.vstack([np.ones(500), with_hinges(inputs, question.hinges)[list(question.regressors)]])
+    z = np.vstack([np.ones(500), inputs[list(question.regressors)]])
     assert question.coefficients is not None
-    p = 1.0 / (1.0 + np.exp(-(question.coefficients[0, 0] @ z)))  # of the root, which all rows reach
-    curvature = (z * np.maximum(p * (1 - p), 1e-5)) @ z.T
-    assert sums["squares"][0, 0] / 2.0**40 == pytest.approx(curvature[np.triu_indices(len(z))], abs=2e-3)
-    assert sums["expected"][0, 0] / 2.0**40 == pytest.approx(z @ p, abs=2e-3)
-    assert sums["observed"][0, 0] / 2.0**40 == pytest.approx(z @ (data.y == "yes"), abs=2e-3)
+    reached, leaves = degrees(question.tree, inputs), question.tree.leaves
+    assert len(leaves) > 1
+    lines = zip(leaves, question.coefficients[:, 0], strict=True)
+    p = 1.0 / (1.0 + np.exp(-sum(reached[leaf] * (line @ z) for leaf, line in lines)))  # by all leaves together
+    for at, leaf in enumerate(leaves):
+        curvature = (z * reached[leaf] * np.maximum(p * (1 - p), 1e-5)) @ z.T
+        assert sums["squares"][at, 0] / 2.0**40 == pytest.approx(curvature[np.triu_indices(len(z))], abs=2e-3)
+        assert sums["expected"][at, 0] / 2.0**40 == pytest.approx(z @ (reached[leaf] * p), abs=2e-3)
+        assert sums["observed"][at, 0] / 2.0**40 == pytest.approx(z @ (reached[leaf] * (data.y == "yes")), abs=2e-3)
 
 
 def test_condensed_rows_have_the_texts_of_their_group() -> None:
