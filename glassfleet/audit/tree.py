@@ -25,10 +25,9 @@ from glassfleet.fuzzy.linear_rules import outputs_of
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.private.draws import DRAWS
 from glassfleet.scheme import COUNTS
-from glassfleet.schemes.tree.bins import GROUP
 from glassfleet.schemes.tree.joint import SCALE
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.params import GRID_BITS, SCORE_BITS
+from glassfleet.schemes.tree.params import GRID_BITS, GROUP, SCORE_BITS
 from glassfleet.schemes.tree.server import root_sums, taken_in
 from glassfleet.schemes.tree.support import STEP
 from glassfleet.schemes.tree.tree import degrees

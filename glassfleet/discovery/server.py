@@ -144,8 +144,8 @@ class DiscoveryServer:
         ends = state["ends"] if number > 1 else _ends(parameters, grids, sums)
         if refined:
             known: State = {"found": limits, "outside": outside, "sums_digest": digest, "max_rows_each": sums.most}
-            known |= {"dropped": dropped, "free": free, "ends": ends}
-            return _ask(parameters, number + 1, refined, {**known, **named})
+            more = {"dropped": dropped, "free": free, "ends": ends}
+            return _ask(parameters, number + 1, refined, {**known, **more, **named})
         rows = sum(contribution.rows for contribution in contributions)
         summary: dict[str, Value] = {"sums_digest": digest, "rounds": number, "rows": rows, "outside": outside, **named}
         return Done(_domain(parameters, limits, categories, ends), {**summary, "max_rows_each": sums.most})

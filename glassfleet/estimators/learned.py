@@ -102,7 +102,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         data frame
             With the columns `rule` (from 0), `says` (the target, or the class whose score it is), `input` (empty: the
             constant), `low` and `high` (where the condition on the input holds to a degree; NaN: none), `coefficient`
-            (in own units; NaN: none, or a line that bends) and `weight` (of the rule, [0, 1]).
+            (in own units; NaN: none) and `weight` (of the rule, [0, 1]).
         """
         check_is_fitted(self)
         lines: list[tuple[int, str, str, float, float, float, float]] = []
@@ -112,7 +112,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 constant = says.value if isinstance(says.value, int | float) else np.nan
                 terms = [
                     ("", constant),
-                    *((own.name, np.nan if own.points else own.per_unit) for own in says.slopes or ()),
+                    *((own.name, own.per_unit) for own in says.slopes or ()),
                 ]
                 terms += [(name, np.nan) for name in where if name not in dict(terms)]
                 lines += [

@@ -76,7 +76,8 @@ def _targets(question: Question, rows: TrainingRows, chosen: slice | Places) -> 
     if question.domain.target is not None:
         return y[None]
     first = 1 if question.targets == 1 else 0
-    return (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+    indicators: Array = (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+    return indicators
 
 
 def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
@@ -212,7 +213,8 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     shape = (len(question.leaves), len(features))
 
     def together(columns: Ints, size: int) -> Ints:
-        return columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+        summed: Ints = columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+        return summed
 
     sums = total[:, :, 1:scored].reshape(*total.shape[:2], question.targets, k)
     slopes = np.ascontiguousarray(sums[..., 1:]).reshape(*total.shape[:2], -1)

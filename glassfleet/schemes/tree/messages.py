@@ -288,9 +288,10 @@ class Question(LayeredQuestion, TrainingQuestion):
             known = replace(known, sizes=sizes, of_all=of_all)
         if self.kind != SUPPORT:
             shape = (known.scored, self.targets, known.columns)
-            known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+            coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
+            known = replace(known, coefficients=coefficients)
         if self.kind == "newton":
-            if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+            if not self.domain.classes or (np.abs(coefficients) > MAX_COEFFICIENT).any():
                 raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
             return known
         if self.kind == "ramps":
