@@ -276,7 +276,7 @@ def dense(fit: Fit, matrix: Array) -> Array:
 def _reach(fit: Fit, regressors: Sequence[int], free: int) -> Array:
     """Return over how much of an input's range each rule's line goes, shape (L, k); without end of excess."""
     reach = np.ones((len(fit.right), fit.columns))
-    reach[:, fit.columns - free :] = np.inf
+    reach[:, fit.columns - free :] = 1e12
     place = {feature: column for column, feature in enumerate(regressors, start=1)}
     for at, leaf in enumerate(fit.tree.leaves):
         for feature, (below, above) in fit.tree.spans(leaf).items():

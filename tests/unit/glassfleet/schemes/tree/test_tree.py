@@ -14,7 +14,7 @@ from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
 from glassfleet.scheme import Next
-from glassfleet.schemes.tree import SCHEME, Parameters, server
+from glassfleet.schemes.tree import SCHEME, Parameters, messages
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
 from glassfleet.schemes.tree.gains import spread
@@ -279,7 +279,7 @@ def played(data: Dataset, **settings: Any) -> tuple[list[Question], Any]:
 @pytest.mark.parametrize("way", [0, 1])
 def test_both_ways_to_grow_are_tried_and_the_held_out_rows_choose(way, monkeypatch):
     # Where only one of the ways may split, the held-out rows choose it.
-    monkeypatch.setattr(server, "WAYS", (1e9, 0.0) if way else (0.0, 1e9))
+    monkeypatch.setattr(messages, "WAYS", (1e9, 0.0) if way else (0.0, 1e9))
     rng = np.random.default_rng(3)
     X = rng.random((2000, 3))
     y = 0.2 + 0.4 * (X[:, 0] > 0.3) + 0.3 * (X[:, 1] > 0.6) + rng.normal(0.0, 0.01, 2000)
