@@ -190,7 +190,8 @@ def _binned(question: Question, rows: TrainingRows) -> dict[str, Ints]:
     shape = (len(question.leaves), len(features))
 
     def together(columns: Ints, size: int) -> Ints:
-        return columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+        summed: Ints = columns.reshape(*shape, bins // size, size, -1).sum(axis=3)
+        return summed
 
     return {
         "scores": together(total[:, :, :2], 1),

@@ -193,7 +193,8 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     errors = memory["errors"]
     if memory["held_out"] and len(errors) > PATIENCE and min(errors[-PATIENCE:]) >= errors[-PATIENCE - 1]:
         return choose(question, memory)
-    candidates, prices = [], []
+    candidates: list[tuple[int, Ramp]] = []
+    prices: list[float] = []
     own, _ = _sums(memory, 0)
     least, root = question.parameters.least_weight(memory["training"]), root_of(memory, question.columns)
     for at, leaf in enumerate(question.leaves):
