@@ -312,7 +312,8 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     if is_over:
         return choose(question, memory)
     highest = splits[str(order[0])][0]
-    some = -(-room // (question.most_steps + 1 - len(memory["sizes"])))  # or there would not be `max_rules` in the end
+    # Of a number at least as many as are needed for `max_rules` in the end; classes have fewer rules, and those suffice.
+    some = 0 if question.domain.classes else -(-room // (question.most_steps + 1 - len(memory["sizes"])))
     chosen = [leaf for at, leaf in enumerate(order) if at < some or splits[str(leaf)][0] >= TOGETHER * highest][:room]
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
     by_leaf = dict(zip(tree.leaves, memory["coefficients"], strict=True))
