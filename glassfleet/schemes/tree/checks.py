@@ -92,7 +92,11 @@ def shapes_of(question: Question) -> dict[str, tuple[int, ...]]:
     if question.leaves:
         asked, bins = (len(question.leaves), len(question.features)), question.parameters.bins
         slopes = (*asked, bins // question.parameters.slope_bins, question.targets * (k - 1))
-        shapes |= {"scores": (*asked, bins, 1 + question.targets), "slopes": slopes, "means": (*asked, bins // GROUP, k)}
+        shapes |= {
+            "scores": (*asked, bins, 1 + question.targets),
+            "slopes": slopes,
+            "means": (*asked, bins // GROUP, k),
+        }
     return shapes
 
 

@@ -90,10 +90,7 @@ def test_black_boxes_and_populations_say_so_when_they_are_explained() -> None:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        *(
-            (kind, "the model takes the nearest limit")
-            for kind in ("frt", "tree", "tsk", "frbc", "fedavg_mlp-numbers")
-        ),
+        *((kind, "the model takes the nearest limit") for kind in ("frt", "tree", "tsk", "frbc", "fedavg_mlp-numbers")),
         *((kind, "the tree goes on comparing it") for kind in ("dp_tree", "fedga-numbers")),
     ],
 )
