@@ -147,7 +147,8 @@ def protection_of(scheme: Scheme, parameters: Any, nullified: int, *, private: b
 
 def truth(domain: Domain, data: Dataset) -> Rows:
     """Return a vehicle's rows as they enter its sums: inputs and target scaled, a class as its number."""
-    inputs = domain.scale_inputs(data.select([variable.name for variable in domain.features]).X)
+    own = data.select([variable.name for variable in domain.features]).X
+    inputs = np.minimum(domain.scale_inputs(domain.completed(own)), 1.0)
     if domain.target is not None:
         return np.column_stack([inputs, domain.scale_target(data.y)])
     labels, known = data.y.astype(np.str_), np.array(domain.classes, dtype=np.str_)

@@ -76,7 +76,8 @@ def _targets(question: Question, rows: TrainingRows, chosen: slice | Places) -> 
     if question.domain.target is not None:
         return y[None]
     first = 1 if question.targets == 1 else 0
-    return (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+    indicators: Array = (y == np.arange(first, first + question.targets)[:, None]).astype(np.float64)
+    return indicators
 
 
 def _columns(rows: TrainingRows, chosen: slice | Places, regressors: Sequence[int]) -> Array:
@@ -238,8 +239,8 @@ def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
     With the chances p of the classes by the blend of all leaves of the tree, ``squares``: w p_a (1 - p_a) z z' of each
     score, then w p_a p_b z z' of each pair. ``expected``: w p_a z. ``observed``: w z of the rows of the class.
-    ``weight``: w. They are of training rows, and of those held out there are ``errors``: of each tree the squared errors
-    of p, and the squares of how they differ from the first tree's. Or they are of all rows.
+    ``weight``: w. They are of training rows; ``errors`` are of those held out: of each tree the squared errors of p,
+    and the squares of how they differ from the first tree's. Or all are of all rows.
     """
     scores, k, end = question.targets, question.columns, rows.count if question.of_all else rows.training
     pairs = [(a, b) for a in range(scores) for b in range(a + 1, scores)]

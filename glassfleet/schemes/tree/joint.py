@@ -95,7 +95,7 @@ class Fit:
             own - dot(b[:, t], 2.0 * right - made[:, t])
             for t, (own, right) in enumerate(zip(squares, self.right_sides.T, strict=True))
         ]
-        return max(sum(errors), 0.0)
+        return max(float(sum(errors)), 0.0)
 
     def with_pull(self, kappa: float, pull: Array) -> Array:
         """Return the normal matrix: Gram sums, pull and ridge."""

@@ -55,8 +55,8 @@ class Question(LayeredQuestion, TrainingQuestion):
     ----------
     kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
-        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps; of
-        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin
+        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps. Of
+        classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
         of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
         the joint fit.
     regressors : tuple of int
@@ -123,8 +123,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             raise ValueError(no_texts(NAME))
         if parameters.support and domain.classes:
             raise ValueError(
-                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask for "
-                "support 0, or use frbc"
+                f"a private run of {NAME} with support learns a number: rows may be alone in a class of a rule; ask "
+                "for support 0, or use frbc"
             )
 
     @property
@@ -278,9 +278,10 @@ class Question(LayeredQuestion, TrainingQuestion):
             known = replace(known, sizes=sizes, of_all=of_all)
         if self.kind != SUPPORT:
             shape = (known.scored, self.targets, known.columns)
-            known = replace(known, coefficients=check_array("coefficients", body["coefficients"], np.float64, shape))
+            coefficients = check_array("coefficients", body["coefficients"], np.float64, shape)
+            known = replace(known, coefficients=coefficients)
         if self.kind == "newton":
-            if not self.domain.classes or (np.abs(known.coefficients) > MAX_COEFFICIENT).any():
+            if not self.domain.classes or (np.abs(coefficients) > MAX_COEFFICIENT).any():
                 raise TaskError(f"a Newton round is of classes, and no coefficient above {MAX_COEFFICIENT:g}")
             return known
         if self.kind == "ramps":

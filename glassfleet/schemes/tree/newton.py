@@ -120,12 +120,12 @@ def stepped(question: Question, sums: Sums, pull: Pull, *, first: bool) -> tuple
         largest = float(np.abs(step).max())
         moved = max(moved, largest)
         after[at] += step * (LARGEST_STEP / largest) if largest > LARGEST_STEP else step
-    after = np.clip(after, -MAX_COEFFICIENT, MAX_COEFFICIENT).reshape(question.coefficients.shape)
+    scores_after = np.clip(after, -MAX_COEFFICIENT, MAX_COEFFICIENT).reshape(question.coefficients.shape)
     length = fsum((spread * lengths)[:, is_slope].ravel().tolist())
     if first or not length > 0.0:
-        return after, moved, pull
+        return scores_after, moved, pull
     rows = fsum(determined[:, is_slope].ravel().tolist()) / length
-    return after, moved, replace(pull, rows=min(max(rows, LEAST_PULL), MOST_PULL))
+    return scores_after, moved, replace(pull, rows=min(max(rows, LEAST_PULL), MOST_PULL))
 
 
 def _solved(

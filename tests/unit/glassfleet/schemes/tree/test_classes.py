@@ -108,7 +108,7 @@ def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None
     data, _ = rows(2000)
     outcome = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data)
     model: Any = outcome.model
-    z = np.vstack([np.ones(2000), model._scaled(data.X)])
+    z = np.vstack([np.ones(2000), model.scaled_rows(data.X)])
     line = model.base.coefficients[0, 0]
     residual = (data.y == "yes") - 1.0 / (1.0 + np.exp(-(line @ z)))
     # The gradient of the likelihood is the pull.
