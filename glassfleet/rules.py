@@ -85,11 +85,17 @@ class Slope:
     beyond: str = ""
 
     @property
+    def name(self) -> str:
+        """The input, what is beyond a limit of it, or that it is missing."""
+        beside = f" {self.beyond}" if self.beyond else " is missing" if self.when_missing else ""
+        return f"{self.feature}{beside}"
+
+    @property
     def term(self) -> str:
         """What the slope is multiplied with: the input, or what is beyond a limit of it; or when it is added."""
         if self.beyond:
-            return f"for each {self.unit or 'one'} of {self.feature} {self.beyond}"
-        return f"if {self.feature} is missing" if self.when_missing else self.feature
+            return f"for each {self.unit or 'one'} of {self.name}"
+        return f"if {self.name}" if self.when_missing else self.name
 
     @property
     def is_of_value(self) -> bool:

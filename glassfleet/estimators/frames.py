@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,12 +17,24 @@ from glassfleet.traits import takes_categories, takes_missing
 
 def text_columns(tables: Sequence[Any]) -> set[str]:
     """Return the columns of data frames that are of text: to all of them, also where one has other cells alone."""
-    frames = [table for table in tables if hasattr(table, "select_dtypes")]
-    return {name for frame in frames for name, column in frame.items() if _has_text(column)}
+    frames = [frame for table in tables if (frame := _frame(table)) is not None]
+    return {column.name for frame in frames for column in frame.iter_columns() if _has_text(column)}
 
 
-def _has_text(column: Any) -> bool:
-    return column.dtype.kind not in "bfciu" and any(isinstance(cell, str) for cell in column)
+def _frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Return a data frame of any library; None where it is none."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _cells(column: nw.Series[Any]) -> list[Any]:
+    """Return a column's cells, None where they are empty."""
+    return [None if gone else cell for cell, gone in zip(column.to_list(), column.is_null().to_list(), strict=True)]
+
+
+def _has_text(column: nw.Series[Any]) -> bool:
+    is_plain = column.dtype.is_numeric() or column.dtype == nw.Boolean
+    return not is_plain and any(isinstance(cell, str) for cell in column.to_list())
 
 
 def coded(X: Any, scheme: Scheme, learner: str, texts: Collection[str] = ()) -> tuple[Any, dict[str, tuple[str, ...]]]:
@@ -35,29 +48,42 @@ def coded(X: Any, scheme: Scheme, learner: str, texts: Collection[str] = ()) -> 
         A column is of a kind that `scheme`, whose estimator is called `learner`, does not take.
     """
     categories: dict[str, tuple[str, ...]] = {}
-    if not hasattr(X, "select_dtypes"):
+    frame = _frame(X)
+    if frame is None:
         return X, categories
-    for name, column in X.items():
-        kind = column.dtype.kind
-        if kind in "mM":
+    for column in frame.iter_columns():
+        name = column.name
+        if column.dtype.is_temporal():
             raise ValueError(f"column {name!r} holds times: make numbers of it, e.g. the hour, or leave it out")
         if name not in texts and not _has_text(column):
             continue
-        if kind in "bc" or (kind == "f" and not column.isna().all()):
+        cells = _cells(column)
+        some = [cell for cell in cells if cell is not None]
+        if column.dtype == nw.Boolean or (column.dtype.is_float() and some):
             continue
         if not takes_categories(scheme):
-            truth = truth_of(cell for cell in column if isinstance(cell, str))
+            truth = truth_of(cell for cell in some if isinstance(cell, str))
             if truth is None:
                 raise ValueError(f"column {name!r} holds text, and {learner} takes numbers: leave it out, or encode it")
-            X = X.assign(**{name: column.map(truth)})
-            continue
-        if column.isna().any():
-            if not takes_missing(scheme):
+            numbers = [truth.get(cell, np.nan) for cell in cells]
+        else:
+            if len(some) < len(cells) and not takes_missing(scheme):
                 raise ValueError(f"column {name!r} has empty cells: fill them, or leave these rows out")
-            column = column.astype(object).where(column.notna(), MISSING)  # noqa: PLW2901
-        own, codes = np.unique(column.astype(str).to_numpy(dtype=np.str_), return_inverse=True)
-        X, categories[name] = X.assign(**{name: codes}), tuple(own.tolist())
-    return X, categories
+            own = sorted({MISSING if cell is None else str(cell) for cell in cells})
+            place = {text: float(number) for number, text in enumerate(own)}
+            numbers, categories[name] = [place[MISSING if cell is None else str(cell)] for cell in cells], tuple(own)
+        frame = frame.with_columns(nw.new_series(name, numbers, nw.Float64, backend=frame.implementation).alias(name))
+    return frame.to_native(), categories
+
+
+def row_of(x: Any) -> Any:
+    """Return a data frame of one row as a mapping of column to value; anything else as it is."""
+    frame = _frame(x)
+    if frame is None:
+        return x.to_dict() if hasattr(x, "to_dict") and np.ndim(x) == 1 else x
+    if len(frame) != 1:
+        raise ValueError(f"one row is needed, got {len(frame)}")
+    return {column.name: _cells(column)[0] for column in frame.iter_columns()}
 
 
 def without_sign_of_zero(labels: NDArray[Any]) -> NDArray[Any]:

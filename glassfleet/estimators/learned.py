@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from glassfleet.data.categories import code_of
 from glassfleet.data.domain import Domain
+from glassfleet.estimators.frames import row_of
 from glassfleet.explain import (
     Counterfactual,
     Goal,
@@ -25,6 +27,7 @@ from glassfleet.explain import (
     counterfactual,
     effect,
     explain_row,
+    importance,
     starting_row,
     summary,
 )
@@ -76,6 +79,50 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         check_is_fitted(self)
         return summary(self.model_, top=top)
 
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """By how much each input alone moves the answer, shape (F,), adding up to one: see `importance` in explain."""
+        check_is_fitted(self)
+        moved = importance(self.model_, self.reference_, self.domain_.names)
+        if not moved:
+            raise AttributeError("vehicles make trees of these structures; they have no importances of their own")
+        values = np.array([moved[name] for name in self.domain_.names])
+        return values / (values.sum() or 1.0)
+
+    def rules_frame(self, library: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """Return the rules as a data frame: a line for each condition and each term of what a rule says.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+            Which makes the frame.
+
+        Returns
+        -------
+        data frame
+            With the columns `rule` (from 0), `says` (the target, or the class whose score it is), `input` (empty: the
+            constant), `low` and `high` (where the condition on the input holds to a degree; NaN: none), `coefficient`
+            (in own units; NaN: none, or a line that bends) and `weight` (of the rule, [0, 1]).
+        """
+        check_is_fitted(self)
+        lines: list[tuple[int, str, str, float, float, float, float]] = []
+        for rule in self.rules_:
+            where = {part.feature: (part.low, part.high) for part in rule.conditions if not part.about_cell}
+            for says in rule.consequent.scores or (rule.consequent,):
+                constant = says.value if isinstance(says.value, int | float) else np.nan
+                terms = [
+                    ("", constant),
+                    *((own.name, np.nan if own.points else own.per_unit) for own in says.slopes or ()),
+                ]
+                terms += [(name, np.nan) for name in where if name not in dict(terms)]
+                lines += [
+                    (rule.index, says.target, name, *where.get(name, (np.nan, np.nan)), value, rule.weight)
+                    for name, value in terms
+                ]
+        names = ("rule", "says", "input", "low", "high", "coefficient", "weight")
+        columns = dict(zip(names, map(list, zip(*lines, strict=True)), strict=True))
+        return nw.from_dict(columns, backend=library).to_native()
+
     def explain(self, x: Any) -> RowExplanation:
         """Say why the model predicts what it does for one row.
 
@@ -84,7 +131,7 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
         Parameters
         ----------
-        x : array-like of shape (F,), mapping of column to value, or a series or one-row frame of pandas
+        x : array-like of shape (F,), mapping of column to value, series, or data frame of one row
 
         Raises
         ------
@@ -238,13 +285,10 @@ class LearnedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _row(self, x: Any) -> NDArray[np.float64]:
         """Return the numbers of one row, shape (F,)."""
         check_is_fitted(self)
-        rows = np.shape(x)[0] if np.ndim(x) == 2 else 1
-        if rows != 1:
-            raise ValueError(f"one row is needed, got {rows}")
-        if hasattr(x, "iloc") and x.ndim == 2:
-            x = x.iloc[0]
-        if hasattr(x, "to_dict") and x.ndim == 1 and hasattr(self, "feature_names_in_"):
-            x = x.to_dict()
+        given, x = x, row_of(x)
+        if np.ndim(x) == 2 and np.shape(x)[0] != 1:
+            raise ValueError(f"one row is needed, got {np.shape(x)[0]}")
+        if x is not given:
             for each in self.domain_.features:  # a row of a table is taken as `predict` takes it, whatever its texts
                 if each.categories and isinstance(x.get(each.name), str):
                     x[each.name] = code_of(x[each.name], each.categories)

@@ -266,7 +266,10 @@ class LinearTree(TreeModel[T, Span]):
             shares=dict(zip(self.domain.names, self.domain.by_feature(shares).tolist(), strict=True)),
             base=prediction - float(shares.sum()),
             clipped_from=unclipped if clipped else None,
-            notes=(_clipped_note(self.domain, unclipped, prediction, alone=alone),) if clipped else (),
+            notes=(
+                *([_clipped_note(self.domain, unclipped, prediction, alone=alone)] if clipped else []),
+                *_unseen_notes(self.domain, scaled[:, 0]),
+            ),
         )
 
     def _rule(self, index: int) -> Rule:
@@ -304,6 +307,16 @@ def tree_complexity(tree: SplitTree[Any], conditions: int, coefficients: Array) 
         "conditions": conditions,
         "parameters": max(splits - 1, 0) + used,
     }
+
+
+def _unseen_notes(domain: Domain, scaled: Array) -> list[str]:
+    """Say which inputs of a row, shape (F,), are further out than the fleet has seen: lines go on there."""
+    notes = []
+    for own, value in zip(domain.excess, scaled[len(scaled) - len(domain.excess) :].tolist(), strict=True):
+        if value > 1.0:
+            end = own.of.lowest if own.side == "below" else own.of.highest
+            notes.append(f"{own.of.name} is {own.side} all that the fleet has seen, {own.of.text(end or 0.0)}")
+    return notes
 
 
 def _clipped_note(domain: Domain, unclipped: float, prediction: float, *, alone: bool) -> str:

@@ -113,6 +113,16 @@ def test_explanations_add_up_and_name_what_is_beyond() -> None:
     assert learned.from_document(learned.to_document()).to_document() == learned.to_document()
 
 
+def test_an_explanation_says_where_an_input_is_further_out_than_the_fleet_has_seen() -> None:
+    learned: Any = model("tree-excess")
+    assert learned.explain(np.array([30.0, 50.0, 0.5, 1.0])).notes == ()
+    notes = learned.explain(np.array([31.0, -50.5, 0.5, 1.0])).notes
+    assert notes == (
+        "snr is above all that the fleet has seen, 30 dB",
+        "dist is below all that the fleet has seen, -50 m",
+    )
+
+
 def domain_beyond() -> Domain:
     one = Variable(name="a", low=0.0, high=1.0, highest=9.0, lowest=-3.0)
     return Domain(features=(one, Variable(name="b", low=0.0, high=1.0)), target=Variable(name="y", low=0.0, high=10.0))

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("sklearn", reason="pip install glassfleet[experiments]")
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -431,3 +432,40 @@ class TestPrivateTree:
         assert digest(1) == digest(1)
         assert len({digest(1), digest(2), digest(None), digest(None)}) == 4
         assert digest(None, noise="none") == digest(None, noise="none")
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_frames_of_other_libraries_give_the_model_of_pandas(library: str) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"size": rng.random(200) * 100, "city": rng.choice(["Rio", "Santos", "Olinda"], 200)})
+    table.loc[::9, "size"] = np.nan
+    price = table["size"].fillna(50.0) + 30.0 * (table["city"] == "Rio")
+    other: Any = pa.Table.from_pandas(table) if library == "pyarrow" else pl.from_pandas(table)
+    ours, theirs = FuzzyTreeRegressor().fit(table, price), FuzzyTreeRegressor().fit(other, price)
+    assert ours.digest_ == theirs.digest_
+    assert ours.predict(table).tolist() == theirs.predict(other).tolist()
+    row = other.slice(0, 1)
+    assert theirs.explain(row).prediction == ours.explain(table.iloc[:1]).prediction
+
+
+def test_importances_add_up_to_one_and_name_what_moves_forecasts() -> None:
+    X = np.random.default_rng(0).random((300, 3))
+    tree = FuzzyTreeRegressor().fit(X, 3.0 * X[:, 0] + X[:, 1])
+    assert tree.feature_importances_ == pytest.approx([0.75, 0.25, 0.0], abs=0.01)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_rules_are_a_frame_from_which_forecasts_follow(library: str) -> None:
+    X = np.random.default_rng(0).random((400, 2))
+    tree = FuzzyTreeRegressor(max_rules=3).fit(X, np.abs(X[:, 0] - 0.5) + X[:, 1])
+    frame = tree.rules_frame(library)
+    columns = ["rule", "says", "input", "low", "high", "coefficient", "weight"]
+    assert list(frame.column_names if library == "pyarrow" else frame.columns) == columns
+    pandas: Any = pd.DataFrame(
+        {name: list(frame[name]) if library != "pyarrow" else frame[name].to_pylist() for name in columns}
+    )
+    for rule in tree.rules_:
+        own = pandas[pandas["rule"] == rule.index].set_index("input")
+        value = own.loc["", "coefficient"] + sum(own.loc[s.name, "coefficient"] for s in rule.consequent.slopes)
+        assert value == pytest.approx(rule.consequent.value + sum(s.per_unit for s in rule.consequent.slopes))
+        assert {c.feature for c in rule.conditions} <= set(own[own["low"].notna()].index)
