@@ -98,7 +98,7 @@ def leakage(options: LeakageOptions) -> None:
 
     The transcript is what the coordinator's journal holds of RUN (`last`: the newest): every sum that a vehicle sent,
     as broker and coordinator saw it. With --scheme a fleet is simulated instead, once with the parameters as given and
-    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp, dp_tree and fmt_classes.
+    once with rows as they are. Not tried: attacks on histograms, and on fedga, fedavg_mlp and dp_tree.
 
     A row counts as read when every input and the target are within a thousandth of their ranges. `parts` are rows of
     which some columns were read to the last digits; `false` candidates that are nobody's row; `by chance` rows that the
@@ -326,8 +326,12 @@ def _simulated(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], lis
         # One vehicle is lost as late as the course with exact sums is sure to last: what the two editions that answer
         # differ by is attacked, too.
         lose_after = rounds - 1 if may_lose(len(rows)) else None
-        opened, private = conduct(scheme, each, domain, rows, lose_after)
         protection = protection_of(scheme, each, 0, private=True)
+        try:
+            opened, private = conduct(scheme, each, domain, rows, lose_after)
+        except UsageError as fault:  # not of such columns
+            left_out[protection] = str(fault)
+            continue
         lines += attack(protection, opened, true)
         cohort = pool([rows[agent] for agent in private.cohort])
         models.append((protection, model_alone(private.model, cohort, others)))
@@ -404,16 +408,17 @@ def _private_ways(scheme: Scheme, parameters: Any, vehicles: int) -> tuple[list[
 
 
 def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
-    labels = "regression" not in scheme.purpose
     if options.vehicles is None:
         from edge_agent.sources.folder import vehicle_files
 
-        files = vehicle_files(options.data)
+        files = list(vehicle_files(options.data))
+        labels = _are_labels(files[0][1], options.target, scheme)
         return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in files}
     import numpy as np
 
     from edge_agent.sources import Source
 
+    labels = _are_labels(options.data, options.target, scheme)
     both = _read(options.data, options.target, scheme, labels=labels)
     data = both.train
     order = np.random.default_rng(0).permutation(data.rows)
@@ -427,6 +432,16 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
+    """Return whether the target of a file is classes: of a scheme that learns both, where it is text."""
+    from edge_agent.sources import read_table
+
+    if len(scheme.purpose) == 1:
+        return "classification" in scheme.purpose
+    table = read_table(path, missing=None)
+    return (target or table.names[-1]) in table.text
 
 
 def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Source:

@@ -164,34 +164,36 @@ class TreeModel(ReadsRules, Generic[T, Span]):
         X = self.domain.check_rows(X)
         result = np.empty(X.shape[0], dtype=np.intp)
         for block in blocks(X.shape[0], _ROW_BLOCK):
-            scaled = self._scaled(X[block])
+            scaled = self.scaled_rows(X[block])
             weights = self.weights(scaled)
             most = weights == weights.max(axis=0)
             result[block] = np.where(most, self.strengths(scaled), -1.0).argmax(axis=0)
         return result
 
-    def _scaled(self, X: Array) -> Array:
+    def scaled_rows(self, X: Array) -> Array:
+        """Return rows in own units, shape (n, F), as inputs in [0, 1], those of excess a little more, shape (F, n)."""
         return scaled_inputs(self.domain, self.levels, X)
 
     @cached_property
-    def _spans(self) -> list[dict[int, Span]]:
+    def leaf_spans(self) -> list[dict[int, Span]]:
+        """Spans of each leaf."""
         return [self.spans(leaf) for leaf in self.tree.leaves]
 
-    def _fired(self, scaled: Array, strength: Sequence[float], weight: Sequence[float]) -> list[Activation]:
+    def fired(self, scaled: Array, strength: Sequence[float], weight: Sequence[float]) -> list[Activation]:
         """Return the rules that fire for a scaled row, shape (F,): those whose outputs count most first."""
         order = sorted(range(len(strength)), key=lambda rule: (-weight[rule], -strength[rule], rule))
         return [
             Activation(
                 self.rules()[rule],
                 strength[rule],
-                tuple(self.membership(f, float(scaled[f]), span) for f, span in self._spans[rule].items()),
+                tuple(self.membership(f, float(scaled[f]), span) for f, span in self.leaf_spans[rule].items()),
             )
             for rule in order[: RUNNERS_UP + 1]
             if rule == order[0] or strength[rule] > 0.0
         ]
 
     def _size(self) -> int:
-        return len(self._spans)
+        return len(self.leaf_spans)
 
     def complexity(self) -> Mapping[str, int | float]:
         """Return nodes (the root not counted), leaves, depth, conditions, and parameters.
@@ -199,7 +201,7 @@ class TreeModel(ReadsRules, Generic[T, Span]):
         Parameters: splits below the root and all coefficients that are not zero, as C_FRT counts them (Eq. 31 of the
         FRT paper).
         """
-        return tree_complexity(self.tree, sum(map(len, self._spans)), self.base.coefficients)
+        return tree_complexity(self.tree, sum(map(len, self.leaf_spans)), self.base.coefficients)
 
 
 class LinearTree(TreeModel[T, Span]):
@@ -213,7 +215,7 @@ class LinearTree(TreeModel[T, Span]):
         X = self.domain.check_rows(X)
         result = np.empty(X.shape[0])
         for block in blocks(X.shape[0], _ROW_BLOCK):
-            scaled = self._scaled(X[block])
+            scaled = self.scaled_rows(X[block])
             result[block] = self._clipped(*self._raw(scaled, self.weights(scaled)))
         return result
 
@@ -241,7 +243,7 @@ class LinearTree(TreeModel[T, Span]):
         Where the forecast is clipped to the target's limits, the difference is part of `base`, and `clipped_from` and
         a note tell what the rules say.
         """
-        scaled = self._scaled(self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1)))
+        scaled = self.scaled_rows(self.domain.check_rows(np.asarray(x, dtype=np.float64).reshape(1, -1)))
         weights = self.weights(scaled)
         strength, weight = self.strengths(scaled)[:, 0].tolist(), weights[:, 0].tolist()
         within, beyond = self._raw(scaled, weights)
@@ -253,7 +255,7 @@ class LinearTree(TreeModel[T, Span]):
         shares = np.zeros(len(scaled))
         for part, coefficients in zip(weight, self.base.coefficients, strict=True):
             shares += part * width * coefficients[1:] * scaled[:, 0]
-        fired = self._fired(scaled[:, 0], strength, weight)
+        fired = self.fired(scaled[:, 0], strength, weight)
         # A last digit beyond the limit is rounding, not something the rules say.
         clipped = abs(unclipped - prediction) > _ROUNDING * width
         alone = sum(part > 0.0 for part in weight) == 1
@@ -271,7 +273,7 @@ class LinearTree(TreeModel[T, Span]):
         )
 
     def _rule(self, index: int) -> Rule:
-        conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
+        conditions = tuple(self.condition(f, span) for f, span in self.leaf_spans[index].items())
         line = self.base.coefficients[index]
         return linear_rule(self.domain, index, self.base, conditions, line[0], line[1:], self.forecasts.get(index))
 

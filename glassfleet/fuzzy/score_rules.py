@@ -148,7 +148,7 @@ class ScoreTree(TreeModel[T, Span]):
         X = self.domain.check_rows(X)
         result = np.zeros((self.base.coefficients.shape[1], X.shape[0]))
         for block in blocks(X.shape[0], _ROW_BLOCK):
-            scaled = self._scaled(X[block])
+            scaled = self.scaled_rows(X[block])
             for weight, own in zip(self.weights(scaled), self.base.coefficients, strict=True):
                 for score, line in enumerate(own):
                     result[score, block] += weight * outputs_of(line, scaled)
@@ -164,7 +164,7 @@ class ScoreTree(TreeModel[T, Span]):
         row = np.asarray(x, dtype=np.float64).reshape(1, -1)
         scores = all_scores(self._scores(row))[:, 0]
         order = sorted(range(len(scores)), key=lambda number: (-float(scores[number]), number))
-        scaled = self._scaled(self.domain.check_rows(row))
+        scaled = self.scaled_rows(self.domain.check_rows(row))
         strength = self.strengths(scaled)[:, 0].tolist()
         blend = np.zeros(self.base.coefficients.shape[1:])
         for degree, own in zip(strength, self.base.coefficients, strict=True):
@@ -172,7 +172,7 @@ class ScoreTree(TreeModel[T, Span]):
         each = np.concatenate([np.zeros_like(blend), blend]) if len(blend) == 1 else blend
         lead = each[order[0]] - each[order[1]]
         shares = self.domain.by_feature(lead[1:] * scaled[:, 0]).tolist()
-        fired = self._fired(scaled[:, 0], strength, strength)
+        fired = self.fired(scaled[:, 0], strength, strength)
         classes, chance = self.domain.classes, self.predict_proba(row)[0]
         among_all = (self.base.support[:, None] * self.base.shares).sum(axis=0)
         return Explanation(
@@ -190,7 +190,7 @@ class ScoreTree(TreeModel[T, Span]):
 
     def _rule(self, index: int) -> Rule:
         rules, domain = self.base, self.domain
-        conditions = tuple(self.condition(f, span) for f, span in self._spans[index].items())
+        conditions = tuple(self.condition(f, span) for f, span in self.leaf_spans[index].items())
         scored = domain.classes[1:] if len(domain.classes) == 2 else domain.classes
         scores = tuple(
             linear_score(domain, f"score of {name}", line, conditions)

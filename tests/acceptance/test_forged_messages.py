@@ -111,7 +111,7 @@ def agents(ca: FleetCa, broker: MosquittoProcess, processes: Processes) -> Proce
         rows = processes.folder / f"{name}.csv"
         table = np.column_stack([source.train.X, source.train.y])
         header = ",".join([*source.train.features, source.train.target])
-        np.savetxt(rows, table, tree="%.17g", delimiter=",", header=header, comments="")
+        np.savetxt(rows, table, fmt="%.17g", delimiter=",", header=header, comments="")
         processes.start(
             *("agent", "--id", name, "--broker", broker.url, "--identity", str(ca.folder / name)),
             *("--data", str(rows), "--target", "t"),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from glassfleet import catalogue
-from glassfleet.audit import fmt_classes, sums, tree
+from glassfleet.audit import sums, tree
 from glassfleet.audit.report import truth as rows_of
 from glassfleet.audit.sums import Rows
 from glassfleet.audit.transcript import View
@@ -38,8 +38,7 @@ from tests.support.privacy.transcripts import (
 
 EXACT: dict[str, dict[str, Any]] = {
     "tree": {"min_rows": 1},
-    "tree": {"min_rows": 1},
-    "fmt_classes": {"min_rows": 1},
+    "tree-classes": {"min_rows": 1},
     "frt": {"nullify": False},
     "tsk": {"nullify": False},
 }
@@ -49,14 +48,8 @@ Attack = Callable[[View], Rows]
 ATTACKS: dict[str, tuple[str, Attack]] = {
     "tree bins": ("tree", tree.bins),
     "tree spans": ("tree", tree.spans),
-    "tree bands": ("tree", sums.bands),
-    "tree spans": ("tree", sums.spans),
-    "tree covariances": ("tree", sums.covariances),
-    "tree columns": ("tree", sums.columns),
-    "fmt_classes bands": ("fmt_classes", sums.bands),
-    "fmt_classes newton": ("fmt_classes", fmt_classes.newton),
-    "fmt_classes spans": ("fmt_classes", sums.spans),
-    "fmt_classes covariances": ("fmt_classes", sums.covariances),
+    "tree-classes bins": ("tree-classes", tree.bins),
+    "tree-classes spans": ("tree-classes", tree.spans),
     "frt spans": ("frt", sums.spans),
     "frt covariances": ("frt", sums.covariances),
     "frt columns": ("frt", sums.columns),
@@ -68,8 +61,7 @@ SETS = ("weather_izmir", "mortgage", "california", "qoe", "diabetes", "simulated
 
 CHEAP: dict[str, dict[str, Any]] = {
     "tree": {"compact": True, "max_rules": 8},
-    "tree": {"other_sets": [], "max_rules": 16},
-    "fmt_classes": {},
+    "tree-classes": {"compact": True, "max_rules": 8},
     "frt": {"max_depth": 5},
     "tsk": {},
 }
@@ -78,7 +70,7 @@ CHEAP: dict[str, dict[str, Any]] = {
 
 def labelled(scheme: str, fleet: Fleet, domain: Domain) -> tuple[Fleet, Domain]:
     """Return the fleet with classes for a classifier: the upper half of the target's range, and the lower."""
-    if scheme not in {"fmt_classes", "frbc"}:
+    if scheme not in {"tree-classes", "frbc"}:
         return fleet, domain
     classes = {
         agent: replace(data, y=np.where(domain.scale_target(data.y) > 0.5, "high", "low"), memo={})
@@ -86,6 +78,10 @@ def labelled(scheme: str, fleet: Fleet, domain: Domain) -> tuple[Fleet, Domain]:
     }
     label = next(iter(fleet.values())).target
     return classes, Domain(features=domain.features, label=label, classes=("high", "low"))
+
+
+def _plain(scheme: str) -> str:
+    return scheme.removesuffix("-classes")
 
 
 FEW = 3
@@ -96,8 +92,8 @@ FEW = 3
 def seen(scheme: str, name: str, vehicles: int, *, exact: bool) -> list[tuple[View, Rows]]:
     """Learn; return what an attacker is given of each vehicle, and its rows: the same for all attacks on a scheme."""
     fleet = fleet_of(name, vehicles)
-    fleet, domain = labelled(scheme, fleet, domain_of(fleet, scheme))
-    result = transcripts(scheme, fleet, domain, **CHEAP[scheme], **(EXACT[scheme] if exact else {}))
+    fleet, domain = labelled(scheme, fleet, domain_of(fleet, _plain(scheme)))
+    result = transcripts(_plain(scheme), fleet, domain, **CHEAP[scheme], **(EXACT[scheme] if exact else {}))
     return [(view_of(result[agent]), rows_of(domain, data)) for agent, data in fleet.items()]
 
 
@@ -124,14 +120,12 @@ def test_attacker_reads_no_row_of_a_default_run(attack: str, name: str, vehicles
 
 @pytest.mark.parametrize(("attack", "name", "least"), [
     ("tree bins", "weather_izmir", 0.3), pytest.param("tree bins", "qoe", 0.04, marks=SLOW),
-    ("tree bands", "weather_izmir", 0.3), pytest.param("tree bands", "qoe", 0.04, marks=SLOW),
-    ("tree spans", "mortgage", 0.08), ("fmt_classes bands", "mortgage", 0.2), ("fmt_classes newton", "mortgage", 0.3),
+    ("tree-classes bins", "mortgage", 0.2), ("tree-classes spans", "mortgage", 0.05),
     pytest.param("frt spans", "weather_izmir", 0.1, marks=SLOW),
     ("frt spans", "mortgage", 0.05), ("tsk spans", "mortgage", 0.004),
-    ("tree bins", "diabetes", 0.6), ("tree bands", "diabetes", 0.5), ("tree spans", "diabetes", 0.6),
-    ("fmt_classes bands", "diabetes", 0.5), ("fmt_classes newton", "diabetes", 0.6), ("frt spans", "diabetes", 0.4),
+    ("tree bins", "diabetes", 0.6), ("tree-classes bins", "diabetes", 0.5), ("tree-classes spans", "diabetes", 0.3), ("frt spans", "diabetes", 0.4),
     ("tsk spans", "wine", 0.1),
-    *(pytest.param(attack, "simulated", 0.02, marks=SLOW) for attack in ("tree bins", "tree bands")),
+    pytest.param("tree bins", "simulated", 0.02, marks=SLOW),
 ])  # fmt: skip
 def test_the_same_attack_reads_rows_when_they_are_used_as_they_are(attack: str, name: str, least: float) -> None:
     result = attacked(attack, name, 15, exact=True)
@@ -159,14 +153,14 @@ def test_cells_that_are_left_tell_no_target_but_under_the_papers_own_nullificati
 
 
 @pytest.mark.parametrize("data", [pytest.param("weather_izmir", marks=SLOW), "diabetes"])
-@pytest.mark.parametrize("name", ["tree", "fmt_classes", "frbc", "frt", "tsk"])
+@pytest.mark.parametrize("name", ["tree", "tree-classes", "frbc", "frt", "tsk"])
 def test_vehicle_tells_nothing_that_its_condensed_rows_do_not_tell(name: str, data: str) -> None:
     fleet = fleet_of(data, 5)
-    fleet, domain = labelled(name, fleet, domain_of(fleet, name))
-    scheme, rng = catalogue.load(name), np.random.default_rng(0)
+    fleet, domain = labelled(name, fleet, domain_of(fleet, _plain(name)))
+    scheme, rng = catalogue.load(_plain(name)), np.random.default_rng(0)
     parameters: Any = scheme.Parameters.model_validate(CHEAP.get(name, {}))
     exact = scheme.exact(parameters).model_dump(mode="json")
-    for agent, transcript in transcripts(name, fleet, domain, **parameters.model_dump()).items():
+    for agent, transcript in transcripts(_plain(name), fleet, domain, **parameters.model_dump()).items():
         own = condensed(fleet[agent].select(domain.names), domain, parameters.group_rows)
         for task, answer in transcript:
             asked = Task(task.scheme, task.kind, {**task.body, "parameters": exact})

@@ -28,15 +28,14 @@ FEATURES = tuple(
 OTHERS = {
     "frt": {"inference": "weighted_average"},
     "tsk": {"inference": "weighted_average"},
-    "tree": {"inference": "one_rule"},
     "frbc": {"association": "strength*weight"},
 }
 """Parameters that change how a finished model answers."""
 
 FARES = ("business, first", "coach", "économie", 'the "quiet" one', "under 26?", "zone 1", "zone 2", "zone\\3")
-TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "tree-numbers-text", "tree-numbers-text", "tree-text")
+TEXTUAL = ("dp_tree-text", "fedga-numbers-text", "tree-numbers-text", "tree-text")
 """Models with columns of text; :func:`trips` are their rows."""
-GAPPY = ("tree-numbers-gaps", "tree-numbers-gaps", "tree-gaps")
+GAPPY = ("tree-numbers-gaps", "tree-gaps")
 """The same, and some distances are missing; :func:`trips` with `gaps` are their rows."""
 TRIP = (
     Variable(name="day", low=0.0, high=6.0, categories=("Fri", "Mon", "Sat", "Sun", "Thu", "Tue", "Wed")),
@@ -46,19 +45,7 @@ TRIP = (
 )
 
 KINDS = (
-    *(
-        "frt",
-        "frt-other",
-        "tree",
-        "tree-other",
-        "tree",
-        "tree-excess",
-        "tsk",
-        "tsk-other",
-        "frbc",
-        "frbc-other",
-        "tree-classes",
-    ),
+    *("frt", "frt-other", "tree", "tree-excess", "tree-classes", "tsk", "tsk-other", "frbc", "frbc-other"),
     *("fedga-numbers", "fedga-classes", "dp_tree", "fedavg_mlp-numbers", "fedavg_mlp-classes"),
 )
 

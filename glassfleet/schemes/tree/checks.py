@@ -131,6 +131,7 @@ def _check_residuals(sums: Ints, weight: Ints, rows: int) -> None:
 def _check_targets(question: Question, target: Ints, rows: int) -> None:
     """Check sums of w z y and w y^2 of each target in turn: of classes no more than all rows together."""
     each = target.reshape(*target.shape[:-1], question.targets, question.columns + 1)
+    at_most(each, rows * UNIT, "a sum over a leaf exceeds the agent's rows")  # first, as sums of more may overflow
     at_most(each.sum(axis=-2), rows * UNIT, "a sum over a leaf exceeds the agent's rows")
     if question.domain.classes:
         at_most(each, each[..., :1], "a sum over a leaf exceeds the rows of its class")

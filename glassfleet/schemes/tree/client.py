@@ -253,8 +253,8 @@ def _newton(question: Question, rows: TrainingRows) -> dict[str, Ints]:
 
     With the chances p of the classes by the blend of all leaves of the tree, ``squares``: w p_a (1 - p_a) z z' of each
     score, then w p_a p_b z z' of each pair. ``expected``: w p_a z. ``observed``: w z of the rows of the class.
-    ``weight``: w. They are of training rows, and of held-out ones there are ``errors``: of each tree the squared errors
-    of p, and the squares of how they differ from the first tree's. Or they are of all rows.
+    ``weight``: w. They are of training rows; ``errors`` are of those held out: of each tree the squared errors of p,
+    and the squares of how they differ from the first tree's. Or all are of all rows.
     """
     scores, k, end = question.targets, question.columns, rows.count if question.of_all else rows.training
     pairs = [(a, b) for a in range(scores) for b in range(a + 1, scores)]

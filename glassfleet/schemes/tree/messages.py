@@ -59,8 +59,8 @@ class Question(LayeredQuestion, TrainingQuestion):
     ----------
     kind : {"levels", "columns", "scan", "bins", "ramps", "newton", "support", "bands", "joint"}
         Rows, target and inputs of each category; histograms and the root's sums over all inputs; the
-        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps; of
-        classes, sums of a Newton round of all leaves of the final tree. In a run with `support`: the rows in each bin
+        sums that the latest splits add to the joint fit, and sums by bin of some leaves; exact sums of some ramps. Of
+        classes, sums of a Newton round of all leaves of some trees. In a run with `support`: the rows in each bin
         of some leaves, or, without leaves, those that each two leaves share; sums by band of some leaves; the sums of
         the joint fit.
     regressors : tuple of int

@@ -217,7 +217,7 @@ def told_by_a_fleet(folder: Path) -> tuple[list[dict[str, Any]], dict[tuple[str,
     for name in NAMES:
         X = rng.random((80, 3))
         rows = np.column_stack([X, X[:, 0] + X[:, 1] * X[:, 2]])
-        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,y", comments="", tree="%.5f")
+        np.savetxt(folder / f"{name}.csv", rows, delimiter=",", header="a,b,c,y", comments="", fmt="%.5f")
     fleet, broker = Processes(folder), MosquittoProcess(folder / "broker")
     broker.start()
     fleet.environment |= {"GLASSFLEET_BROKER": broker.url, "GLASSFLEET_LOG_FORMAT": "json"}

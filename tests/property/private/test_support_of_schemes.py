@@ -1,4 +1,4 @@
-"""With `support` nothing that tree, tree, tsk or frbc open rests on few rows, whatever is added and subtracted.
+"""With `support` nothing that tree, tsk or frbc open rests on few rows, whatever is added and subtracted.
 
 The oracle asks each row by itself what it would answer: a sum rests on the rows whose own answers to it are not zero.
 """
@@ -16,7 +16,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from glassfleet import catalogue
-from glassfleet.audit.tree_sums import tree_triangles
 from glassfleet.data.dataset import Dataset, pool
 from glassfleet.data.domain import Domain, Variable
 from glassfleet.discovery import DISCOVERY, DiscoveryParameters, discover
@@ -26,11 +25,8 @@ from glassfleet.private.groups import Terms, parameters_digest
 from glassfleet.private.masks import RunKey
 from glassfleet.private.simulation import Heard, PrivateFleet, Vehicle
 from glassfleet.scheme import Task
-from glassfleet.schemes.tree.messages import read_task as read_bmt
-from glassfleet.schemes.tree.messages import read_task as read_fmt
-from glassfleet.schemes.tree.partition import positions
+from glassfleet.schemes.tree.messages import read_task
 from glassfleet.schemes.tree.support import about_bands, about_counts, about_pairs, limits_of
-from glassfleet.schemes.tree.tree import degrees
 from glassfleet.traits import private_parameters
 from schemas.codec import digest_of
 from schemas.documents import document_digest
@@ -39,13 +35,6 @@ from schemas.errors import RunFailedError
 Parts = dict[str, Dataset]
 
 PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "tree": {
-        "n_sets": st.integers(2, 6),
-        "partition": st.sampled_from(["mixed", "uniform"]),
-        "max_rules": st.sampled_from([4, 8]),
-        "min_weight_fraction": st.sampled_from([0.0, 0.01]),
-        "holdout": st.sampled_from([0.0, 0.2]),
-    },
     "tree": {"max_rules": st.sampled_from([4, 12]), "min_weight_fraction": st.sampled_from([0.0, 0.05])},
     "tsk": {
         "n_sets": st.integers(2, 4),
@@ -137,10 +126,6 @@ class Oracle:
 
     @staticmethod
     def tree(view: Any) -> list[bool]:
-        return [bool(line[0]) for _, triangles, *_ in tree_triangles(view) for line in triangles]
-
-    @staticmethod
-    def tree(view: Any) -> list[bool]:
         result: list[bool] = []
         for task, sums in view:
             if task.kind == "scan":
@@ -180,7 +165,7 @@ def draws_of(task: Task) -> list[str]:
         return ["scan"]  # it has none: all of them cancel
     if task.kind not in {"bands", "joint"}:
         return []
-    question = read_bmt(task)
+    question = read_task(task)
     if task.kind == "joint":
         return [f"{digest_of(about_pairs(question))} {pair}" for pair in question.tree.overlaps]
     places = [(line, place) for line in range(len(question.leaves)) for place in range(len(question.features))]
@@ -193,7 +178,7 @@ def draws_of(task: Task) -> list[str]:
 def least_of(name: str, parameters: Any, domain: Domain, tasks: list[Task]) -> int:
     """Return the fewest rows of a sum: products need as many as they have columns, inputs and 2."""
     columns = 0 if name == "frbc" else len(domain.features) + 2
-    if name in {"tree"}:  # not all inputs are columns
+    if name == "tree":  # not all inputs are columns
         asked = [task.body.get("regressors", task.body.get("varied")) for task in tasks]
         columns = max((len(own) + 2 for own in asked if own is not None), default=0)
     return int(max(parameters.support, columns))
@@ -239,25 +224,6 @@ def test_nothing_opened_rests_on_few_rows_and_the_model_is_the_central_one_under
         for agents, tasks in views:
             counts, least = oracle.counts(agents, tasks), least_of(name, parameters, domain, tasks)
             assert ((counts == 0) | (counts >= least)).all(), counts
-            if name == "tree":
-                check_sizes(parts, agents, tasks, parameters.support)
-
-
-def check_sizes(parts: Parts, agents: frozenset[str], tasks: list[Task], support: int) -> None:
-    """The errors of two sizes differ in the rows of a node that is split: none of them or enough are held out."""
-    from glassfleet.data.holdout import is_held_out
-
-    rows = pool([parts[agent] for agent in agents])
-    for task in tasks:
-        if task.kind == "sizes":
-            question = read_fmt(task)
-            target = question.domain.scale_target(rows.y)
-            scaled = np.ascontiguousarray(question.domain.scale_inputs(rows.X).T)
-            held = is_held_out(scaled, target, question.parameters.holdout)
-            nodes = [split.node for split in question.tree.splits]
-            reached = degrees(question.tree, positions(scaled[:, held], question.knots), nodes)
-            counts = np.array([np.count_nonzero(reached[node] > 2.0**-20) for node in nodes])
-            assert ((counts == 0) | (counts >= support)).all()
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -39,14 +39,6 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "max_slopes": st.sampled_from([None, 0, 2]),
     },
     "tree": {
-        "n_sets": st.integers(2, 8),
-        "other_sets": st.sampled_from([(), (3,)]),
-        "partition": st.sampled_from(["mixed", "uniform", "quantile", "union"]),
-        "max_rules": st.sampled_from([1, 3, 12]),
-        "max_slopes": st.sampled_from([0, 2, 64]),
-        **_MODEL_TREES,
-    },
-    "tree": {
         "compact": st.booleans(),
         "max_rules": st.sampled_from([1, 3, 12]),
         "max_slopes": st.sampled_from([0, 2, 8]),
@@ -82,7 +74,6 @@ PARAMETERS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 PRIVATE: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "frt": {"nullify": st.just(True)},
-    "tree": {"min_rows": st.integers(2, 6)},
     "tree": {"min_rows": st.integers(2, 6)},
     "tree-classes": {"min_rows": st.integers(2, 6)},
     "tsk": {"nullify": st.just(True), "min_rows": st.just(3), "antecedents": st.sampled_from(["local", "federated"])},

@@ -9,7 +9,7 @@ from typing import Any
 from glassfleet import catalogue
 from glassfleet.audit import banded, tree
 from glassfleet.audit.report import matches, truth
-from glassfleet.audit.sums import bands, columns, covariances, remainders, spans
+from glassfleet.audit.sums import columns, covariances, remainders, spans
 from glassfleet.audit.transcript import Opened, differences, views
 from glassfleet.data.dataset import pool
 from glassfleet.private.groups import Terms, parameters_digest
@@ -21,7 +21,6 @@ from glassfleet.traits import private_parameters
 from tests.support.privacy.transcripts import Count, Fleet, domain_of, total
 
 ATTACKS: dict[str, Any] = {
-    "tree": (bands, spans, columns, covariances),
     "frt": (spans, columns, covariances, remainders),
     "tsk": (spans, columns, covariances),
     "tree": (tree.bins, tree.spans, banded.columns, banded.margins, banded.remainders),
@@ -81,4 +80,4 @@ def attacked(name: str, fleet: Fleet, support: int, left: dict[str, int], draw: 
 
 def counted(name: str, candidates: Any, rows: Any) -> Count:
     whole, parts, false = matches(candidates, rows)
-    return Count(len(whole) + (len(parts) if name in {"tree"} else 0), len(rows), false)
+    return Count(len(whole) + (len(parts) if name == "tree" else 0), len(rows), false)

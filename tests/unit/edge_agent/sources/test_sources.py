@@ -52,7 +52,7 @@ def test_source_reads_windows_line_ends_a_byte_order_mark_quotes_and_blank_lines
 def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
     table = np.random.default_rng(0).random((5001, 3))
     path = write("")
-    np.savetxt(path, table, delimiter=",", header="a,b,y", comments="", tree="%.17g")
+    np.savetxt(path, table, delimiter=",", header="a,b,y", comments="", fmt="%.17g")
     source = read_source(path)
     assert np.array_equal(source.train.X, table[:, :2])
     assert np.array_equal(source.train.y, table[:, 2])

@@ -71,16 +71,7 @@ def together(*lines: NDArray[np.float64]) -> NDArray[np.float64]:
 
 Attack = Callable[[View], sums.Rows]
 
-ALONE: dict[str, Any] = {"min_rows": 1, "holdout": 0.0, "n_sets": 4, "other_sets": [], "partition": "uniform"}
-"""With these the planted row is alone between two cuts."""
-
-
 @pytest.mark.parametrize(("attack", "planted", "random"), [
-    (
-        sums.bands,
-        lambda: sent("tree", rows(200, planted=True), **ALONE),
-        lambda: sent("tree", rows(2000), min_rows=1, holdout=0.0, n_sets=2, other_sets=[], max_rules=2),
-    ),
     (
         sums.spans,
         lambda: grams_of([together(rows(1, seed=1), PLANTED), together(rows(2, seed=2), PLANTED)]),
@@ -99,14 +90,6 @@ def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
 ) -> None:
     assert (np.abs(attack(planted()) - PLANTED).max(axis=1) < 1e-5).any()
     assert len(attack(random())) == 0
-
-
-def test_bands_are_never_wrong() -> None:
-    own = rows(60)
-    result = sums.bands(sent("tree", own, min_rows=1))
-    whole, _, false = matches(result, own)
-    assert len(whole) > 10
-    assert false == 0
 
 
 def test_bins_of_one_row_are_that_row() -> None:

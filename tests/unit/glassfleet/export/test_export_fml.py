@@ -190,10 +190,10 @@ def _inputs(learned: Any, row: NDArray[np.float64]) -> tuple[float, ...]:
     return (*x, *(max(x[at] - bend, 0.0) for at, bend in bends))
 
 
-TSK = ["frt-other", "tsk-other", "tree", "tree-other", "tree", "fedga-numbers", "tree-classes"]
+TSK = ["frt-other", "tsk-other", "tree", "fedga-numbers", "tree-classes"]
 
 
-@pytest.mark.parametrize("kind", [*TSK, "tree-numbers-text", "tree-numbers-text", "tree-text", *GAPPY])
+@pytest.mark.parametrize("kind", [*TSK, "tree-numbers-text", "tree-text", *GAPPY])
 def test_standard_part_alone_answers_as_the_model_when_pyit2fls_evaluates_it(kind: str) -> None:
     learned = model(kind)
     root = _without_document(to_fml(learned))

@@ -31,7 +31,6 @@ SMALL = {
     "dp_tree": {"noise": "none"},
     "fedavg_mlp": {"rounds": 2, "epochs": 2, "hidden": [4]},
     "fedga": {"generations": 2, "population": 4, "max_depth": 4, "folds": 2},
-    "tree": {"max_rules": 3, "other_sets": []},
     "tsk": {"n_clusters": 4, "max_rounds": 5},
 }
 """Settings with which a run takes a moment; the others have them by default."""

@@ -33,7 +33,6 @@ SMALL = {
     "tree": ("max_rules=3",),
     "fedga": ("generations=2",),
     "fedavg_mlp": ("rounds=2", "epochs=1"),
-    "tree": ("max_rules=4",),
     "tsk": ("n_clusters=5",),
 }
 TINY = ("--folds", "2", "--clients", "2", "--settings")

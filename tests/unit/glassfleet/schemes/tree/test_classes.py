@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -11,16 +12,20 @@ import pytest
 from numpy.typing import NDArray
 
 from console.model.words import explanation_lines, rule_lines
+from coordinator.engine.machine import discovery_of
 from glassfleet.data.condense import condensed
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.domain import Domain, Variable
+from glassfleet.discovery import discover
 from glassfleet.fuzzy.levels import find_levels, with_levels
 from glassfleet.local import Outcome, central, federated
 from glassfleet.numerics.softmax import LEAST, exponential, probabilities
 from glassfleet.rules import Consequent, Slope
+from glassfleet.scheme import Contribution, Task
 from glassfleet.schemes.tree import SCHEME, FuzzyClassTree, Parameters
 from glassfleet.schemes.tree.messages import Question, read_task
-from glassfleet.schemes.tree.tree import degrees
+from glassfleet.schemes.tree.newton import _solved
+from glassfleet.schemes.tree.tree import Split, Tree, degrees
 from schemas.documents import document_digest
 from schemas.errors import RunFailedError, UsageError
 from tests.support.sample_models import class_domain, model, trips
@@ -108,7 +113,7 @@ def test_scores_are_those_of_maximum_likelihood_when_there_is_one_rule() -> None
     data, _ = rows(2000)
     outcome = central(SCHEME, EXACT.model_copy(update={"max_rules": 1, "holdout": 0.0}), DOMAIN, data)
     model: Any = outcome.model
-    z = np.vstack([np.ones(2000), model._scaled(data.X)])
+    z = np.vstack([np.ones(2000), model.scaled_rows(data.X)])
     line = model.base.coefficients[0, 0]
     residual = (data.y == "yes") - 1.0 / (1.0 + np.exp(-(line @ z)))
     # The gradient of the likelihood is the pull.
@@ -145,6 +150,91 @@ def test_more_scores_are_those_of_maximum_likelihood_for_three_classes() -> None
     for number, name in enumerate(domain.classes):
         used, gradient = lines[number] != 0.0, z @ ((y == name) - e[number] / e.sum(axis=0))
         assert gradient[used] == pytest.approx((pulls(z, outcome) * lines[number])[used], abs=0.1)
+
+
+def test_step_is_that_of_all_nodes_together_and_tells_how_far_each_is_determined() -> None:
+    tree = Tree((Split(0, 0, 0.2, 0.4), Split(2, 1, 0.0, 1.0), Split(1, 0, 0.05, 0.1)))
+    n, rng = 6, np.random.default_rng(0)
+    strength = rng.uniform(0.1, 2.0, n)
+    parts = {leaf: rng.normal(size=(n, n)) for leaf in tree.leaves}
+    matrices = {leaf: part @ part.T for leaf, part in parts.items()}
+    right = {leaf: rng.normal(size=n) for leaf in tree.leaves}
+    found, determined, lengths = _solved(tree, {leaf: (matrices[leaf], right[leaf]) for leaf in tree.leaves}, strength)
+    # All nodes written out: each is pulled to the one above, the root to zero.
+    size = tree.size * n
+    whole, sides = np.zeros((size, size)), np.zeros(size)
+    apart = np.zeros((tree.size, n, size))
+    for node in range(tree.size):
+        own = slice(node * n, node * n + n)
+        apart[node][:, own] = np.eye(n)
+        if node:
+            above = tree.parent(node) * n
+            apart[node][:, above : above + n] = -np.eye(n)
+        whole += apart[node].T @ np.diag(strength) @ apart[node]
+        if node in matrices:
+            whole[own, own] += matrices[node]
+            sides[own] += right[node]
+    expected, covariance = np.linalg.solve(whole, sides), np.linalg.inv(whole)
+    for node in range(tree.size):
+        assert found[node] == pytest.approx(expected[node * n : node * n + n], rel=1e-9, abs=1e-9)
+        variance = np.diagonal(apart[node] @ covariance @ apart[node].T)
+        assert determined[node] == pytest.approx(1.0 - strength * variance, abs=1e-9)
+        assert lengths[node] == pytest.approx((apart[node] @ expected) ** 2, abs=1e-9)
+
+
+def test_rounds_make_the_chances_of_the_blend_likelier_each_time() -> None:
+    data, _ = rows(2000)
+    errors = []
+
+    def listen(task: Task, _: Contribution) -> None:
+        if task.kind == "newton":
+            question = read_task(task)
+            assert question.coefficients is not None
+            inputs = domain_inputs(question, data)
+            reached = degrees(question.tree, inputs)
+            z = np.vstack([np.ones(data.rows), inputs[list(question.regressors)]])
+            lines = zip(question.tree.leaves, question.coefficients[:, 0], strict=True)
+            score = sum(reached[leaf] * (line @ z) for leaf, line in lines)
+            errors.append(np.logaddexp(0.0, np.where(data.y == "yes", -score, score)).mean())
+
+    parameters = EXACT.model_copy(update={"holdout": 0.0, "max_rules": 6})
+    federated(SCHEME, parameters, DOMAIN, {"v": data}, listen=listen)
+    assert errors[0] == pytest.approx(np.log(2.0))
+    assert len(errors) > 4
+    assert all(after < before + 1e-3 for before, after in pairwise(errors))
+
+
+def domain_inputs(question: Question, data: Dataset) -> NDArray[np.float64]:
+    """Return the rows as the question's inputs, shape (F, n)."""
+    level = np.array(question.levels[1])[data.X[:, 1].astype(int) + 1]
+    return np.vstack([data.X[:, 0] / 80.0, level, data.X[:, 2] / 10.0])
+
+
+def test_one_rule_is_kept_unless_more_are_better_by_a_standard_error() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(0.5, 0.15, (200, 3)).clip(0, 1)
+    y = np.where(X.sum(axis=1) + rng.normal(0, 0.08, 200) > 1.5, "a", "b")  # lines of scores are right
+    outcome = central(SCHEME, EXACT, class_domain("uvw", "class", "a", "b"), Dataset(("u", "v", "w"), "class", X, y))
+    summary: Any = outcome.summary
+    assert max(summary["sizes"]) > 1
+    assert min(summary["held_out_brier"]) < summary["held_out_brier"][0]  # lines of indicators speak for more
+    assert len(outcome.model.rules()) == 1
+
+
+def test_private_run_with_support_is_refused_with_the_way_out() -> None:
+    domain = class_domain("uv", "class", "a", "b")
+    with pytest.raises(UsageError, match=r"learns a number: .*ask for support 0"):
+        SCHEME.server.start(Parameters(support=3), domain, 0)
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_limits_of_classes_are_the_usual_quantiles_and_those_of_a_number_the_schemes(is_text: bool) -> None:
+    x = np.arange(10_000.0)
+    y: Any = np.where(x > 5000, "a", "b") if is_text else x
+    wanted = discovery_of(("x",), "y", {}, SCHEME)
+    found = discover(wanted, [Dataset(("x",), "y", x[part::4, None], y[part::4]) for part in range(4)])
+    low = found.features[0].low
+    assert low == pytest.approx(250.0 if is_text else 10.0, abs=12.0)
 
 
 def test_fleet_learns_the_central_model_with_texts_that_are_at_one_vehicle_alone() -> None:
@@ -221,8 +311,7 @@ def test_vehicle_sums_what_the_equations_say() -> None:
     assert sums["categories"][1, :2].tolist() == [of_category.sum(), (of_category & is_second).sum() << 20]
     question = asked["newton"]
     sums = SCHEME.client.contribute(question.to_task(), data, np.random.default_rng(0)).sums
-    level = np.array(question.levels[1])[data.X[:, 1].astype(int) + 1]
-    inputs = np.vstack([data.X[:, 0] / 80.0, level, data.X[:, 2] / 10.0])
+    inputs = domain_inputs(question, data)
     z = np.vstack([np.ones(500), inputs[list(question.regressors)]])
     assert question.coefficients is not None
     reached, leaves = degrees(question.tree, inputs), question.tree.leaves
