@@ -1,7 +1,8 @@
 """Rows from the sums of tree: bins of one row, and spans of product sums.
 
 - bins: weight and weight times [1, x] times the residual, of the rows of a leaf between two edges. One row is their
-  ratio; its target is what the model, which the question holds, says of it, and its residual.
+  ratio; its target is what the model, which the question holds, says of it, and its residual. With `compact` what has x
+  is of four bins together, and so are squared weights times [1, x]: of two rows, each alone in a bin, both follow.
 - spans: product sums over [1, x] of pairs of leaves, of both sides of ramps, and over held-out rows. As in `sums`, two
   groups that share one row meet in it; the group's sums of products with the target, or with the residual, then tell
   the row's target (`sums.completed`): b is the root of a = d'G d. Of classes the sums of a Newton round are such
@@ -51,16 +52,37 @@ def bins(view: View) -> Rows:
         if task.kind == "bins" and "scores" in sums:
             question = read_task(task)
             for target in range(question.targets):
-                scores, means = (sums[name] / 2.0**SCORE_BITS for name in ("scores", "means"))
-                inputs, residual = _lone(question, scores, means, target)
+                scores, slopes, means = (sums[name] / 2.0**SCORE_BITS for name in ("scores", "slopes", "means"))
+                each = _by_bin(question, scores, slopes, means)
+                inputs, residual = _lone(question, scores[..., 0], each, means, target)
                 rows.append(rows_of(question, inputs, forecast(question, inputs) + residual))
     return stacked(rows)
 
 
-def _lone(question: Question, scores: Array, means: Array, target: int) -> tuple[Array, Array]:
+def _by_bin(question: Question, scores: Array, slopes: Array, means: Array) -> Array:
+    """Return the sums of w r and w x r by bin, shape (leaves, features, bins, T, k); NaN: that of x is not told."""
+    first, by_bin = scores[..., 1:], slopes.reshape(*slopes.shape[:3], question.targets, -1)
+    if question.parameters.slope_bins > 1:
+        groups = scores.reshape(*means.shape[:3], GROUP, -1)
+        count = np.count_nonzero(groups[..., 0], axis=-1)[..., None, None]
+        order = np.argsort(groups[..., 0] == 0.0, axis=-1, kind="stable")[..., :2, None]
+        (one, other), summed = np.moveaxis(np.take_along_axis(groups, order, axis=-2), -2, 0)[..., None], by_bin
+        # w^2 x and w x r of both add up to what is told; where there is one row, it is all of that.
+        squares, products = (one[..., :1, :] ** 2, other[..., :1, :] ** 2), (one[..., 1:, :], other[..., 1:, :])
+        whole, both = means[..., None, 1:], squares[0] * products[1] - squares[1] * products[0]
+        both = np.where((count == 2) & (np.abs(both) > _LEAST), both, np.nan)
+        first_of_two = products[0] * (whole * products[1] - summed * squares[1]) / both
+        alone = np.where(count == 1, summed, first_of_two)
+        by_bin = np.full((*groups.shape[:-1], *summed.shape[3:]), np.nan)
+        for place, part in enumerate((alone, summed - first_of_two)):
+            np.put_along_axis(by_bin, order[..., place : place + 1, :, None], part[..., None, :, :], axis=-3)
+        by_bin = by_bin.reshape(*first.shape, -1)
+    return np.concatenate([first[..., None], by_bin], axis=-1)
+
+
+def _lone(question: Question, weight: Array, each: Array, means: Array, target: int) -> tuple[Array, Array]:
     """Return regressors, shape (m, R), and residuals, (m, T), of the rows that are alone in a bin, by one target's."""
     assert question.edges is not None
-    weight, each = scores[..., 0], scores[..., 1:].reshape(*scores.shape[:-1], question.targets, -1)
     first = each[..., target, 0]
     is_told = (weight > NEAR) & (weight < 1.0 + NEAR) & (np.abs(first) > _LEAST)
     values = each[..., target, 1:] / np.where(is_told, first, 1.0)[..., None]

@@ -94,6 +94,8 @@ class Question(LayeredQuestion, TrainingQuestion):
         ``"newton"``: by how many splits each tree is made that is asked about, increasing; the first ones of `tree`.
     of_all : bool
         ``"newton"``: of all rows, not of training rows alone.
+    way : int
+        ``"bins"``, ``"ramps"``: which way to grow it is a step of: two may come to the same tree.
     """
 
     kind: Kind
@@ -112,6 +114,7 @@ class Question(LayeredQuestion, TrainingQuestion):
     candidates: tuple[tuple[int, Ramp], ...] = ()
     sizes: tuple[int, ...] = ()
     of_all: bool = False
+    way: int = 0
 
     name = NAME
     kinds = get_args(Kind)
@@ -247,7 +250,7 @@ class Question(LayeredQuestion, TrainingQuestion):
 
     def body(self) -> dict[str, Value]:
         """Return the tree with its coefficients, and what is asked about it."""
-        body: dict[str, Value] = {"regressors": list(self.regressors), "tree": self.tree.to_value()}
+        body: dict[str, Value] = {"regressors": list(self.regressors), "tree": self.tree.to_value(), "way": self.way}
         if self.parameters.support:
             body["common"] = [list(one) for one in self.common]
         if self.is_of_pairs:
@@ -278,7 +281,8 @@ class Question(LayeredQuestion, TrainingQuestion):
             raise TaskError("a run with support asks other questions than one without")
         tree = Tree.from_value(body["tree"], self.n_plain)
         common = read_common(body["common"], (*regressors, f), CELLS) if parameters.support else ()
-        known = replace(self, regressors=regressors, tree=tree, common=common)
+        way = _way(body["way"], len(self.ways))
+        known = replace(self, regressors=regressors, tree=tree, way=way, common=common)
         if self.kind == "joint" or (self.kind == SUPPORT and "closed" in body):
             return replace(known, closed=_closed(body["closed"], tree, len(known.least_of)))
         if self.kind == "newton":
@@ -337,6 +341,12 @@ def check_domain(domain: Domain) -> None:
     if len(domain.classes) < 2:
         raise ValueError(f"all rows are of one class, {domain.classes[0]!r}: there is nothing to tell apart")
     check_inputs(domain, NAME, MAX_INPUTS)
+
+
+def _way(value: object, ways: int) -> int:
+    if type(value) is not int or not 0 <= value < ways:
+        raise TaskError(f"a step is of one of {ways} ways to grow")
+    return value
 
 
 def _edges(value: object, shape: tuple[int, int]) -> Array:

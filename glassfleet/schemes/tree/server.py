@@ -39,7 +39,7 @@ EXCESS_WORTH = 20.0
 PATIENCE = 5
 """Growth ends when the held-out error has not fallen in so many steps."""
 
-_OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", "noise", "open", "dear")
+_OWN = ("pairs", "gram", "target", "leaves", "errors", "sizes", "coefficients", "noise", "open")
 """What is kept of one way to grow."""
 
 
@@ -82,7 +82,6 @@ def _scanned(question: Question, memory: Memory, sums: Sums) -> Next:
         "sizes": [],
         # Leaves that could still be split: gain, ramp, both sides' changes of coefficients and weights.
         "open": {},
-        "dear": question.ways[0],
         "others": [],  # ways that are still to be tried
         "tried": [],
     }
@@ -230,7 +229,7 @@ def _binned(question: Question, memory: Memory, sums: Sums) -> Next | Done:
 
 def _ways(question: Question, memory: Mapping[str, Any]) -> tuple[float, ...]:
     """Return how dear ramps are to be when they are compared: at the root in every way that will be tried."""
-    return question.ways if memory["held_out"] and not question.tree.splits else (memory["dear"],)
+    return question.ways if memory["held_out"] and not question.tree.splits else (question.ways[question.way],)
 
 
 def taken_in(question: Question, memory: Memory, sums: Sums) -> dict[str, Any]:
@@ -296,8 +295,7 @@ def _compared(question: Question, memory: Memory, sums: Sums) -> Next | Done:
     memory = {**memory, "open": by_way[0]}
     if len(ways) > 1:
         start = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value()}
-        others = zip(ways[1:], by_way[1:], strict=True)
-        memory["others"] = [{**start, "dear": way, "open": splits} for way, splits in others]
+        memory["others"] = [{**start, "way": way, "open": splits} for way, splits in enumerate(by_way)][1:]
     return _split(question, memory)
 
 
@@ -312,7 +310,7 @@ def _split(question: Question, memory: Memory) -> Next | Done:
     if is_over:
         return choose(question, memory)
     highest = splits[str(order[0])][0]
-    # Of a number at least as many as are needed for `max_rules` in the end; classes have fewer rules, and those suffice.
+    # Of a number at least as many as `max_rules` needs in the end; classes have fewer rules, and those suffice.
     some = 0 if question.domain.classes else -(-room // (question.most_steps + 1 - len(memory["sizes"])))
     chosen = [leaf for at, leaf in enumerate(order) if at < some or splits[str(leaf)][0] >= TOGETHER * highest][:room]
     grown = tree.grown([Split(leaf, *splits[str(leaf)][1:4]) for leaf in chosen])
@@ -341,14 +339,16 @@ def _split(question: Question, memory: Memory) -> Next | Done:
 
 def _turned(question: Question, memory: Memory) -> Next | Done:
     """Try the next way, from the root on; or go on in the one with the least held-out error so far."""
-    own = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value()}
+    own = {key: memory[key] for key in _OWN} | {"tree": question.tree.to_value(), "way": question.way}
     tried, others = [*memory["tried"], own], list(memory["others"])
     if others:
         chosen = others.pop(0)
     else:
         chosen, tried = min(tried, key=lambda one: min(one["errors"])), []
     tree = Tree.from_value(chosen["tree"], question.n_plain)
-    return _split(replace(question, tree=tree), {**memory, **chosen, "tried": tried, "others": others})
+    return _split(
+        replace(question, tree=tree, way=chosen["way"]), {**memory, **chosen, "tried": tried, "others": others}
+    )
 
 
 SERVER = TrainingServer(Question, read_task, check_sums, _step, supported)

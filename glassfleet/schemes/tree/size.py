@@ -74,7 +74,7 @@ def choose(question: Question, memory: Mapping[str, Any]) -> Next | Done:
     rows, held_out = int(memory["training"]), int(memory["held_out"])
     summary: dict[str, Value] = {"rows": rows + held_out, "held_out": held_out, "pull": kappa}
     if held_out:
-        summary["dear"] = memory["dear"]
+        summary["dear"] = question.ways[question.way]
         variable = question.domain.target
         assert variable is not None
         scale = variable.high - variable.low

@@ -71,6 +71,7 @@ def together(*lines: NDArray[np.float64]) -> NDArray[np.float64]:
 
 Attack = Callable[[View], sums.Rows]
 
+
 @pytest.mark.parametrize(("attack", "planted", "random"), [
     (
         sums.spans,
@@ -92,12 +93,13 @@ def test_attack_reads_the_planted_row_and_nothing_where_rows_hide_each_other(
     assert len(attack(random())) == 0
 
 
-def test_bins_of_one_row_are_that_row() -> None:
-    own = rows(60)
-    whole, _, false = matches(tree.bins(sent("tree", own, min_rows=1)), own)
-    assert len(whole) > 30
+@pytest.mark.parametrize(("compact", "count", "least"), [(False, 60, 30), (True, 20, 10)])
+def test_bins_of_one_row_are_that_row(*, compact: bool, count: int, least: int) -> None:
+    own = rows(count)
+    whole, _, false = matches(tree.bins(sent("tree", own, min_rows=1, compact=compact)), own)
+    assert len(whole) > least
     assert false <= 2
-    hidden = tree.bins(sent("tree", own))
+    hidden = tree.bins(sent("tree", own, compact=compact))
     assert matches(hidden, own)[0] == set()
 
 

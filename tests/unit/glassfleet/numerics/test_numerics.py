@@ -164,8 +164,8 @@ def learn(name, rows, columns, **settings):
     print(name, settings, document_digest(outcome.model.to_document()), outcome.summary["sums_digest"])
 
 learn("frt", 1000, 9)
-learn("tree", 1000, 9, max_rules=12, other_sets=())
-learn("tree", 1000, 9, max_rules=12, other_sets=(), max_slopes=3, partition="union")
+learn("tree", 1000, 9, max_rules=12)
+learn("tree", 1000, 9, max_rules=12, max_slopes=3, compact=True)
 learn("tsk", 600, 7, antecedents="local", max_iterations=40)
 learn("tsk", 600, 7, antecedents="federated", max_iterations=40)
 """
