@@ -150,7 +150,7 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypat
         fleet[f"v{number:02d}"] = Dataset(names, "y", X, y)
     chosen: dict[str, dict[str, Any]] = {
         "tsk": {"n_clusters": 12, "n_sets": 3, "max_rounds": 5},
-        "tree": {"n_sets": 3, "partition": "uniform"},
+        "tree": {},
     }
     assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read == 0
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 0.07)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -52,7 +53,7 @@ def straight(draw: st.DrawFn) -> tuple[Array, Array]:
     """Columns of very different kinds, and a target that is a sum of them."""
     n, seed = 400, draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
-    kinds = {
+    kinds: dict[str, Callable[[], Array]] = {
         "ten orders of magnitude": lambda: 10.0 ** rng.uniform(-5, 5, n),
         "a constant with tiny noise": lambda: 1e6 + rng.normal(0, 1e-3, n),
         "counts": lambda: rng.poisson(3.0, n).astype(float),

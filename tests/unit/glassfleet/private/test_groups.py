@@ -350,8 +350,11 @@ SMALL: dict[str, dict[str, Any]] = {
 def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
     scheme: Any = catalogue.load(name)
     parameters = private_parameters(scheme, scheme.Parameters(**SMALL[name]), 3)
-    purpose = "regression" if "regression" in scheme.purpose else "classification"  # tree has no support for classes
+    purpose: Purpose = "regression" if "regression" in scheme.purpose else "classification"  # tree has no support for classes
     for check in sorted(set(CHECKS) - {"equality"}):  # which holds under the record of what was withheld
-        CHECKS[check](Bench.of(scheme, parameters, purpose))
+        bench = Bench.of(scheme, parameters, purpose)
+        if name == "tree":  # each vehicle is a group here, and of one row no rule can be told
+            bench = replace(bench, fleet={agent: data for agent, data in bench.fleet.items() if data.rows != 1})
+        CHECKS[check](bench)
     assert not scheme.equals_central_with(parameters)
     assert "support" not in scheme.Parameters().model_dump(mode="json")

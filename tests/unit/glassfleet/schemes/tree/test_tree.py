@@ -268,7 +268,8 @@ def test_constant_target_is_one_rule():
 
 def played(data: Dataset, **settings: Any) -> tuple[list[Question], Any]:
     """Return the questions of a run of one vehicle, and what it came to."""
-    step, asked = SCHEME.server.start(Parameters(min_rows=1, **settings), DOMAIN, 0), []
+    step: Next | Done = SCHEME.server.start(Parameters(min_rows=1, **settings), DOMAIN, 0)
+    asked: list[Question] = []
     while isinstance(step, Next):
         asked.append(Question.from_task(step.task))
         given = SCHEME.client.contribute(step.task, data, np.random.default_rng(0))
