@@ -149,24 +149,25 @@ def columns(view: View) -> Rows:
 
 
 def _leaves(question: Question, sums: Sums) -> Iterator[tuple[int, Array, Array, Array]]:
-    """Yield leaves, their product sums, shape (k, k), and of equal draws ``w z y`` or ``w z r`` and ``w^2 z``, (k,)."""
+    """Yield leaves, product sums, (k, k), and of equal draws ``w z y`` or ``w z r``, (T, k), and ``w^2 z``, (k,)."""
     k = question.columns
     if question.kind == "bands":
         own = unpack_symmetric(sums["own"].astype(np.float64) * SCALE, k)
         for (line, _), span in slices_of(question.kept).items():
             of_bands = (sums["scores"][span, 1:], sums["means"][span])
             right, squares = (part.sum(axis=0) / 2.0**SCORE_BITS for part in of_bands)
-            yield question.leaves[line], own[line], right, squares
+            yield question.leaves[line], own[line], right.reshape(-1, k), squares
         return
     grams, targets = _products(question, sums)
     for (leaf, other), gram, target in zip(question.tree.overlaps, grams, targets, strict=True):
         if leaf == other:
-            yield leaf, gram, target[:-1], gram[0]
+            yield leaf, gram, target[:, :-1], gram[0]
 
 
 def _off_value(question: Question, leaf: int, gram: Array, right: Array, squares: Array, value: float) -> Rows:  # noqa: PLR0917
     """Return the rows that each column less `value` tells, where degree and draw agree."""
-    left, other, base = gram[1:] - value * gram[0], right[1:] - value * right[0], squares[1:] - value * squares[0]
+    left, base = gram[1:] - value * gram[0], squares[1:] - value * squares[0]
+    other = (right[:, 1:] - value * right[:, :1]).T
     weight = left[:, 0]
     is_row = np.abs(weight) > _LEAST
     inputs = left[:, 1:] / np.where(is_row, weight, 1.0)[:, None]
@@ -178,6 +179,6 @@ def _off_value(question: Question, leaf: int, gram: Array, right: Array, squares
     drawn = weight / np.where(np.abs(alone) > _LEAST, alone, np.nan)
     is_row &= np.abs(16.0 * drawn - np.rint(16.0 * drawn)) < 0.05
     is_row &= (drawn > DRAWS[0] - NEAR) & (drawn < DRAWS[-1] + NEAR)
-    target = (other * degree / np.where(is_row & (base != 0.0), base, np.nan))[is_row]
+    target = (other * (degree / np.where(is_row & (base != 0.0), base, np.nan))[:, None])[is_row]
     rows = inputs[is_row]
     return rows_of(question, rows, target + (forecast(question, rows) if question.kind == "bands" else 0.0))

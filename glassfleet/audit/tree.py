@@ -162,7 +162,7 @@ def _parts(view: View) -> Iterator[Part]:
 def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
     """Yield the questions after the first, what is known of the joint fit then, as the server keeps it, and answers."""
     scan: Sums = {}
-    memory: dict[str, Any] = {}
+    ways: dict[int, dict[str, Any]] = {}
     for task, sums in view:
         if task.kind in COUNTS | {"bands"}:
             continue
@@ -173,17 +173,17 @@ def _replayed(view: View) -> Iterator[tuple[Question, Mapping[str, Any], Sums]]:
             yield question, known | {"target": _by_target(question, sums["target"][None])}, sums
             continue
         if question.kind == "scan":
-            scan, memory = sums, {}
+            scan, ways = sums, {}
             continue
         if not scan:
             continue
-        if not memory:
+        if question.way not in ways:
             columns = [0, *(feature + 1 for feature in question.regressors)]
             full = unpack_symmetric(scan["gram"], question.n_inputs + 1 + question.targets)
-            memory = root_sums(full, columns, question.targets)
+            ways[question.way] = root_sums(full, columns, question.targets)
         if question.latest:
-            memory = taken_in(question, memory, dict(sums))
-        yield question, memory, sums
+            ways[question.way] = taken_in(question, ways[question.way], dict(sums))
+        yield question, ways[question.way], sums
 
 
 def _joint(question: Question, memory: Mapping[str, Any]) -> Iterator[Part]:

@@ -137,8 +137,7 @@ def products(each: Opened) -> dict[tuple[int, ...], NDArray[np.float64]]:
     return {tuple(rule): gram for rule, gram in zip(question.antecedents.tolist(), grams, strict=True)}
 
 
-@pytest.mark.parametrize("name", ["tree", "tsk"])
-def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_of_few_rows_is_common_where_inputs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     names, fleet = ("a", "b"), {}
     for number in range(8):
         rng = np.random.default_rng(number)
@@ -148,18 +147,14 @@ def test_a_value_of_few_rows_is_common_where_inputs_are_few(name: str, monkeypat
             X[5] = [0.93, 0.37]
         y = np.clip(0.5 + 0.3 * np.sin(5 * X[:, 0]) * X[:, 1] + 0.05 * rng.normal(size=16), 0, 1)
         fleet[f"v{number:02d}"] = Dataset(names, "y", X, y)
-    chosen: dict[str, dict[str, Any]] = {
-        "tsk": {"n_clusters": 12, "n_sets": 3, "max_rounds": 5},
-        "tree": {},
-    }
-    assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read == 0
+    chosen: dict[str, Any] = {"domain": unit_domain(names), "n_clusters": 12, "n_sets": 3, "max_rounds": 5}
+    assert attacked("tsk", fleet, 3, {}, **chosen).read == 0
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 0.07)
-    assert attacked(name, fleet, 3, {}, domain=unit_domain(names), **chosen[name]).read > 0
+    assert attacked("tsk", fleet, 3, {}, **chosen).read > 0
 
 
-@pytest.mark.parametrize("name", ["tree"])
 def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def may_be_columns(contributions: Any, task: Any, support: int) -> Any:
         decision = decide_columns(contributions, task, support)
@@ -167,8 +162,8 @@ def test_products_of_inputs_that_do_not_vary_give_the_row_of_another_value_away(
         return decision
 
     monkeypatch.setattr("glassfleet.training.decide_columns", may_be_columns)
-    assert attacked(name, alarmed(), 3, {}, domain=ALARM).read > 0
-    assert attacked(name, alarmed(constant=leavers(name)), 3, {"v04": 2}, domain=ALARM).read > 0
+    assert attacked("tree", alarmed(), 3, {}, domain=ALARM).read > 0
+    assert attacked("tree", alarmed(constant=leavers("tree")), 3, {"v04": 2}, domain=ALARM).read > 0
 
 
 def alone_in_a_band(some: list[Opened]) -> list[NDArray[np.float64]]:
@@ -225,20 +220,8 @@ def test_products_of_few_rows_of_another_value_give_rows_of_a_leaf_away(
     assert attacked("frt", fleet_of(data, 15), 3, {}).read > 0
 
 
-@pytest.mark.parametrize(("data", "least"), [("weather_izmir", 5), ("simulated", 0)])
-def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(
-    data: str, least: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_input_that_is_mostly_zero_gives_rows_away_as_a_column_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassfleet.private.columns.MOST_EQUAL", 1.0)
     monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("tree", fleet_of(data, 15), 3, {}, max_rules=16)
-    assert result.read > least, result
-
-
-@pytest.mark.slow
-def test_a_value_that_many_rows_have_gives_rows_away_where_others_are_not_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("glassfleet.private.columns.LEAST_COMMON", 1.0)
-    result = attacked("tree", fleet_of("qoe", 15), 3, {"v03": 9})
-    assert result.read > 3, result
+    result = attacked("tree", fleet_of("simulated", 15), 3, {}, max_rules=16)
+    assert result.read > 0, result

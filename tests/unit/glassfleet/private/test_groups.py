@@ -18,7 +18,7 @@ from glassfleet.errors import PrivacyError, TaskError
 from glassfleet.private.groups import Announcement, Edition, Roster, Terms, cut_groups, missing, next_edition, place
 from glassfleet.private.layout import MOST_MEMBERS, Layout, layout_of
 from glassfleet.private.totals import Member, Total, singled_out
-from glassfleet.scheme import Contribution
+from glassfleet.scheme import Contribution, Purpose
 from glassfleet.traits import private_parameters
 from schemas.codec import decode, encode
 from schemas.errors import UsageError, WireError
@@ -350,7 +350,9 @@ SMALL: dict[str, dict[str, Any]] = {
 def test_a_scheme_with_support_is_a_sound_one(name: str) -> None:
     scheme: Any = catalogue.load(name)
     parameters = private_parameters(scheme, scheme.Parameters(**SMALL[name]), 3)
-    purpose: Purpose = "regression" if "regression" in scheme.purpose else "classification"  # tree has no support for classes
+    purpose: Purpose = (
+        "regression" if "regression" in scheme.purpose else "classification"
+    )  # tree has no support for classes
     for check in sorted(set(CHECKS) - {"equality"}):  # which holds under the record of what was withheld
         bench = Bench.of(scheme, parameters, purpose)
         if name == "tree":  # each vehicle is a group here, and of one row no rule can be told

@@ -13,7 +13,7 @@ from glassfleet.data.holdout import is_held_out
 from glassfleet.local import central
 from glassfleet.numerics.edges import histogram
 from glassfleet.numerics.statistics import unpack_symmetric
-from glassfleet.scheme import Next
+from glassfleet.scheme import Done, Next
 from glassfleet.schemes.tree import SCHEME, Parameters, messages
 from glassfleet.schemes.tree.bins import CELLS, find_edges, ramps
 from glassfleet.schemes.tree.client import _sum
