@@ -364,7 +364,7 @@ def _gain_with_means(bins: BinSums, mu: Array, inputs: NDArray[np.intp]) -> tupl
         part = scatter[inputs, group].transpose(1, 2, 0)
         low += first[:, group] * part
         across += both[:, group] * part
-    lower, whole = (np.zeros((k, bins.scores.shape[2] // k, m)) for _ in range(2))
+    lower, whole = (np.zeros((k, (bins.scores.shape[2] - 1) // k, m)) for _ in range(2))
     for j in range(mu.shape[1]):
         score = bins.scores[inputs, j, 1:].reshape(m, -1, k).T
         lower += mu[:, j] * score
