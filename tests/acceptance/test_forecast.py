@@ -40,20 +40,9 @@ class Vehicle(Processes):
 
     def learn(self, *arguments: str) -> None:
         done = self.call(
-            *(
-                "run",
-                "start",
-                "--scheme",
-                "tree",
-                "--model",
-                "qoe",
-                "--gather-agents",
-                "2",
-                "--memory",
-                "qoe",
-                "--wait",
-            ),
-            *("--param", "other_sets=[]", *arguments),
+            *("run", "start", "--scheme", "tree", "--model", "qoe", "--gather-agents", "2", "--memory", "qoe"),
+            "--wait",
+            *arguments,
         )
         assert "did not pass the gate" in done.stderr, done.stderr + self.logs()
         self.versions += 1

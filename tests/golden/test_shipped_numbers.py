@@ -22,7 +22,7 @@ from tests.support.datasets import dataset
 NUMBERS = {
     # (scheme, set): (test RMSE, or F1 for classes; leaves or rules) of the federated model, and of the central one
     ("frt", "diabetes"): (("80.32", "46.5"), ("92.37", "56.0")),
-    ("tree", "diabetes"): (("54.92", "1.0"), ("54.92", "1.0")),
+    ("tree", "diabetes"): (("56.33", "3.0"), ("56.33", "3.0")),
     ("tsk", "diabetes"): (("424.3", "61.5"), ("59.59", "5.0")),
     ("tree", "wine"): (("0.9361", "2.5"), ("0.9361", "2.5")),
     ("tree", "breast_cancer"): (("0.9605", "2.5"), ("0.9605", "2.5")),

@@ -122,7 +122,7 @@ def test_exit_code_page_lists_every_error_of_ours() -> None:
         (["demo", "--drop", "2"], 2, "--drop 2.0: give a share"),
         (["demo", "--scheme", "nosuch"], 9, "no scheme 'nosuch'"),
         (["demo", "--data", "nofolder"], 3, "is not a folder"),
-        (["demo", "--param", "other_sets=3"], 2, "--param other_sets: Input should be a valid list"),
+        (["demo", "--param", "max_rules=[3]"], 2, "--param max_rules: Input should be a valid integer"),
         (["demo", "--labels"], 2, "go with a classifier; scheme tree forecasts numbers"),
         (["demo", "--scheme", "frbc", "--labels"], 2, "--labels goes with --data"),
         (["demo", "--scheme", "tree", "--participation", "elastic"], 2, "takes part only in: cohort"),

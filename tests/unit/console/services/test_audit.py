@@ -48,7 +48,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fleet = Simulation({agent: read_source(data / f"{agent}.csv", target="y") for agent in AGENTS}, folder / "agents")
     fleet.heal_everything()
     policy = RoundPolicy(min_agents=3, deadline=5, gather_agents=3)
-    small = {"max_rules": 8, "other_sets": []}
+    small = {"max_rules": 8}
     for name, more in (("hidden", {}), ("open", {"min_rows": 1})):
         spec = RunSpec(run=name, scheme="tree", parameters={**small, **more}, policy=policy, model="m")
         assert fleet.run_until_ended(fleet.start_run(spec), within=600)["outcome"] == "finished"

@@ -53,7 +53,7 @@ def spec(**changes: Any) -> RunSpec:
     "wanted",
     [
         spec(),
-        spec(policy={"min_agents": 1}, rollout=None, scheme="tree", parameters={"other_sets": [], "max_rules": 9}),
+        spec(policy={"min_agents": 1}, rollout=None, scheme="tree", parameters={"max_rules": 9}),
         spec(policy={}, rollout=None, max_rows_each=None, private={"floor": 12, "support": 0}, readmit=["v9"]),
         spec(scheme="dp_tree", participation="elastic", parameters={"noise": "none", "losses": 2}),
     ],

@@ -169,7 +169,7 @@ PROMISING: list[tuple[str, dict[str, Any]]] = [
     ("frbc", {}),
     ("frbc", {"association": "strength*weight"}),
     ("frt", {"inference": "weighted_average"}),
-    ("tree", {"inference": "one_rule", "max_rules": 4}),
+    ("tree", {"compact": True, "max_rules": 4}),
     ("tsk", {"n_clusters": 6}),
     ("tsk", {"n_clusters": 6, "otherwise": False, "inference": "weighted_average"}),
 ]
