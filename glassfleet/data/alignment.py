@@ -121,9 +121,6 @@ class Aligner:
     Parameters
     ----------
     plan : TimePlan
-    is_whole : bool
-        Whether all values of a time come at once, as in an object of JSON or a row of a table. Then a row is there with
-        its sample, and a second sample of the same time is left out; else with the first sample of a later time.
 
     Attributes
     ----------
@@ -136,14 +133,13 @@ class Aligner:
     --------
     >>> from glassfleet.data.timeplan import Input
     >>> plan = TimePlan(rows="speed", inputs={"mean": Input(signal="speed", take="mean", seconds=2)})
-    >>> live = Aligner(plan, is_whole=True)
-    >>> [row.cells for time in range(4) for row in live.push(time, {"speed": float(time)})]
+    >>> live = Aligner(plan)
+    >>> [row.cells for time in range(4) for row in live.push(time, {"speed": float(time)}, is_whole=True)]
     [{'mean': 1.5}, {'mean': 2.5}]
     """
 
-    def __init__(self, plan: TimePlan, *, is_whole: bool = False) -> None:
+    def __init__(self, plan: TimePlan) -> None:
         self._plan = plan
-        self._is_whole = is_whole
         self._clock = Clock(plan.gap)
         self._drive = 0
         self._samples: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in plan.signals}
@@ -165,7 +161,7 @@ class Aligner:
         """Samples that came after a later one, by at most a second; they count as if they came in time."""
         return self._clock.late
 
-    def push(self, time: float, values: Mapping[str, Any]) -> list[Row]:
+    def push(self, time: float, values: Mapping[str, Any], *, is_whole: bool = False) -> list[Row]:
         """Take what came at a time; return the rows that are made by it.
 
         Parameters
@@ -174,6 +170,9 @@ class Aligner:
             Seconds.
         values : mapping of str to float, str or None
             Signal -> value; None or NaN says that there is none. Others than the plan's are passed over.
+        is_whole : bool
+            Whether all values of this time come at once, as in an object of JSON or a row of a table. Then its row is
+            there with it, and what comes again for a time is left out; else with the first sample of a later time.
 
         Raises
         ------
@@ -198,20 +197,27 @@ class Aligner:
             self._start(now)
         elif now > before:
             rows += self._due(now - 1)
-        elif self._is_whole:
+        elif is_whole:
             self.left_out += 1
             return []
         for name, value in new.items():
             at, kept = self._samples[name]
             at.append(now)
             kept.append(value)
-        if self._is_whole:
+        if is_whole:
             rows += self._due(now)
         return rows
 
     def flush(self) -> list[Row]:
         """Return the rows that wait for a later time: the source has ended."""
         return [] if self._clock.now is None else self._due(self._clock.now)
+
+    def end_drive(self) -> list[Row]:
+        """Begin a new drive with the next sample; return the rows that wait."""
+        rows = self.flush()
+        self._drive += self._clock.now is not None
+        self._clock.now = None
+        return rows
 
     def _start(self, now: int) -> None:
         for at, kept in self._samples.values():

@@ -7,6 +7,7 @@ Times are whole microseconds inside, so that windows begin and end exactly where
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -154,6 +155,40 @@ def cleaned(time: FloatArray, gap: float) -> Cleaned:
         newest[begin:end] = np.maximum.accumulate(at[begin:end])
         is_new[begin + 1 : end] = np.diff(newest[begin:end]) > 0
     return Cleaned(newest / TICKS, drive, is_new, tuple(cuts), int((at < newest).sum()))
+
+
+def cleaned_together(times: Sequence[FloatArray], gap: float) -> list[Cleaned]:
+    """Find what the one clock of several signals did wrong, where only each signal's own order of arrival is known.
+
+    Parameters
+    ----------
+    times : sequence of ndarray of float64, shape (n_i,)
+        Of each signal, seconds, in the order of arrival.
+    gap : float
+        As in `cleaned`.
+
+    Returns
+    -------
+    list of Cleaned
+        Of each signal; all with the cuts of the recording.
+
+    Raises
+    ------
+    ValueError
+        A time is no finite number.
+    """
+    each = [cleaned(time, _FARTHEST / 2) for time in times]  # which cuts where the clock steps back, and nowhere else
+    time = np.concatenate([clean.time for clean in each] or [np.zeros(0)])
+    order = np.lexsort((time, np.concatenate([clean.drive for clean in each] or [np.zeros(0, np.int64)])))
+    whole = cleaned(time[order], gap)
+    drive = np.empty_like(whole.drive)
+    drive[order] = whole.drive
+    result, first = [], 0
+    for clean in each:
+        of_signal = drive[first : (first := first + clean.time.size)]
+        is_new = np.diff(clean.time, prepend=-np.inf) != 0
+        result.append(Cleaned(clean.time, of_signal, is_new, whole.cuts, clean.late))
+    return result
 
 
 def is_missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:

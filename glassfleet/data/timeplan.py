@@ -53,6 +53,12 @@ class TimePlan(BaseModel):
 
     Attributes
     ----------
+    column : str
+        What the time is called: in rows, and in samples that come as objects. Empty: rows do not tell it, and samples
+        have that of their arrival unless their source tells another.
+    drive : str
+        What the number of the drive is called in rows; a sample with another value of this field than the one before
+        begins a new drive. Empty: rows do not tell it.
     rows : str
         A row stands at each time of this signal.
     every_ms : int or None
@@ -67,6 +73,8 @@ class TimePlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    column: str = Field(default="", max_length=200)
+    drive: str = Field(default="", max_length=200)
     rows: str = Field(default="", max_length=200)
     every_ms: int | None = Field(default=None, ge=1, le=86_400_000)
     gap: Seconds = 60.0
@@ -77,6 +85,9 @@ class TimePlan(BaseModel):
     def _consistent(self) -> TimePlan:
         if bool(self.rows) == (self.every_ms is not None):
             raise ValueError("rows stand at the times of a signal or every so many milliseconds: give rows or every_ms")
+        twice = sorted({self.column, self.drive} & set(self.inputs))
+        if twice:
+            raise ValueError(f"{twice[0]!r} is both an input and the name of the time or the drive")
         return self
 
     @property

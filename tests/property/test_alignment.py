@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassfleet.data import timeplan
 from glassfleet.data.alignment import Aligned, Aligner, Row, Series, align
-from glassfleet.data.clock import cleaned
+from glassfleet.data.clock import cleaned, cleaned_together
 from glassfleet.data.timeplan import Input, TimePlan
 
 Event = tuple[float, str, Any]
@@ -137,6 +137,17 @@ def test_each_cell_is_what_the_plan_says(steps: list[tuple[int, float | None]], 
             assert cell is None or math.isclose(cell, wanted, rel_tol=1e-6, abs_tol=1e-6), (name, row, events)
 
 
+@settings(max_examples=50)
+@given(st.lists(STEPS, max_size=40))
+def test_signals_are_cut_alike_when_only_each_ones_own_order_is_known(steps: list[float]) -> None:
+    times = np.repeat(np.cumsum(steps), 2)
+    whole = cleaned(times, 60.0)
+    for clean in cleaned_together([times[::2], times[1::2]], 60.0):
+        assert clean.cuts == whole.cuts
+        assert clean.drive.tolist() == whole.drive[::2].tolist()
+        assert clean.time.tolist() == whole.time[::2].tolist()
+
+
 def test_slopes_are_the_same_however_many_rows_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     series = {"a": Series(np.arange(500) / 10, random.normal(size=500), np.zeros(500, dtype=np.int64))}
@@ -148,11 +159,17 @@ def test_slopes_are_the_same_however_many_rows_are_computed_at_once(monkeypatch:
 
 def test_objects_that_are_whole_become_rows_at_once_and_a_time_that_was_taken_gives_none() -> None:
     plan = TimePlan(rows="a", inputs={"a": Input(signal="a", seconds=1), "b": Input(signal="b", seconds=1)})
-    live = Aligner(plan, is_whole=True)
-    made = [live.push(time, {"a": time, "b": 1.0, "other": [1]}) for time in (10.0, 10.5, 10.5, 10.2, 11.0)]
+    live = Aligner(plan)
+    made = [
+        live.push(time, {"a": time, "b": 1.0, "other": [1]}, is_whole=True) for time in (10.0, 10.5, 10.5, 10.2, 11.0)
+    ]
     assert [[row.time for row in rows] for rows in made] == [[10.0], [10.5], [], [], [11.0]]
     assert (live.left_out, live.late) == (2, 1)
     assert live.push(12, {"other": 1.0}) == live.flush() == []
+    live.end_drive()
+    assert [(row.drive, row.cells) for row in live.push(11.5, {"a": 0.0}, is_whole=True)] == [
+        (1, {"a": 0.0, "b": None})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +204,7 @@ def test_live_keeps_no_more_than_a_later_row_can_see() -> None:
 @pytest.mark.parametrize("value", ["P", "12"])
 def test_statistic_of_a_text_is_refused_and_nothing_is_taken(value: str) -> None:
     plan = TimePlan(rows="a", inputs={"a": Input(signal="a", take="mean", seconds=1)})
-    aligner = Aligner(plan, is_whole=True)
+    aligner = Aligner(plan)
     with pytest.raises(ValueError, match="its mean is asked for"):
         aligner.push(5, {"a": value})
     with pytest.raises(ValueError, match="no finite number of seconds"):
