@@ -39,6 +39,9 @@ class Reader:
         one before when the rows do. None: the rows stay as they are.
     is_stream : bool
         Whether each line of its files is a live sample too: such a file is followed as it grows, and not replayed.
+    is_gappy : bool
+        Whether its rows are taken as they come from a vehicle: one without a target, or without an input where empty
+        cells are not taken, is left out and counted, and no fault of all rows.
     """
 
     help: str
@@ -49,6 +52,7 @@ class Reader:
     lines: Callable[[Location], Iterator[tuple[int, list[str]]]] | None = None
     mark: Callable[[Location], Callable[[], object]] | None = None
     is_stream: bool = False
+    is_gappy: bool = False
 
 
 @dataclass(frozen=True)
