@@ -320,7 +320,7 @@ class WindowStore:
         seq, newest = self._newest(wall + offset)
         longest = min(LONGEST_JUMP, self._max_seconds or LONGEST_JUMP)
         step = wall + offset - newest
-        if not 0 <= step <= longest:
+        if not -1.0 <= step <= longest:
             right = None if jump is None else self._at(jump["seq"])
             if (
                 jump is not None
