@@ -94,7 +94,7 @@ def _raise(path: Path, end: dict[str, Any], most: int) -> None:
     if "memory" in end:
         raise _too_much(path, most)
     if "broken" in end:
-        raise DataError(f"is damaged, or not what its name says ({end['broken']})", where=str(path))
+        raise DataError(f"is cut, damaged, or not what its name says ({end['broken']})", where=str(path))
 
 
 def _ended(path: Path, code: int, most: int) -> DataError:

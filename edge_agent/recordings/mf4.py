@@ -7,15 +7,19 @@ what a file says about itself.
 from __future__ import annotations
 
 import re
+import shutil
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from asammdf import MDF
+from asammdf.blocks.utils import MdfException
 from numpy.typing import NDArray
 
 from edge_agent.recordings import bus
@@ -42,7 +46,7 @@ class _Channel:
 
 def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
     """Yield the signals of a measurement (a `Recording`); its frames are decoded when there are databases."""
-    with MDF(path, process_bus_logging=False) as mdf:
+    with TemporaryDirectory() as folder, _opened(path, Path(folder), left_out) as mdf:
         begin = mdf.header.start_time
         # Without a zone it is the logger's own clock; taken as UTC, so that no machine's own counts.
         start = (begin if begin.tzinfo else begin.replace(tzinfo=UTC)).timestamp()
@@ -64,6 +68,45 @@ def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signa
             yield from bus.decode(path, frames, bus.databases_for(path, options), left_out)
         elif not read_any:
             raise DataError("no samples in it", where=str(path))
+
+
+def _opened(path: Path, folder: Path, left_out: Counter[str]) -> MDF:
+    """Open a measurement; of one that was cut in its samples a copy that says so, as asammdf refuses it."""
+    try:
+        return MDF(path, process_bus_logging=False, temporary_folder=str(folder))
+    except MdfException:
+        copy = folder / "cut.mf4"
+        shutil.copyfile(path, copy)
+        with copy.open("r+b") as file:
+            if not _shortened(file, path.stat().st_size):
+                raise
+    mdf = MDF(copy, process_bus_logging=False, temporary_folder=str(folder))
+    left_out["ends of files that were cut"] += 1
+    return mdf
+
+
+def _shortened(file: BinaryIO, size: int) -> bool:
+    """Make blocks of samples (DT) end where the file does; return whether one did not."""
+
+    def words(place: int, number: int) -> tuple[int, ...]:
+        file.seek(place)
+        return struct.unpack(f"<{number}Q", file.read(8 * number))
+
+    shortened = False
+    seen: set[int] = set()
+    try:
+        (group,) = words(64 + 24, 1)  # behind the identification: the header, whose first link it is
+        while group and group not in seen:
+            seen.add(group)
+            group, _, samples, _ = words(group + 24, 4)
+            file.seek(samples)
+            if samples and file.read(4) == b"##DT" and samples + words(samples + 8, 1)[0] > size:
+                file.seek(samples + 8)
+                file.write(struct.pack("<Q", size - samples))
+                shortened = True
+    except (struct.error, OSError, ValueError):
+        return False
+    return shortened
 
 
 def _channels(mdf: MDF, number: int, left_out: Counter[str]) -> Iterator[_Channel]:
