@@ -7,14 +7,13 @@ the process that reads it.
 from __future__ import annotations
 
 import json
-import os
 import signal as signals
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,11 @@ def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Ite
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
+        end = None
         try:
             end = yield from _received(process.stdout)
+        except (EOFError, ValueError):
+            process.wait()  # it ended amid a signal
         finally:
             process.kill()
     if end is None:
@@ -53,12 +55,13 @@ def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Ite
     left_out.update(end["left_out"])
 
 
-def _received(stream: BinaryIO) -> Iterator[Signal]:
+def _received(stream: IO[bytes]) -> Generator[Signal, None, dict[str, Any] | None]:
     time: NDArray[np.float64] = np.empty(0)
     while line := stream.readline():
         told = json.loads(line)
         if "signal" not in told:
-            return told  # noqa: B901 - of `yield from`
+            told_at_end: dict[str, Any] = told
+            return told_at_end
         if not told["same"]:
             time = _array(stream, told["values"])
         value: NDArray[Any] = _array(stream, told["values"])
@@ -70,14 +73,11 @@ def _received(stream: BinaryIO) -> Iterator[Signal]:
     return None
 
 
-def _array(stream: BinaryIO, number: int) -> NDArray[np.float64]:
-    array = np.empty(number)
-    place, view = 0, memoryview(array).cast("B")
-    while place < len(view):
-        if not (more := stream.readinto(view[place:])):  # type: ignore[attr-defined] - of a buffered reader
-            raise EOFError
-        place += more
-    return array
+def _array(stream: IO[bytes], number: int) -> NDArray[np.float64]:
+    content = stream.read(8 * number)
+    if len(content) < 8 * number:
+        raise EOFError
+    return np.frombuffer(content)
 
 
 def _raise(path: Path, end: dict[str, Any], most: int) -> None:

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
+from cantools.database.can.signal import Signal as Layout
 from numpy.typing import NDArray
-
-
-class Layout(Protocol):
-    """Where the bits of a signal are; a signal of cantools is one.
-
-    `start` is, as in DBC files, the lowest bit of little-endian signals, and the highest one of big-endian signals.
-    """
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def byte_order(self) -> str: ...
-    @property
-    def is_signed(self) -> bool: ...
-    @property
-    def is_float(self) -> bool: ...
 
 
 def span(layout: Layout) -> tuple[int, int]:
     """Return the first bit of a signal and the first behind it, in the order of its own bytes."""
-    start = layout.start
+    start = int(layout.start)
     if layout.byte_order == "big_endian":
         start = 8 * (start // 8) + 7 - start % 8
-    return start, start + layout.length
+    return start, start + int(layout.length)
 
 
 def is_usual(layout: Layout) -> bool:

@@ -51,10 +51,12 @@ class Containers:
         self._waiting = b""
 
     def again(self) -> Containers:
+        """Return the file for a new reader, which goes on behind what was read."""
         self._waiting = self._head
         return self
 
     def read(self, size: int) -> bytes:
+        """Return the next bytes, fewer at the end."""
         while len(self._waiting) < size and (more := next(self._body, b"")):
             self._waiting += more
         taken, self._waiting = self._waiting[:size], self._waiting[size:]

@@ -48,22 +48,21 @@ def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: 
             known.append((frames, *place))
     if not known:
         ids = [f"{frames.frame_id:#x}" for frames in found]
-        what = f"none of its {len(ids)} ids is in {databases.names}: {', '.join(ids[:5])}{' ...' if len(ids) > 5 else ''}"
+        some = ", ".join(ids[:5]) + (" ..." if len(ids) > 5 else "")
+        what = f"none of its {len(ids)} ids is in {databases.names}: {some}"
         raise DataError(what, "Give the database of the bus that was recorded", str(path))
     senders: dict[int, list[Frames]] = defaultdict(list)
     for frames, _, message in known:
         senders[id(message)].append(frames)
     for frames, database, message in known:
         who = _who(frames, senders[id(message)])
-        if message.is_container:
-            signals = _contained(frames, message, left_out)
-        else:
+        if not message.is_container:
             _check_lengths(path, database, frames, message)
-            signals = _plain(frames, message, left_out)
-        for layout, rows, raw in signals:
+        read_signals = _contained if message.is_container else _plain
+        for layout, rows, raw in read_signals(frames, message, left_out):
             read_as = values.read(raw, layout, j1939=message.protocol == "j1939")
             yield Signal(
-                databases.name(message, layout) + who,
+                databases.name(database, message, layout) + who,
                 layout.unit or "",
                 frames.time[rows],
                 read_as.value,
@@ -76,13 +75,12 @@ def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: 
 
 def _who(frames: Frames, all_of_message: list[Frames]) -> str:
     """Return what tells apart signals of one message that more than one channel or control unit sent."""
-    others = [other for other in all_of_message if other is not frames]
+    ids = {other.frame_id for other in all_of_message}
     who = ""
-    if any(other.frame_id != frames.frame_id for other in others):
-        who += f" from {frames.frame_id & 0xFF:02X}"  # of J1939 alone; the same by channel and id happens once
-        if any(other.frame_id & 0xFF == frames.frame_id & 0xFF and other.frame_id != frames.frame_id for other in others):
-            who = f" from {frames.frame_id:08X}"
-    if any(other.channel != frames.channel for other in others):
+    if len(ids) > 1:  # of J1939 alone: the last byte is the sender
+        same = [other for other in ids if other & 0xFF == frames.frame_id & 0xFF]
+        who = f" from {frames.frame_id & 0xFF:02X}" if len(same) == 1 else f" from {frames.frame_id:08X}"
+    if len({other.channel for other in all_of_message}) > 1:
         who += f" on {frames.channel}"
     return who
 
@@ -91,13 +89,12 @@ def _check_lengths(path: Path, database: Path, frames: Frames, message: Message)
     needed = max((span(layout)[1] for layout in message.signals if not layout.multiplexer_ids), default=0)
     longest = int(frames.sizes.max())
     if 8 * longest < needed:
-        what = f"frames {frames.frame_id:#x} have {longest} bytes, but {message.name} of {database.name} {message.length}"
+        frame = f"{message.name} of {database.name}"
+        what = f"frames {frames.frame_id:#x} have {longest} bytes, but {frame} {message.length}"
         raise DataError(what, "It is the database of another bus, or of another version", str(path))
 
 
-def _plain(
-    frames: Frames, message: Message, left_out: Counter[str]
-) -> Iterator[tuple[Layout, NDArray[np.bool_] | slice, NDArray[Any]]]:
+def _plain(frames: Frames, message: Message, left_out: Counter[str]) -> Iterator[tuple[Layout, Any, NDArray[Any]]]:
     layouts = {layout.name: layout for layout in message.signals}
     bits = 8 * frames.sizes.astype(np.int64)
     there: dict[str, NDArray[np.bool_]] = {}
@@ -126,14 +123,12 @@ def _plain(
             yield layout, rows, extract(frames.data[rows], layout)
 
 
-def _contained(
-    frames: Frames, message: Message, left_out: Counter[str]
-) -> Iterator[tuple[Layout, NDArray[np.intp], NDArray[Any]]]:
+def _contained(frames: Frames, message: Message, left_out: Counter[str]) -> Iterator[tuple[Layout, Any, NDArray[Any]]]:
     """Yield the signals of a container (AUTOSAR); its messages stand where each frame says, so frame by frame."""
     found: dict[int, tuple[Layout, list[int], list[Any]]] = {}
     for index, (data, size) in enumerate(zip(frames.data, frames.sizes, strict=True)):
         try:
-            parts = message.decode(data[:size].tobytes(), False, False, decode_containers=True)  # noqa: FBT003
+            parts: Any = message.decode(data[:size].tobytes(), False, False, decode_containers=True)
         except Exception:  # noqa: BLE001 - whatever cantools says of a frame that it cannot decode
             left_out["frames that are no container, as the database has it"] += 1
             continue

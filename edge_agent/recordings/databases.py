@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -34,50 +33,63 @@ class Databases:
     Raises
     ------
     DataError
-        One cannot be read, or two tell different things of one id.
+        One cannot be read.
     UsageError
         A file's ending is that of no database.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.names = ", ".join(path.name for path in paths)
-        self._messages: dict[tuple[int, bool], tuple[Path, Message]] = {}
-        self._groups: dict[int, tuple[Path, Message]] = {}
+        self._messages: dict[tuple[int, bool], list[tuple[Path, Message]]] = {}
+        self._groups: dict[int, list[tuple[Path, Message]]] = {}
         for path in paths:
-            for message in _read(path, os.stat(path).st_mtime_ns if path.exists() else 0):
-                key = (message.frame_id, bool(message.is_extended_frame))
-                self._add(self._messages, key, path, message)
+            for message in _read(path, path.stat().st_mtime_ns if path.exists() else 0):
+                known = self._messages.setdefault((message.frame_id, bool(message.is_extended_frame)), [])
+                _add(known, path, message)
                 if message.protocol == "j1939":
-                    self._add(self._groups, _group(message.frame_id), path, message)
-
-    @staticmethod
-    def _add(known: dict[Any, tuple[Path, Message]], key: Any, path: Path, message: Message) -> None:
-        if key not in known:
-            known[key] = (path, message)
-        elif known[key][0] != path and _meaning(known[key][1]) != _meaning(message):
-            raise DataError(
-                f"id {message.frame_id:#x} is {known[key][1].name} in {known[key][0].name}, and another thing in"
-                f" {path.name}",
-                "Import the recording of each bus with the database of that bus",
-                str(path),
-            )
+                    _add(self._groups.setdefault(_group(message.frame_id), []), path, message)
 
     def find(self, frame_id: int, *, extended: bool) -> tuple[Path, Message] | None:
-        """Return what a frame is: by its id, or by the parameter group of J1939 that its id tells."""
-        exact = self._messages.get((frame_id, extended))
-        return exact if exact or not extended else self._groups.get(_group(frame_id))
+        """Return what a frame is: by its id, or by the parameter group of J1939 that its id tells.
+
+        Raises DataError where two things are told of the id, or one that cannot be.
+        """
+        found = self._messages.get((frame_id, extended), [])
+        if not found and extended:
+            group = self._groups.get(_group(frame_id), [])
+            found = group if len(group) == 1 else []  # of several senders, none of them this one
+        if not found:
+            return None
+        path, message = found[0]
+        if len(found) > 1:
+            other, second = found[1]
+            what = f"id {frame_id:#x} is {message.name} in {path.name}, and {second.name} in {other.name}"
+            mend = "Import the recording of each bus with the database of that bus"
+            raise DataError(f"{what}, which differ", mend, str(other))
+        _check(path, message)
+        return path, message
 
     @cached_property
     def _told(self) -> Counter[str]:
-        known = {id(message): message for _, message in (*self._messages.values(), *self._groups.values())}
-        return Counter(signal.name for message in known.values() for signal in signals_of(message))
+        messages = [each for found in self._messages.values() for each in found]
+        names = [(path, message.name, signal.name) for path, message in messages for signal in signals_of(message)]
+        own = Counter(signal for _, _, signal in names)
+        return own + Counter(f"{message}.{signal}" for _, message, signal in names)
 
-    def name(self, message: Message, signal: Layout) -> str:
-        """Return a signal's name: its own, with its message where other messages have one of that name, too.
+    def name(self, path: Path, message: Message, signal: Layout) -> str:
+        """Return a signal's name: its own, with its message, and its database, where others have one of that name, too.
 
         This depends on the databases alone, so a column has the same name in every vehicle.
         """
-        return signal.name if self._told[signal.name] == 1 else f"{message.name}.{signal.name}"
+        longer = f"{message.name}.{signal.name}"
+        if self._told[signal.name] <= 1:
+            return str(signal.name)
+        return longer if self._told[longer] == 1 else f"{path.stem}.{longer}"
+
+
+def _add(known: list[tuple[Path, Message]], path: Path, message: Message) -> None:
+    if not any(_meaning(message) == _meaning(other) for _, other in known):
+        known.append((path, message))
 
 
 def signals_of(message: Message) -> list[Layout]:
@@ -114,15 +126,13 @@ def _read(path: Path, _changed: int) -> list[Message]:
         text = content.decode("cp1252", errors="replace")  # as tools of the trade write them
     try:
         # Signals that overlap are no fault here: each is read by itself.
-        database = cantools.database.load_string(text, database_format=ending[1:], strict=False)
-    except Exception as fault:  # noqa: BLE001 - its parsers raise whatever a broken file brings about
+        database: Any = cantools.database.load_string(text, database_format=ending[1:], strict=False)
+    except Exception as fault:  # its parsers raise whatever a broken file brings about
         said = " ".join(str(fault).split()) or type(fault).__name__
         raise DataError(f"cannot be read as {ending[1:].upper()}: {said[:300]}", where=str(path)) from fault
     messages = list(database.messages)
     if not messages:
         raise DataError("tells of no frames", "Give the database of the bus that was recorded", str(path))
-    for message in messages:
-        _check(path, message)
     return messages
 
 

@@ -120,9 +120,7 @@ def _open(path: Path, file: Any, left_out: Counter[str]) -> tuple[Feed, Callable
     return Lines(path, file, left_out), can.CanutilsLogReader
 
 
-def _messages(
-    path: Path, feed: Feed, reader: Callable[[Any], Iterable[can.Message]]
-) -> Iterator[can.Message]:
+def _messages(path: Path, feed: Feed, reader: Callable[[Any], Iterable[can.Message]]) -> Iterator[can.Message]:
     """Yield what python-can reads; it stops at the first thing that it cannot read, and is begun again behind it."""
     faults = frames = 0
     while True:
@@ -130,11 +128,9 @@ def _messages(
             for message in reader(feed.again()):
                 frames += 1
                 yield message
-        except DataError:
+        except (DataError, OSError):
             raise
-        except OSError:
-            raise
-        except Exception as fault:  # noqa: BLE001 - its readers raise whatever a broken line brings about
+        except Exception as fault:  # its readers raise whatever a broken line brings about
             faults += 1
             if faults > MOST_FAULTS and faults > frames:
                 what = f"{faults} lines or objects are no frames, {frames} are"

@@ -14,13 +14,8 @@ from schemas.errors import DataError
 
 MOST_BYTES: Final = 1 << 16  # of a line; a frame of 64 bytes takes 600
 
-_MONTHS: Final = {
-    month: number
-    for number, names in enumerate(
-        "jan feb mar|mär apr may|mai jun jul aug sep oct|okt nov dec|dez".split(), start=1
-    )
-    for month in names.split("|")
-}
+_NAMES: Final = ("jan", "feb", "mar|mär", "apr", "may|mai", "jun", "jul", "aug", "sep", "oct|okt", "nov", "dec|dez")
+_MONTHS: Final = {month: number for number, names in enumerate(_NAMES, start=1) for month in names.split("|")}
 _DATE: Final = re.compile(
     r"(?:date|begin\s+triggerblock)\s+\w+\s+(?P<month>\w{3})\w*\s+(?P<day>\d+)\s+"
     r"(?P<clock>\d+:\d+:\d+)(?P<part>\.\d+)?\s*(?P<half>[ap]m)?\s+(?P<year>\d{4})",
@@ -69,13 +64,14 @@ class Lines:
                 raise DataError(f"line {self._number} has more than {MOST_BYTES} bytes: no log", where=str(self._path))
             if b"\0" in line:
                 self._left_out["NUL bytes"] += line.count(b"\0")
-                line = line.replace(b"\0", b"")  # noqa: PLW2901 - what a loss of power leaves behind
+                line = line.replace(b"\0", b"")
             text = line.decode("utf-8", errors="replace")
             if not text.isspace():
                 self.given += 1
                 yield text
 
     def again(self) -> Lines:
+        """Return the lines for a new reader, which goes on behind what was read."""
         self._next = chain(self._head, self._body)
         return self
 

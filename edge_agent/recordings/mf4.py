@@ -53,9 +53,9 @@ def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signa
         channels: list[_Channel] = []
         frames: list[Frames] = []
         for number, group in enumerate(mdf.groups):
-            names = {channel.name for channel in group.channels}
-            if getattr(group.channel_group, "flags", 0) & _BUS_EVENT and any("Frame" in name for name in names):
-                _take_frames(mdf, number, names, start, options, frames, left_out)
+            is_bus = getattr(group.channel_group, "flags", 0) & _BUS_EVENT
+            if is_bus and any("Frame" in channel.name for channel in group.channels):
+                frames.extend(_frames(mdf, number, start, left_out))
             else:
                 channels.extend(_channels(mdf, number, left_out))
         read_any = False
@@ -70,17 +70,18 @@ def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signa
             raise DataError("no samples in it", where=str(path))
 
 
-def _opened(path: Path, folder: Path, left_out: Counter[str]) -> MDF:
+def _opened(path: Path, folder: Path, left_out: Counter[str]) -> Any:
     """Open a measurement; of one that was cut in its samples a copy that says so, as asammdf refuses it."""
+    options: dict[str, Any] = {"process_bus_logging": False, "temporary_folder": str(folder)}
     try:
-        return MDF(path, process_bus_logging=False, temporary_folder=str(folder))
+        return MDF(path, **options)
     except MdfException:
         copy = folder / "cut.mf4"
         shutil.copyfile(path, copy)
         with copy.open("r+b") as file:
             if not _shortened(file, path.stat().st_size):
                 raise
-    mdf = MDF(copy, process_bus_logging=False, temporary_folder=str(folder))
+    mdf = MDF(copy, **options)
     left_out["ends of files that were cut"] += 1
     return mdf
 
@@ -109,7 +110,7 @@ def _shortened(file: BinaryIO, size: int) -> bool:
     return shortened
 
 
-def _channels(mdf: MDF, number: int, left_out: Counter[str]) -> Iterator[_Channel]:
+def _channels(mdf: Any, number: int, left_out: Counter[str]) -> Iterator[_Channel]:
     """Yield the channels of a group that are measured over time."""
     group = mdf.groups[number]
     master = mdf.masters_db.get(number)
@@ -126,7 +127,7 @@ def _channels(mdf: MDF, number: int, left_out: Counter[str]) -> Iterator[_Channe
             yield _Channel(number, index, channel.name, channel)
 
 
-def _names(mdf: MDF, channels: list[_Channel]) -> list[str]:
+def _names(mdf: Any, channels: list[_Channel]) -> list[str]:
     """Return a name of each channel; where more than one has it, with what its group is called, or with its place."""
     once = Counter(channel.name for channel in channels)
     called = {channel.group: getattr(mdf.groups[channel.group].channel_group, "acq_name", "") for channel in channels}
@@ -142,7 +143,7 @@ def _names(mdf: MDF, channels: list[_Channel]) -> list[str]:
     ]
 
 
-def _measured(mdf: MDF, channels: list[_Channel], start: float, left_out: Counter[str]) -> Iterator[Signal]:
+def _measured(mdf: Any, channels: list[_Channel], start: float, left_out: Counter[str]) -> Iterator[Signal]:
     names = _names(mdf, channels)
     whole: dict[int, int] = {}
     place = 0
@@ -162,7 +163,7 @@ def _measured(mdf: MDF, channels: list[_Channel], start: float, left_out: Counte
         place = end
 
 
-def _whole_records(mdf: MDF, number: int, left_out: Counter[str]) -> int:
+def _whole_records(mdf: Any, number: int, left_out: Counter[str]) -> int:
     """Return how many records of a group its file has; of one that was cut fewer than it says."""
     group = mdf.groups[number]
     said = int(group.channel_group.cycles_nr)
@@ -239,11 +240,10 @@ def _word(value: Any, encoding: str) -> str:
     return value.decode(encoding, errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _take_frames(
-    mdf: MDF, number: int, names: set[str], start: float, options: Options, found: list[Frames], left_out: Counter[str]
-) -> None:
-    """Add the frames of a group to `found`."""
+def _frames(mdf: Any, number: int, start: float, left_out: Counter[str]) -> Iterator[Frames]:
+    """Yield the frames of a group, by channel and id."""
     group = mdf.groups[number]
+    names = {channel.name for channel in group.channels}
     cycles = int(group.channel_group.cycles_nr)
     if _FRAME not in names:
         kind = ERROR if "CAN_ErrorFrame" in names else REMOTE if "CAN_RemoteFrame" in names else "frames of no CAN bus"
@@ -276,6 +276,4 @@ def _take_frames(
         first = rows[0]
         channel = str(int(channels[first])) if "BusChannel" in places else ""
         width = int(sizes[rows].max())
-        found.append(
-            Frames(channel, int(ids[first]), bool(extended[first]), time[rows], data[rows, :width], sizes[rows])
-        )
+        yield Frames(channel, int(ids[first]), bool(extended[first]), time[rows], data[rows, :width], sizes[rows])

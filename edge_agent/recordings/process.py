@@ -1,7 +1,7 @@
 """The process that reads one recording, for ``edge_agent.recordings.apart``.
 
-Called with the kind of recording, its file, bytes of memory, seconds, a raster (empty: none) and the databases. It writes
-signals to standard output: a line of JSON, and behind it the bytes of its arrays.
+Called with the kind of recording, its file, bytes of memory, seconds, a raster (empty: none) and the databases. It
+writes signals to standard output: a line of JSON, and behind it the bytes of its arrays.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _write(out: BinaryIO, signal: Signal, last: NDArray[np.float64] | None) -> N
     same = last is not None and (signal.time is last or np.array_equal(signal.time, last, equal_nan=True))
     told = [signal.name, signal.unit, signal.low, signal.high, signal.description, dict(signal.missing)]
     out.write(json.dumps({"signal": told, "values": len(value), "words": words, "same": same}).encode() + b"\n")
-    for array in [value] if same else [signal.time, value]:
-        out.write(np.ascontiguousarray(array, dtype=np.float64).data)
+    arrays = [value] if same else [signal.time, value]
+    out.writelines(np.ascontiguousarray(array, dtype=np.float64).data for array in arrays)
     return signal.time
 
 

@@ -32,7 +32,7 @@ length: m 1 metre meter|mm 1/1000|cm 1/100|km 1000|inch 254/10000 in|mile {_MILE
 speed: m/s 1 mps|km/h 1000/3600 kmh kph kmph|cm/s 1/100|mph {_MILE}/3600 mi/h miles/h|kn 1852/3600 knot knots kt kts
 acceleration: m/s^2 1 m/s2 m/s²|cm/s^2 1/100 cm/s2|g0 980665/100000 gn
 angle: rad 1|degrees 0.017453292519943295 deg ° degree
-turning: rad/s 1|degrees/s 0.017453292519943295 deg/s °/s degree/s|rpm 0.10471975511965977 1/min min-1 min^-1 u/min r/min
+turning: rad/s 1|degrees/s 0.017453292519943295 deg/s °/s degree/s|rpm 0.10471975511965977 1/min min-1 u/min r/min
 volume: l 1 litre liter L|ml 1/1000|cm^3 1/1000 cm3 ccm cc|gal {_GALLON} gallon
 flow: l/h 1|l/s 3600|ml/s 36/10|gal/h {_GALLON} gph
 mass: kg 1|g 1/1000 gram|lbs {_POUND} lb|t 1000 tonne

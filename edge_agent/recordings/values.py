@@ -23,7 +23,8 @@ _NO_STATE: Final = re.compile(
 )
 """Words that are no state of anything."""
 _NO_NUMBER: Final = re.compile(
-    _NO_STATE.pattern + r"|.*\b(err(or)?|faulty?|failure)\b.*|(init|reserved|unused|undefined|unknown|default)\w*([_ ].*)?",
+    _NO_STATE.pattern
+    + r"|.*\b(err(or)?|faulty?|failure)\b.*|(init|reserved|unused|undefined|unknown|default)\w*([_ ].*)?",
     re.IGNORECASE,
 )
 """Words that may name single values of a number."""
@@ -66,7 +67,8 @@ def _words(layout: Layout) -> dict[int, str] | None:
 
 
 def _raw_range(layout: Layout) -> tuple[int, int]:
-    low, high = (-(1 << layout.length - 1), (1 << layout.length - 1) - 1) if layout.is_signed else (0, (1 << layout.length) - 1)
+    low = -(1 << layout.length - 1) if layout.is_signed else 0
+    high = low + (1 << layout.length) - 1
     if layout.minimum is not None and layout.maximum is not None:
         low, high = max(low, int(layout.minimum)), min(high, int(layout.maximum))
     return low, high

@@ -120,8 +120,6 @@ def fitted(signal: Signal, leaf: Leaf, unit: str = "", name: str = "") -> Signal
         A value is none that the signal can be, or the unit is none of what it measures.
     """
     try:
-        if leaf.datatype.endswith("[]"):
-            raise DataError("is a list of values in each sample; a column has one")
         value, low, high = signal.value, signal.low, signal.high
         if leaf.words:
             value = _worded(value, leaf.words)
@@ -155,6 +153,8 @@ def _conversion(unit: str, leaf: Leaf) -> tuple[float, float]:
 
 
 def _as_numbers(value: NDArray[Any], leaf: Leaf) -> NDArray[np.float64]:
+    if leaf.datatype.endswith("[]"):
+        raise DataError("the signal is a list of values in each sample")
     if value.dtype.kind != "O":
         return value
     given = list(dict.fromkeys(word for word in value.tolist() if word is not None))
@@ -185,7 +185,7 @@ def _as_words(value: NDArray[Any], leaf: Leaf) -> NDArray[Any]:
 
 def _worded(value: NDArray[Any], words: Mapping[str, str]) -> NDArray[Any]:
     """Return what an overlay makes of values: numbers, where all of them are some."""
-    as_text = [None if each is None or each != each else f"{each:g}" if isinstance(each, float) else each for each in value.tolist()]  # noqa: PLR0124 - NaN
+    as_text = [_text(each) for each in value.tolist()]
     strange = [text for text in dict.fromkeys(as_text) if text is not None and text not in words]
     if strange:
         raise DataError(f"{_some(strange)} is none of the words that the overlay translates ({_some(words)})")
@@ -194,6 +194,12 @@ def _worded(value: NDArray[Any], words: Mapping[str, str]) -> NDArray[Any]:
         return np.array([np.nan if text is None else float(text) for text in turned])
     except ValueError:
         return np.array(turned, dtype=object)
+
+
+def _text(value: str | float | None) -> str | None:
+    if isinstance(value, float):
+        return None if np.isnan(value) else f"{value:g}"
+    return value
 
 
 def _check_range(value: NDArray[np.float64], leaf: Leaf) -> None:
@@ -207,9 +213,7 @@ def _check_range(value: NDArray[np.float64], leaf: Leaf) -> None:
         return
     found = Counter(value[outside].tolist())
     (most, number), unit = found.most_common(1)[0], f" {leaf.unit}" if leaf.unit else ""
-    ends = " ".join(
-        f"{word} {end:g}{unit}" for word, end in (("at least", low), ("at most", high)) if np.isfinite(end)
-    )
+    ends = " ".join(f"{word} {end:g}{unit}" for word, end in (("at least", low), ("at most", high)) if np.isfinite(end))
     can_be = "0 or 1" if leaf.datatype == "boolean" else ends.replace(" at most", ", at most")
     mend = "Where it stands for no value, or the unit is another, say so in the plan: missing, or unit, of this column"
     times = f"{number} times " if number > 1 else ""
