@@ -30,11 +30,13 @@ def _samples(asked: Asked) -> Iterator[Sample | str]:
 
     seen: dict[str, float] = {}
     is_known = False
+    current: list[VSSClient] = []
+    threading.Thread(target=_leave, args=(asked, current), daemon=True).start()
     while not asked.stopping.is_set():
         client = client_of(asked.source, asked.access)  # with the token of now
         try:
             with client:
-                threading.Thread(target=_leave, args=(asked, client), daemon=True).start()
+                current[:] = [client]
                 is_first = True
                 for updates in client.v2_subscribe(asked.signals):
                     if is_first:
@@ -50,10 +52,11 @@ def _samples(asked: Asked) -> Iterator[Sample | str]:
         asked.stopping.wait(AGAIN)
 
 
-def _leave(asked: Asked, client: VSSClient) -> None:
+def _leave(asked: Asked, current: list[VSSClient]) -> None:
     """End the wait for the next value when no more is wanted."""
     asked.stopping.wait()
-    client.disconnect()
+    for client in current:
+        client.disconnect()
 
 
 def _new(updates: list[EntryUpdate], seen: dict[str, float], *, is_stored: bool) -> Iterator[Sample | str]:
@@ -70,7 +73,7 @@ def _new(updates: list[EntryUpdate], seen: dict[str, float], *, is_stored: bool)
             yield f"{path}: {fault}"
         if at is not None:
             seen[path] = at
-    for at, path, value in sorted(found, key=lambda each: (each[0] is not None, each[0] or 0.0)):
+    for at, path, value in sorted(found, key=lambda each: (each[0] is not None, each[0] or 0.0, each[1])):
         yield Sample({path: value}, at, is_whole=False, is_stored=is_stored)
 
 
