@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.paho_transport import PahoTransport
@@ -32,7 +32,6 @@ Take = Callable[[Mapping[str, Any]], None]
 """Takes the record of a forecast."""
 
 BRANCH: Final = "Vehicle.Glassfleet.Forecast"
-OVERLAY: Final = "glassfleet.json"
 
 PATIENCE: Final = 2.0
 """Seconds that a databroker has for each signal."""
@@ -53,9 +52,14 @@ def signals_of(record: Mapping[str, Any]) -> dict[str, float | str | int | bool 
     }
 
 
+def overlay() -> Path:
+    """Return the file with the overlay, as a databroker takes it; beside it is the same for vss-tools."""
+    return Path(__file__).with_name("vss") / "glassfleet.json"
+
+
 def types_of_signals() -> dict[str, str]:
     """Return the data type of each signal of the overlay."""
-    document = json.loads(resources.files("edge_agent.forecast").joinpath("vss", OVERLAY).read_text("utf-8"))
+    document = json.loads(overlay().read_text("utf-8"))
     node = {"children": document}
     for part in BRANCH.split("."):
         node = node["children"][part]
@@ -151,7 +155,7 @@ def _feed(url: str, access: Access, waiting: queue.Queue[Mapping[str, Any] | Non
                 except VSSClientError as fault:
                     if failed % _AGAIN == 0:
                         logs.get_logger("glassfleet.forecast").warning(
-                            "not-published", reason=databroker.words(fault, url), overlay=OVERLAY, kind="signals"
+                            "not-published", reason=databroker.words(fault, url), overlay=str(overlay()), kind="signals"
                         )
                     failed += 1
                 record = waiting.get()

@@ -7,12 +7,10 @@ we, and the official client, speak the protocol; the databroker itself was not r
 from __future__ import annotations
 
 import datetime as dt
-import json
 import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kuksa.val.v2 import types_pb2, val_pb2, val_pb2_grpc
+
+from edge_agent.forecast import publish
 
 SPEED, GEAR, DOOR, ARRAY = (
     "Vehicle.Speed",
@@ -35,9 +35,7 @@ FIELDS = {"FLOAT": "float", "STRING": "string", "BOOLEAN": "bool", "DOUBLE": "do
 
 def overlay() -> dict[str, str]:
     """Return the data types of the overlay's signals, as a databroker that was given its file."""
-    tree = json.loads(resources.files("edge_agent.forecast").joinpath("vss", "glassfleet.json").read_text("utf-8"))
-    leaves = tree["Vehicle"]["children"]["Glassfleet"]["children"]["Forecast"]["children"]
-    return {f"Vehicle.Glassfleet.Forecast.{name}": leaf["datatype"].upper() for name, leaf in leaves.items()}
+    return {path: kind.upper() for path, kind in publish.types_of_signals().items()}
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
