@@ -120,9 +120,10 @@ def collect(  # noqa: PLR0917 - click passes options by name
 
     A row is a JSON object of numbers and texts, its target last, or what a plan makes of signals at their own times. A
     field that comes later is a column from then on. What is no row is refused and counted. It may be killed at any
-    moment; started again, it goes on. The agent takes what is in the window when a run freezes its rows, and leaves
-    out, with a word, rows without a target, and those with an empty input unless it takes empty cells. Rows stay on
-    this machine.
+    moment; started again, it goes on.
+
+    The agent takes what is in the window when a run freezes its rows. It leaves out, with a word, rows without a
+    target, and those with an empty input unless it takes empty cells. Rows stay on this machine.
 
     \b
     Examples:
@@ -184,8 +185,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
         print_json({**counts, "rows": rows, "store": str(store)})
     else:
         already = f"{known} known already, " if known else ""
-        said = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
-        click.echo(f"{said}; {rows} rows in {store}", err=True)
+        summary = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
+        click.echo(f"{summary}; {rows} rows in {store}", err=True)
     if fault is not None:
         raise fault
 

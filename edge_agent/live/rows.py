@@ -123,10 +123,10 @@ class Rows:
 
     def _named(self, plan: TimePlan, rows: list[Row]) -> list[dict[str, Any]]:
         self.times = [row.time for row in rows]
-        told = [{plan.drive: row.drive, plan.column: row.time} for row in rows]
+        names = [{plan.drive: row.drive, plan.column: row.time} for row in rows]
         return [
             {**{name: value for name, value in each.items() if name}, **row.cells}
-            for each, row in zip(told, rows, strict=True)
+            for each, row in zip(names, rows, strict=True)
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -38,14 +37,13 @@ speed = { signal = "Vehicle.Speed", seconds = 1 }
 """
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+@pytest.fixture
+def url(processes: Processes) -> str:
     """A broker in the vehicle, for this machine alone."""
     program, port = find_mosquitto(), free_port()
     assert program is not None
-    with subprocess.Popen([program, "-p", str(port)], stderr=subprocess.DEVNULL) as process:
-        yield f"mqtt://127.0.0.1:{port}"
-        process.terminate()
+    processes.start("-p", str(port), program=[program])
+    return f"mqtt://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -130,7 +128,7 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     tmp_path: Path, processes: Processes
 ) -> None:
     pytest.importorskip("kuksa_client")
-    from tests.support.databroker import GEAR, SPEED, TYPES, Databroker, overlay
+    from tests.support.vehicle.databroker import GEAR, SPEED, TYPES, Databroker, overlay
 
     server = Databroker(TYPES | overlay())
     url, store, plan = f"kuksa://127.0.0.1:{server.port}", tmp_path / "drive.window", tmp_path / "plan.toml"

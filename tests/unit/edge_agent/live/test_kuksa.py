@@ -23,8 +23,8 @@ from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
-from tests.support.databroker import ARRAY, DOOR, GEAR, SPEED, TYPES, Databroker, certificate, overlay
 from tests.support.processes import eventually
+from tests.support.vehicle.databroker import ARRAY, DOOR, GEAR, SPEED, TYPES, Databroker, certificate, overlay
 
 grpc_client = pytest.importorskip("kuksa_client.grpc")
 
