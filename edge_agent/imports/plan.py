@@ -1,0 +1,223 @@
+"""A plan: how a fleet's files become tables. Proposed by `judge`, changed by a person, the same for each vehicle.
+
+It names no file, and says all that was decided: what cells mean, which column tells the time, where rows stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from edge_agent.imports.times import ORDERS
+from schemas.errors import DataError
+from schemas.validation import first_fault
+
+UNDECIDED: Final = "?"
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Csv(_Table):
+    """How texts are laid out.
+
+    Attributes
+    ----------
+    encoding : str
+        Of a file that does not tell it by a mark at its begin; empty: UTF-8, or cp1252 where it is none.
+    separator : str
+        Between columns, one character.
+    decimal, thousands : str
+        Marks in numbers; no mark between thousands where it is empty.
+    missing : tuple of str
+        Cells that stand for no value, in lower case, beside empty ones.
+    """
+
+    encoding: str = ""
+    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    decimal: Literal[".", ",", "?"] = "."
+    thousands: Annotated[str, Field(max_length=1)] = ""
+    missing: tuple[str, ...] = ()
+
+
+class Column(_Table):
+    """What becomes of a column.
+
+    Attributes
+    ----------
+    source : str
+        Its name in the files, ``from`` in the plan; empty: its name here.
+    take : str
+        ``number``; ``hex``: a hexadecimal number; ``truth``: 1 for a word of `true`, 0 for one of `false`; ``text``;
+        ``nothing``: it is left out; ``?``: somebody has to decide.
+    unit : str
+        Of its numbers.
+    cut : str
+        What stands at each number, and is cut off: a unit, a currency.
+    decimal, thousands : str or None
+        Marks in its numbers; None: those of the files.
+    true, false : tuple of str
+        Words, in lower case.
+    missing : tuple of str
+        Cells that stand for no value in this column alone.
+    """
+
+    source: str = Field(default="", alias="from")
+    take: Literal["number", "hex", "truth", "text", "nothing", "?"] = "number"
+    unit: str = ""
+    cut: str = ""
+    decimal: Literal[".", ",", "?"] | None = None
+    thousands: Annotated[str, Field(max_length=1)] | None = None
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Long(_Table):
+    """Of tables with one signal a row: the columns of its name and of its value."""
+
+    signal: Name
+    value: Name
+
+
+class Time(_Table):
+    """Which column tells the time, and where the rows stand.
+
+    Attributes
+    ----------
+    column : str
+        Its name in the files.
+    clock : str
+        Column of the time of day, where another one has the date.
+    form : str
+        ``number``, or one of `edge_agent.imports.times.ORDERS`.
+    scale : float
+        Of a number: how many seconds 1 is.
+    gap : float or None
+        Seconds without a row, from which on a new drive begins. None: a drive ends only where the clock steps back.
+    rows : str
+        ``as they are``; ``at``: one at each time of the signal `at`; ``every``: one every `every` seconds.
+    """
+
+    column: str = ""
+    clock: str = ""
+    form: str = "number"
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    gap: Annotated[float, Field(gt=0)] | None = None
+    at: str = ""
+    every: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    age: dict[str, float] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Time:
+        if self.form not in ("number", UNDECIDED, *ORDERS):
+            raise ValueError(f"form {self.form!r} is none of number, {', '.join(ORDERS)}")
+        if self.at and self.every:
+            raise ValueError("rows stand at the times of a signal, or every so many seconds: not both")
+        return self
+
+
+class Plan(_Table):
+    """How files become tables.
+
+    Attributes
+    ----------
+    target : str
+        The column that is to be forecast; it is the last of the table.
+    csv : Csv
+    long : Long or None
+    time : Time or None
+    columns : dict of str to Column
+        By the names that the table gets, in its order.
+    """
+
+    target: str = ""
+    csv: Csv = Csv()
+    long: Long | None = None
+    time: Time | None = None
+    columns: dict[Name, Column] = {}
+
+    @property
+    def digest(self) -> str:
+        """What two vehicles compare: equal where their plans say the same."""
+        return hashlib.sha256(self.model_dump_json(by_alias=True).encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns that the files must have."""
+        if self.long is not None:
+            return tuple(filter(None, (self.long.signal, self.long.value, self.time and self.time.column)))
+        times = () if self.time is None else tuple(filter(None, (self.time.column, self.time.clock)))
+        return (*times, *(column.source or name for name, column in self.columns.items() if column.take != "nothing"))
+
+    @property
+    def undecided(self) -> list[str]:
+        """The lines of the plan that somebody has to decide."""
+        lines = ["csv: decimal"] if self.csv.decimal == UNDECIDED else []
+        if self.time is not None and self.time.form == UNDECIDED:
+            lines.append("time: form")
+        return lines + [
+            f"columns.{_key(name)}"
+            for name, column in self.columns.items()
+            if UNDECIDED in (column.take, column.decimal)
+        ]
+
+    def to_toml(self, why: Mapping[str, str] | None = None) -> str:
+        """Return it as a file, with the reason behind each column."""
+        given = self.model_dump(by_alias=True, exclude_defaults=True)
+        lines = ["# How the files of this fleet become tables: glassfleet data import FILE --plan THIS --out drive.parquet"]
+        if self.target:
+            lines.append(f"target = {_value(self.target)}")
+        for part in ("csv", "long", "time"):
+            if given.get(part) or part == "csv":
+                lines += ["", f"[{part}]"]
+                lines += [f"{_key(key)} = {_value(value)}" for key, value in given.get(part, {}).items()]
+        lines += ["", "[columns]"]
+        for name, column in self.columns.items():
+            pairs = {"take": column.take, **column.model_dump(by_alias=True, exclude_defaults=True)}
+            reason = " ".join((why or {}).get(name, "").split())
+            inline = ", ".join(f"{key} = {_value(value)}" for key, value in pairs.items())
+            lines.append(f"{_key(name)} = {{ {inline} }}{'  # ' + _shown(reason) if reason else ''}")
+        return "\n".join(lines) + "\n"
+
+
+def _shown(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(key)} = {_value(each)}' for key, each in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, str):
+        # TOML's basic strings are JSON's, but for DEL.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan; raises DataError that names the line or the field."""
+    mend = "Let one be proposed: glassfleet data import FILE --plan NEW.toml"
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Plan.model_validate(given)
+    except OSError as fault:
+        raise DataError(f"cannot be read ({fault.strerror})", where=str(path)) from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise DataError(f"not a plan ({fault})", mend, str(path)) from fault
+    except ValidationError as fault:
+        raise DataError(f"not a plan ({first_fault(fault)})", mend, str(path)) from fault
