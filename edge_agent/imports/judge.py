@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
@@ -14,7 +15,8 @@ from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_dialect
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.opened import Text
-from edge_agent.imports.plan import UNDECIDED, Column, Csv, Long, Plan, Time
+from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
+from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
 HEAD: Final = 20_000
@@ -168,12 +170,12 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     long = _long(given)
     if long is not None:
         return _propose_long(given, dialect, long, target)
-    time, decisions = time_of(given, dialect)
+    clock, decisions = clock_of(given, dialect)
     shown = dict(zip(given.names, _shown_names(given.names), strict=True))
-    label = _target(given, shown, time, target, where)
+    label = _target(given, shown, clock, target, where)
     verdicts: dict[str, Verdict] = {}
     for index, name in enumerate(given.names):
-        if time is not None and name in (time.column, time.clock):
+        if clock is not None and name in (clock.source, clock.of_day):
             continue
         unit = shown[name][1] or (dialect.units[index] if index < len(dialect.units) else "")
         cells = Cells(name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label)
@@ -191,7 +193,10 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     renamed = {shown[name][0]: column for name, column in kept.items()}
     wanted = shown[label][0]
     proposal = Proposal(
-        Plan(target=wanted, csv=layout, time=_own_times(given, time, kept, wanted, shown), columns=_last(renamed, wanted)),
+        Plan(
+            target=wanted, csv=layout, clock=clock, columns=_last(renamed, wanted),
+            time=_time(given, clock, kept, wanted, shown, Reading(layout.decimal, layout.thousands)),
+        ),
         {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
         decisions,
     )
@@ -216,14 +221,14 @@ def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, unit) if bare.count(name) == 1 else (whole, unit) for whole, (name, unit) in zip(names, split, strict=True)]
 
 
-def _target(given: Sample, shown: dict[str, tuple[str, str]], time: Time | None, target: str, where: str) -> str:
+def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | None, target: str, where: str) -> str:
     if target:
         found = [name for name in given.names if target in (name, shown[name][0])]
         if not found:
             listed = ", ".join(name for name, _ in list(shown.values())[:20])
             raise DataError(f"there is no column {target!r}", f"The columns are: {listed}. Name the target with --target", where)
         return found[0]
-    times_of = () if time is None else (time.column, time.clock)
+    times_of = () if clock is None else (clock.source, clock.of_day)
     usable = [name for name in given.names if name not in (*times_of, SPLIT)]
     filled = [name for name in usable if any(given.cells(given.names.index(name)))]
     if not usable:
@@ -297,9 +302,9 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     return common, settled
 
 
-def time_of(given: Sample, dialect: Dialect) -> tuple[Time | None, list[Decision]]:
+def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decision]]:
     """Return which column tells the time and how, and what of it is to decide."""
-    found: list[tuple[int, str, Time, list[Decision]]] = []
+    found: list[tuple[int, Clock, list[Decision]]] = []
     clocks: list[str] = []
     dates: list[tuple[str, tuple[str, ...]]] = []
     for index, name in enumerate(given.names):
@@ -313,23 +318,22 @@ def time_of(given: Sample, dialect: Dialect) -> tuple[Time | None, list[Decision
             dates.append((name, orders))
         if orders:
             rank = 1 if orders[0].startswith("date") else 0
-            found.append((rank, name, Time(column=name, form=orders[0]), _undecided(name, given, index, orders)))
+            found.append((rank, Clock(source=name, form=orders[0]), _undecided(name, given, index, orders)))
         elif times.is_time_name(bare) and (values := _rising(cells, dialect.separator)):
             scale, _ = times.scale_of(bare, unit, values)
-            rank = 2 if bare.lower() in times.NAMES else 3
-            found.append((rank, name, Time(column=name, scale=scale), []))
+            found.append((2 if bare.lower() in times.NAMES else 3, Clock(source=name, scale=scale), []))
     if dates and clocks:
         name, orders = dates[0]
-        time = Time(column=name, clock=clocks[0], form=orders[0])
-        return _decided(time, _undecided(name, given, given.names.index(name), orders))
+        clock = Clock(source=name, of_day=clocks[0], form=orders[0])
+        return _decided(clock, _undecided(name, given, given.names.index(name), orders))
     if not found:
         return None, []
-    _, _, time, decisions = min(found, key=lambda each: each[0])
-    return _decided(time, decisions)
+    _, clock, decisions = min(found, key=lambda each: each[0])
+    return _decided(clock, decisions)
 
 
-def _decided(time: Time, decisions: list[Decision]) -> tuple[Time, list[Decision]]:
-    return (time.model_copy(update={"form": UNDECIDED}) if decisions else time), decisions
+def _decided(clock: Clock, decisions: list[Decision]) -> tuple[Clock, list[Decision]]:
+    return (clock.model_copy(update={"form": UNDECIDED}) if decisions else clock), decisions
 
 
 def _undecided(name: str, given: Sample, index: int, orders: Sequence[str]) -> list[Decision]:
@@ -339,7 +343,7 @@ def _undecided(name: str, given: Sample, index: int, orders: Sequence[str]) -> l
     at = next(at for at, cell in enumerate(cells) if cell and times.seconds(cell, orders[0]) != times.seconds(cell, orders[1]))
     read = " or ".join(f"day {each}" for each in (" and month ".join(_day_month(cells[at], order)) for order in orders[:2]))
     lines = " or ".join(f'form = "{order}"' for order in orders)
-    return [Decision(name, f"{name}: line {given.lines[at]} has {cells[at]!r}: {read}", f"time: {lines}")]
+    return [Decision(name, f"{name}: line {given.lines[at]} has {cells[at]!r}: {read}", f"clock: {lines}")]
 
 
 def _day_month(cell: str, order: str) -> tuple[str, str]:
@@ -363,23 +367,61 @@ def _rising(cells: Sequence[str], separator: str) -> list[float]:
     return values if falls <= 0.05 * len(values) else []
 
 
-def _own_times(
-    given: Sample, time: Time | None, kept: dict[str, Column], target: str, shown: dict[str, tuple[str, str]]
+def _time(
+    given: Sample, clock: Clock | None, kept: dict[str, Column], target: str, shown: dict[str, tuple[str, str]], marks: Reading
 ) -> Time | None:
-    """Let rows stand at the times of the target where signals have times of their own, with empty cells between."""
-    if time is None:
+    """Return where rows stand: as they are, or at the target's times where signals have times of their own.
+
+    In that case a signal is held for three times its usual distance, and never across a gap.
+    """
+    if clock is None:
         return None
     rows = given.rows[: given.head]
-    sparse = []
-    for name, column in kept.items():
-        if column.take in ("nothing", UNDECIDED) or name == SPLIT:
-            continue
-        index = given.names.index(name)
-        if sum(not row[index] for row in rows) >= _OWN * len(rows):
-            sparse.append(name)
-    if not sparse or len(rows) < 4:
+    at = _seconds(given, clock, marks)
+    steps = sorted(second - first for first, second in pairwise(at) if second > first)
+    gap = min(86_400.0, max(60.0, _round(100 * steps[len(steps) // 2]))) if steps else 60.0
+    column = next((shown[name][0] for name in given.names if name == clock.source), "time")
+    time = Time(column=column, drive="" if "drive" in kept else "drive", gap=gap)
+    used = {name: shown[name][0] for name, each in kept.items() if each.take not in ("nothing", UNDECIDED) and name != SPLIT}
+    empty = {name: sum(not row[given.names.index(name)] for row in rows) for name in used}
+    if len(at) != len(rows) or len(rows) < 4 or not any(count >= _OWN * len(rows) for count in empty.values()):
         return time
-    return time.model_copy(update={"at": target})
+    inputs = {}
+    for name, bare in used.items():
+        index = given.names.index(name)
+        own = [when for when, row in zip(at, rows, strict=True) if row[index]]
+        inputs[bare] = Input(signal=bare, seconds=_age(own, gap))
+    return time.model_copy(update={"rows": target, "inputs": {**{n: i for n, i in inputs.items() if n != target}, target: inputs[target]}}) if target in inputs else time
+
+
+def _age(times_of: Sequence[float], gap: float) -> float:
+    """Return how long a signal's value is held: three times the distance that few of its samples exceed."""
+    steps = sorted(second - first for first, second in pairwise(times_of) if 0 < second - first <= gap)
+    return min(gap, _round(3 * steps[int(0.95 * (len(steps) - 1))])) if steps else gap
+
+
+def _round(seconds: float) -> float:
+    """Return a number with two digits, not below this one."""
+    if seconds <= 0:
+        return 1.0
+    size = 10.0 ** (math.floor(math.log10(seconds)) - 1)
+    return float(f"{math.ceil(seconds / size - 1e-9) * size:.6g}")
+
+
+def _seconds(given: Sample, clock: Clock, marks: Reading) -> list[float]:
+    """Return the times of the first rows; none where one of them tells none."""
+    cells = given.cells(given.names.index(clock.source))[: given.head]
+    form = next((order for order in times.judge(cells[:50])), "number") if clock.form == UNDECIDED else clock.form
+    try:
+        if form == "number":
+            return [marks.value(numbers.body(cell)[0]) * clock.scale for cell in cells]  # type: ignore[index]
+        at = [times.seconds(cell, form) for cell in cells]
+        if clock.of_day:
+            of_day = given.cells(given.names.index(clock.of_day))[: given.head]
+            at = [day + times.seconds(cell, times.CLOCK) for day, cell in zip(at, of_day, strict=True)]
+    except (ValueError, TypeError):
+        return []
+    return at
 
 
 def _long(given: Sample) -> Long | None:
@@ -398,7 +440,9 @@ def _long(given: Sample) -> Long | None:
 
 def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> Proposal:
     """Return a plan for a table with one signal a row: the cells of each signal are judged like a column."""
-    time, decisions = time_of(given, dialect)
+    clock, decisions = clock_of(given, dialect)
+    if clock is None:
+        raise DataError(f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal")
     at, of = given.names.index(long.signal), given.names.index(long.value)
     signals = list(dict.fromkeys(row[at] for row in given.rows if row[at]))
     names = unique(signals)
@@ -414,13 +458,27 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
         for name in names
     }
     marks, verdicts = _settle(verdicts)
+    shown = {name: split_unit(name)[0] for name in given.names}
+    of_rows = _seconds(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
+    steps = sorted(second - first for first, second in pairwise(of_rows) if second > first)
+    gap = min(86_400.0, max(60.0, _round(100 * steps[len(steps) // 2]))) if steps else 60.0
+    used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
+    own: dict[str, list[float]] = {name: [] for name in names}
+    for when, row in zip(of_rows, given.rows, strict=False):
+        if row[at] in own:
+            own[row[at]].append(when)
+    inputs = {name: Input(signal=name, seconds=_age(own[name], gap)) for name in used}
     missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
     proposal = Proposal(
         Plan(
             target=label,
             csv=Csv(separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)),
             long=long,
-            time=None if time is None else time.model_copy(update={"at": label}),
+            clock=clock,
+            time=Time(
+                column=shown.get(clock.source, "time"), rows=label, gap=gap,
+                inputs={**{name: each for name, each in inputs.items() if name != label}, label: inputs[label]},
+            ),
             columns=_last({name: verdict.column for name, verdict in verdicts.items()}, label),
         ),
         {name: verdict.why for name, verdict in verdicts.items()},
@@ -429,6 +487,12 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     for name, verdict in verdicts.items():
         if verdict.decision:
             proposal.decisions.append(Decision(name, verdict.decision, f"columns.{name}: {verdict.lines}"))
-    if time is None:
-        raise DataError(f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal")
     return proposal
+
+
+def parse_line(line: str, separator: str) -> list[str]:
+    """Return the cells of one line, stripped; none where it is no row at all."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
+    except csv.Error:
+        return []

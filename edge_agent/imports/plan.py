@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from edge_agent.imports.times import ORDERS
-from schemas.errors import DataError
+from glassfleet.data.timeplan import Input, TimePlan
+from schemas.errors import DataError, UsageError
 from schemas.validation import first_fault
 
 UNDECIDED: Final = "?"
@@ -89,40 +90,58 @@ class Long(_Table):
     value: Name
 
 
-class Time(_Table):
-    """Which column tells the time, and where the rows stand.
+class Clock(_Table):
+    """Where the files tell the time.
 
     Attributes
     ----------
-    column : str
-        Its name in the files.
-    clock : str
-        Column of the time of day, where another one has the date.
+    source : str
+        Column, ``from`` in the plan.
+    of_day : str
+        Column of the time of day, where `source` has the date alone.
     form : str
-        ``number``, or one of `edge_agent.imports.times.ORDERS`.
+        ``number``, or one of `edge_agent.imports.times.ORDERS`; ``?``: somebody has to decide.
     scale : float
         Of a number: how many seconds 1 is.
-    gap : float or None
-        Seconds without a row, from which on a new drive begins. None: a drive ends only where the clock steps back.
-    rows : str
-        ``as they are``; ``at``: one at each time of the signal `at`; ``every``: one every `every` seconds.
     """
 
-    column: str = ""
-    clock: str = ""
+    source: Name = Field(alias="from")
+    of_day: str = ""
     form: str = "number"
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    gap: Annotated[float, Field(gt=0)] | None = None
-    at: str = ""
-    every: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    age: dict[str, float] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Clock:
+        if self.form not in ("number", UNDECIDED, *ORDERS):
+            raise ValueError(f"form {self.form!r} is none of number, {', '.join(ORDERS)}")
+        return self
+
+
+class Time(_Table):
+    """Where rows stand in time: the fields of `glassfleet.data.timeplan.TimePlan`, which has their words.
+
+    Without `rows` and `every_ms` the rows stay as they are in the files, and there are no `inputs`.
+    """
+
+    column: str = "time"
+    drive: str = "drive"
+    rows: str = ""
+    every_ms: int | None = None
+    gap: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    start: float | None = None
+    inputs: dict[str, Input] = {}
+
+    @property
+    def aligned(self) -> TimePlan | None:
+        """How signals become rows; None: rows stay as they are."""
+        return TimePlan.from_document(self.model_dump()) if self.rows or self.every_ms is not None else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Time:
-        if self.form not in ("number", UNDECIDED, *ORDERS):
-            raise ValueError(f"form {self.form!r} is none of number, {', '.join(ORDERS)}")
-        if self.at and self.every:
-            raise ValueError("rows stand at the times of a signal, or every so many seconds: not both")
+        try:
+            _ = self.aligned
+        except UsageError as fault:
+            raise ValueError(str(fault)) from fault
         return self
 
 
@@ -135,6 +154,7 @@ class Plan(_Table):
         The column that is to be forecast; it is the last of the table.
     csv : Csv
     long : Long or None
+    clock : Clock or None
     time : Time or None
     columns : dict of str to Column
         By the names that the table gets, in its order.
@@ -143,6 +163,7 @@ class Plan(_Table):
     target: str = ""
     csv: Csv = Csv()
     long: Long | None = None
+    clock: Clock | None = None
     time: Time | None = None
     columns: dict[Name, Column] = {}
 
@@ -155,16 +176,16 @@ class Plan(_Table):
     def names(self) -> tuple[str, ...]:
         """Columns that the files must have."""
         if self.long is not None:
-            return tuple(filter(None, (self.long.signal, self.long.value, self.time and self.time.column)))
-        times = () if self.time is None else tuple(filter(None, (self.time.column, self.time.clock)))
+            return tuple(filter(None, (self.long.signal, self.long.value, self.clock and self.clock.source)))
+        times = () if self.clock is None else tuple(filter(None, (self.clock.source, self.clock.of_day)))
         return (*times, *(column.source or name for name, column in self.columns.items() if column.take != "nothing"))
 
     @property
     def undecided(self) -> list[str]:
         """The lines of the plan that somebody has to decide."""
         lines = ["csv: decimal"] if self.csv.decimal == UNDECIDED else []
-        if self.time is not None and self.time.form == UNDECIDED:
-            lines.append("time: form")
+        if self.clock is not None and self.clock.form == UNDECIDED:
+            lines.append("clock: form")
         return lines + [
             f"columns.{_key(name)}"
             for name, column in self.columns.items()
@@ -177,10 +198,13 @@ class Plan(_Table):
         lines = ["# How the files of this fleet become tables: glassfleet data import FILE --plan THIS --out drive.parquet"]
         if self.target:
             lines.append(f"target = {_value(self.target)}")
-        for part in ("csv", "long", "time"):
+        for part in ("csv", "long", "clock", "time"):
             if given.get(part) or part == "csv":
                 lines += ["", f"[{part}]"]
-                lines += [f"{_key(key)} = {_value(value)}" for key, value in given.get(part, {}).items()]
+                lines += [f"{_key(key)} = {_value(value)}" for key, value in given.get(part, {}).items() if key != "inputs"]
+        if self.time is not None and self.time.inputs:
+            lines += ["", "[time.inputs]"]
+            lines += [f"{_key(name)} = {_value(part.model_dump())}" for name, part in self.time.inputs.items()]
         lines += ["", "[columns]"]
         for name, column in self.columns.items():
             pairs = {"take": column.take, **column.model_dump(by_alias=True, exclude_defaults=True)}

@@ -26,7 +26,7 @@ _SECONDS: Final = {
     **dict.fromkeys(("h", "hr", "hours", "hour", "stunden"), 3600.0),
 }
 _DATE: Final = r"(\d{1,4})[./\-](\d{1,2})[./\-](\d{1,4})"
-_TIME: Final = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9}))?)? ?([AaPp]\.?[Mm]\.?)? ?(Z|UTC|GMT|MEZ|CET|MESZ|CEST|[+\-]\d{2}:?\d{2})?"
+_TIME: Final = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9}))?)? ?([AaPp]\.?[Mm]\.?)? ?(Z|UTC|GMT|MEZ|CET|MESZ|CEST|[+\-]\d{2}(?::?\d{2})?)?"
 _MONTH: Final = r"(\d{1,2})[ .\-]{0,2}([A-Za-z]{3})[a-z]*[ .,\-]{1,2}(\d{4})"
 _COMPACT: Final = r"(\d{4})(\d{2})(\d{2})"
 _COMPACT_TIME: Final = r"(\d{2})(\d{2})(\d{2})(?:[.,](\d{1,9}))?"
@@ -117,7 +117,7 @@ def _of_day(parts: Sequence[str | None], *, dated: bool) -> float:
         raise ValueError(hour)
     offset = _ZONES.get(zone or "", 0.0)
     if zone and zone[0] in "+-":
-        offset = (-1.0 if zone[0] == "-" else 1.0) * (int(zone[1:3]) * 3600 + int(zone[-2:]) * 60)
+        offset = (-1.0 if zone[0] == "-" else 1.0) * (int(zone[1:3]) * 3600 + int(zone[3:].lstrip(":") or 0) * 60)
     return hour * 3600 + minute * 60 + second + float(f"0.{parts[3] or 0}") - offset * dated
 
 
@@ -175,7 +175,7 @@ def _clock_sql(order: str) -> str:
         is_half = f"CASE WHEN {hour} BETWEEN 1 AND 12 THEN {hour} % 12 + CASE WHEN lower(p.half[1]) = 'p' THEN 12 ELSE 0 END END"
         hour = f"CASE WHEN p.half <> '' THEN {is_half} WHEN {hour} < 24 THEN {hour} END"
         if order != CLOCK:
-            signed = "(try_cast(p.zone[2:3] AS INT) * 3600 + try_cast(p.zone[-2:] AS INT) * 60)"
+            signed = "(try_cast(p.zone[2:3] AS INT) * 3600 + coalesce(try_cast(ltrim(p.zone[4:], ':') AS INT), 0) * 60)"
             named = " ".join(f"WHEN '{name}' THEN {ahead}" for name, ahead in _ZONES.items())
             zone = (
                 f" - CASE WHEN p.zone[1] = '-' THEN -{signed} WHEN p.zone[1] = '+' THEN {signed} "
