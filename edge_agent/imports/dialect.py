@@ -35,7 +35,7 @@ _UNIT_WORDS: Final = frozenset(
 _UNIT: Final = re.compile(r"[\[(<]?\s*([^\[\]()<>\s]{0,12})\s*[\])>]?$")
 _NAME_UNIT: Final = re.compile(r"^(.*\S)\s*[\[(]\s*([^\[\]()]{1,12})\s*[\])]$")
 _VALUE: Final = re.compile(
-    r"[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|[\d.,][\d.,'\u2019\s:/+TZ_\-]*([eE][+-]?\d+)?\s*([AaPp]\.?[Mm]\.?)?"
+    r"[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|[\d.,][\d.,'\u2019 \u00a0\u202f\u2009:/+TZ_\-]*([eE][+-]?\d+)?\s*([AaPp]\.?[Mm]\.?)?"
     r"\s*([^\W\d_]{1,5}|%|°\w?|[^\W\d_]{1,5}/[^\W\d_]{1,5})?)$"
 )
 

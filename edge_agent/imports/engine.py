@@ -204,7 +204,7 @@ def time_sql(cells: Cells, plan: Plan) -> str:
     assert clock is not None
     cell = cells.columns[clock.source]
     if clock.form == "number":
-        value = value_sql(cell, Column(), plan)
+        value = value_sql(cell, Column(cut=clock.cut), plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
     of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""

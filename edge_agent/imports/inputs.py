@@ -37,11 +37,10 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
 
 def _of_json(text: Text, scratch: Path) -> Text:
     """Write JSON objects as CSV: their fields are the columns, those of inner objects with a point between."""
-    fields: dict[str, None] = {}
-    counts = 0
+    fields: list[str] = []
     for document in _objects(text):
-        counts += 1
-        fields.update(dict.fromkeys(document))
+        if not document.keys() <= set(fields):
+            fields = _merged(fields, list(document))
         if len(fields) > _MOST_FIELDS:
             raise DataError(f"its objects have more than {_MOST_FIELDS:,} fields", "Is it a table?", text.source)
     if not fields:
@@ -56,6 +55,18 @@ def _of_json(text: Text, scratch: Path) -> Text:
     text.notes.append("JSON, one object a row")
     text.path, text.is_torn = copy, False
     return text
+
+
+def _merged(fields: list[str], others: list[str]) -> list[str]:
+    """Return fields with others among them, each behind the one that it follows: the last one of objects stays last."""
+    merged, at = list(fields), 0
+    for name in others:
+        if name in merged:
+            at = merged.index(name) + 1
+        else:
+            merged.insert(at, name)
+            at += 1
+    return merged
 
 
 def _objects(text: Text) -> Iterator[dict[str, str]]:

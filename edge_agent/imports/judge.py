@@ -320,8 +320,9 @@ def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decisi
             rank = 1 if orders[0].startswith("date") else 0
             found.append((rank, Clock(source=name, form=orders[0]), _undecided(name, given, index, orders)))
         elif times.is_time_name(bare) and (values := _rising(cells, dialect.separator)):
-            scale, _ = times.scale_of(bare, unit, values)
-            found.append((2 if bare.lower() in times.NAMES else 3, Clock(source=name, scale=scale), []))
+            cut = (numbers.body(cells[-1]) or ("", ""))[1]
+            scale, _ = times.scale_of(bare, unit or cut, values)
+            found.append((2 if bare.lower() in times.NAMES else 3, Clock(source=name, scale=scale, cut=cut), []))
     if dates and clocks:
         name, orders = dates[0]
         clock = Clock(source=name, of_day=clocks[0], form=orders[0])

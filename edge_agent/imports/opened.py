@@ -116,8 +116,9 @@ def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     line, last = 0, b""
     for chunk in _with(first, chunks):
-        if b"\0" in chunk or (b"\r" in chunk and b"\n" not in chunk):
-            return False
+        returns = chunk.count(b"\r")
+        if b"\0" in chunk or (returns and abs(chunk.count(b"\n") - chunk.count(b"\r\n")) + returns - chunk.count(b"\r\n") > 1):
+            return False  # more than one at a chunk's edge: line ends of several kinds
         try:
             decoder.decode(chunk)
         except UnicodeDecodeError:

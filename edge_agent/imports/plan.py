@@ -103,11 +103,14 @@ class Clock(_Table):
         ``number``, or one of `edge_agent.imports.times.ORDERS`; ``?``: somebody has to decide.
     scale : float
         Of a number: how many seconds 1 is.
+    cut : str
+        What stands at each number, and is cut off.
     """
 
     source: Name = Field(alias="from")
     of_day: str = ""
     form: str = "number"
+    cut: str = ""
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     @model_validator(mode="after")
