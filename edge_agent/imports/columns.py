@@ -88,8 +88,9 @@ def judge(given: Cells, separator: str) -> Verdict:
     if valued and all(numbers.HEX.match(cell) for cell in valued):
         return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
     told = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
+    known = set(told)
     if valued and len(told) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
-        return _numbers(given, column, told, [cell for cell in valued if cell not in set(told)], filled, separator)
+        return _numbers(given, column, told, [cell for cell in valued if cell not in known], filled, separator)
     orders = times.judge(valued)
     if orders and not given.is_time:
         return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")

@@ -135,10 +135,11 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     mark = separator or _separator(lines[start:], where)
     rows = _rows(lines, start, mark)
     if names:
-        header, last = _named(rows, names, where), None
-        begin = header + 1
-        while begin < len(rows) and _is_below(rows[begin][1]):
-            begin += 1
+        last = next((cells for cells in _comments(lines[first:start], mark) if set(names) <= set(cells)), None)
+        header = _named(rows, names, where) if last is None else 0
+        begin = header + (last is None)
+        values = [any(map(is_value, cells)) and not _is_below(cells) for _, cells in rows[begin : begin + 4]]
+        begin += values.index(True) if True in values else 0
         width = len(rows[header][1])
     else:
         header, begin, width, last = _header(rows, lines[first:start], mark, where)
@@ -166,9 +167,10 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     )
 
 
-def parse(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """Return the cells of lines, stripped, without blank lines."""
-    return [cells for _, cells in _rows(lines, 0, separator)]
+def _comments(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Return the cells of comments above the rows, the last one first."""
+    texts = [line.strip().lstrip("#%/!* ") for line in reversed(lines) if line.strip()]
+    return [cells for text in texts for _, cells in _rows([text], 0, separator)]
 
 
 def _rows(lines: Sequence[str], start: int, separator: str) -> list[tuple[int, list[str]]]:
@@ -248,8 +250,7 @@ def _header(
     if begin is None or not numeric:
         begin = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width), 0) + 1
     if begin == 0:
-        text = next((line for line in reversed(comments) if line.strip()), "").strip().lstrip("#%/!* ")
-        cells = parse([text], mark)[0] if text else []
+        cells = next(iter(_comments(comments, mark)), [])
         if len(cells) == width and not any(is_value(cell) for cell in cells):
             return 0, 0, width, cells
         mend = "A header row with the column names is needed: write it as the first line"

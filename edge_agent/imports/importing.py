@@ -86,12 +86,13 @@ def import_files(job: Job) -> Report:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
     with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
-        engine = Engine(Path(scratch), job.progress)
-        parts = []
+        given = []
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
             place.mkdir()
-            parts.append(_part(engine, job, source, place))
+            given.append(_judged(job, source, place))
+        engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
+        parts = [_part(engine, job, *each) for each in given]
         table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
         look(engine, table, job.report)
         if not job.report.rows:
@@ -114,28 +115,36 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _part(engine: Engine, job: Job, source: Path, place: Path) -> Part:
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample, Path]:
+    """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
-    dialect = judge.layout(text, job.plan)
-    given = judge.sample(text, dialect)
     report = job.report
-    if job.plan is None or report.plan == Plan():
-        report.plan, report.why = _plan(job, text, dialect)
+    known = job.plan or (report.plan if report.plan.columns else None)
+    dialect = judge.layout(text, known)
+    given = judge.sample(text, dialect)
+    if known is None:
+        report.plan, report.why = _proposed(job, text, dialect, given)
+    elif job.plan is not None:
+        report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
     report.left_out.update(text.left_out)
-    plan = report.plan
-    too_many = sum(column.take != "nothing" for column in plan.columns.values()) - 1
-    if too_many > MAX_FEATURES:
+    inputs = sum(column.take != "nothing" for column in report.plan.columns.values()) - 1
+    if inputs > MAX_FEATURES:
         mend = 'Leave columns out in the plan: take = "nothing"'
-        raise DataError(f"{too_many:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
+        raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
     _torn_end(text, dialect, place, report)
+    return text, dialect, given, place
+
+
+def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.Sample, place: Path) -> Part:
+    report = job.report
     cells = cells_of(engine, text, dialect, given.names)
     if given.repeated:
         _without_repeats(engine, cells, dialect, report)
     reading = Reading(engine, cells, text, dialect, job.plan is None, report)
-    if plan.long is not None:
+    if report.plan.long is not None:
         part = aligned_long(reading, place)
-    elif plan.time is not None and plan.time.aligned is not None:
+    elif report.plan.time is not None and report.plan.time.aligned is not None:
         part = aligned_wide(reading, place)
     else:
         part = _dense(reading, place)
@@ -143,10 +152,8 @@ def _part(engine: Engine, job: Job, source: Path, place: Path) -> Part:
     return part
 
 
-def _plan(job: Job, text: Text, dialect: Dialect) -> tuple[Plan, dict[str, str]]:
-    if job.plan is not None:
-        return job.plan, {}
-    proposal = judge.propose(text, dialect, job.target)
+def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tuple[Plan, dict[str, str]]:
+    proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
         csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
         proposal.plan = proposal.plan.model_copy(update={"csv": csv})
@@ -161,7 +168,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
         return
     with text.path.open("rb") as raw:
         raw.seek(max(0, raw.seek(0, 2) - (1 << 16)))
-        *others, last = raw.read().decode("utf-8", "replace").splitlines() or [""]
+        *others, last = raw.read().decode("utf-8", "replace").split("\n")
     cells = judge.parse_line(last, dialect.separator)
     whole = len(cells) == len(dialect.names) and (
         (len(others) > 1 and opened.is_unbroken(last, others[-8:]))

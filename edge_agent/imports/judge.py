@@ -19,8 +19,8 @@ from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, T
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
 
-HEAD: Final = 20_000
-PART: Final = 2_000
+HEAD: Final = 5_000
+PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
 
 SPLIT: Final = "split"
@@ -102,6 +102,14 @@ def sample(text: Text, dialect: Dialect) -> Sample:
     return found
 
 
+def sample_of(lines: Sequence[str], dialect: Dialect) -> Sample:
+    """Return the rows of lines."""
+    found = Sample(unique(dialect.names), [], [], 0)
+    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, list(dialect.names), found, dialect.data)
+    found.head = len(found.rows)
+    return found
+
+
 def _take(
     reader: Iterator[list[str]], most: int, dialect: Dialect, titles: list[str], found: Sample, line: int
 ) -> None:
@@ -144,29 +152,25 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def propose(text: Text, dialect: Dialect, target: str = "") -> Proposal:
-    """Return a plan for a text like this one.
+def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Proposal:
+    """Return a plan for rows like these.
 
     Parameters
     ----------
-    text : Text
+    given : Sample
     dialect : Dialect
     target : str
         The column to forecast, by its name in the file or in the table; empty: the last one with values.
+    where : str
+        For messages.
 
     Raises
     ------
     DataError
-        It has no rows, or no such target.
+        There are no rows, or no such target.
     """
-    given = sample(text, dialect)
     if not given.rows:
-        raise DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", text.source)
-    return propose_for(given, dialect, target, text.source)
-
-
-def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Proposal:
-    """Return a plan for rows like these."""
+        raise DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", where)
     long = _long(given)
     if long is not None:
         return _propose_long(given, dialect, long, target)

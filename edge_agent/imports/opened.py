@@ -7,6 +7,7 @@ is left out of it is counted by reason.
 from __future__ import annotations
 
 import codecs
+import io
 import re
 import zipfile
 import zlib
@@ -109,6 +110,39 @@ def opened(path: Path, scratch: Path, encoding: str = "") -> Text:
         text.path = scratch / "text"
         _write(path, text)
     return text
+
+
+def head(path: Path, most: int) -> list[str] | None:
+    """Return the first whole lines of a file that is UTF-8 throughout them and ends with a line end; else None.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, or is no text.
+    """
+    with (
+        os_faults_as(DataError, f"{path}: cannot be read", ". Check its name, its folder and its rights"),
+        _unpacked(path, text := Text(path, str(path))) as (chunks, is_packed),
+    ):
+        begin = b""
+        for chunk in chunks:
+            begin += chunk
+            if len(begin) >= most:
+                break
+        if not is_packed:
+            with path.open("rb") as raw:
+                raw.seek(-1, 2)
+                if raw.read(1) != b"\n":
+                    return None
+        elif text.left_out or (len(begin) < most and not begin.endswith(b"\n")):
+            return None
+        whole = begin[: begin.rfind(b"\n") + 1]
+    if b"\0" in whole or (b"\r" in whole and whole.count(b"\r") != whole.count(b"\r\n")):
+        return None
+    try:
+        return list(io.StringIO(whole.decode("utf-8-sig"), newline=""))
+    except UnicodeDecodeError:
+        return None
 
 
 def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:

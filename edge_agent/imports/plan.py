@@ -198,6 +198,8 @@ class Plan(_Table):
     def to_toml(self, why: Mapping[str, str] | None = None) -> str:
         """Return it as a file, with the reason behind each column."""
         given = self.model_dump(by_alias=True, exclude_defaults=True)
+        if self.time is not None:  # said, also where it is the default: a person may want to change it
+            given["time"] = {"column": self.time.column, "gap": self.time.gap, **given["time"]}
         lines = ["# How the files of this fleet become tables: glassfleet data import FILE --plan THIS --out drive.parquet"]
         if self.target:
             lines.append(f"target = {_value(self.target)}")

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from edge_agent.imports.importing import Job, import_files
+from edge_agent.imports.plan import Plan
 from schemas.errors import DataError
 
 ROWS = 40
@@ -204,6 +206,10 @@ def imported(tmp_path: Path, content: bytes, **options: object) -> dict[str, lis
 def test_a_file_of_this_kind_comes_out_right(tmp_path, kind):
     content, truth = RIGHT[kind]
     table = imported(tmp_path, content)
+    plan = duckdb.execute(f"SELECT value FROM parquet_kv_metadata('{tmp_path / 'drive.parquet'}')").fetchone()
+    assert plan is not None
+    again = imported(tmp_path, content, plan=Plan.model_validate(tomllib.loads(plan[0].decode())))
+    assert str(again) == str(table)
     for name, values in truth.items():
         missing = [row for row, value in enumerate(values) if value is None]
         assert [row for row, value in enumerate(table[name]) if value is None] == missing, name
