@@ -41,6 +41,9 @@ class Reader:
         Whether its files are texts as loggers and spreadsheets write them: looked at, and converted where they need it.
     is_stream : bool
         Whether each line of its files is a live sample too: such a file is followed as it grows, and not replayed.
+    is_gappy : bool
+        Whether its rows are taken as they come from a vehicle: one without a target, or without an input where empty
+        cells are not taken, is left out and counted, and no fault of all rows.
     """
 
     help: str
@@ -52,6 +55,7 @@ class Reader:
     is_planned: Callable[[Location], bool] = lambda _: False
     is_text: bool = False
     is_stream: bool = False
+    is_gappy: bool = False
 
 
 @dataclass(frozen=True)

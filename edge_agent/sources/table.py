@@ -10,13 +10,15 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from edge_agent.sources.cells import (
@@ -43,6 +45,8 @@ from glassfleet.data.cells import truth_of
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
+
+_log = structlog.get_logger("glassfleet.rows")
 
 
 @dataclass(frozen=True)
@@ -281,7 +285,29 @@ class _Raw:
 def _read(place: Location, *, target: str | None, labels: bool, missing: bool) -> _Raw:
     with place.reader.rows(place) as (names, blocks):
         check_roles(place.shown, names, target)
-        return _collect(place.shown, names, blocks, target, labels=labels, missing=missing)
+        label, is_gappy = _target(target, names), place.reader.is_gappy
+        kept = _without_gaps(place.shown, names, blocks, label, missing=missing) if is_gappy else blocks
+        return _collect(place.shown, names, kept, target, labels=labels, missing=missing)
+
+
+def _without_gaps(
+    where: str, names: Sequence[str], blocks: Iterable[list[list[Any]]], label: str, *, missing: bool
+) -> Iterator[list[list[Any]]]:
+    """Yield the rows that have a target, and, unless empty cells are taken, all inputs; what is left out is told."""
+    needed = [index for index, name in enumerate(names) if name == label or not missing]
+    left_out: Counter[str] = Counter()
+    for block in blocks:
+        kept = []
+        for cells in block:
+            gap = next((names[index] for index in needed if cells[index] is None), None)
+            if gap is None:
+                kept.append(cells)
+            else:
+                left_out[gap] += 1
+        yield kept
+    if left_out:
+        hint = "an agent with --missing takes rows with empty inputs" if set(left_out) != {label} else ""
+        _log.warning("rows-left-out", source=where, without=dict(left_out), hint=hint)
 
 
 def _target(named: str | None, names: Sequence[str]) -> str:
@@ -300,6 +326,12 @@ def _read_categories(
     where = place.shown
     names, columns = _columns(place)
     check_roles(where, names, target)
+    if place.reader.is_gappy:
+        cells_of_rows = [list(row) for row in zip(*columns, strict=True)]
+        (block,) = _without_gaps(where, names, [cells_of_rows], _target(target, names), missing=missing)
+        if not block:
+            raise empty_table(where)
+        columns = [np.array(texts, dtype=object) for texts in zip(*block, strict=True)]
     label, cells = _target(target, names), dict(zip(names, columns, strict=True))
     warnings = [] if place.reader.is_planned(place) else _without_persons(cells, label)
     names = tuple(cells)
