@@ -129,13 +129,13 @@ def collect(  # noqa: PLR0917 - click passes options by name
     Examples:
       glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
       glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
-      glassfleet data collect --source samples.jsonl --follow --store drive.window
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
       glassfleet data collect --source kuksa://127.0.0.1:55555 --plan plan.toml --store drive.window
     """
     from edge_agent import logs
+    from edge_agent.live.plan import LivePlan
     from edge_agent.live.port import Access, Asked
-    from edge_agent.live.rows import Rows, columns_of, time_plan
+    from edge_agent.live.rows import Rows
     from edge_agent.live.samples import Samples
     from edge_agent.sources.window import ENDING, WindowStore
 
@@ -144,12 +144,12 @@ def collect(  # noqa: PLR0917 - click passes options by name
     if plan and columns:
         raise UsageError("--columns: the plan names the columns already")
     logs.configure("error" if is_quiet() else "warning")
-    time = time_plan(plan) if plan else None
-    wanted = columns_of(time) if time else tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
+    live = LivePlan.read(plan) if plan else LivePlan()
+    wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
     asked = Asked(
         source,
-        signals=time.signals if time else (),
-        time=time.column if time else "",
+        signals=live.signals,
+        time=live.clock,
         access=Access(identity, ca_file, token_file, insecure_plaintext),
         follow=follow,
         speed=0.0,
@@ -166,7 +166,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        filling = Filling(window, Rows(time), notes, work, is_planned=time is not None)
+        filling = Filling(window, Rows(live), notes, work, is_planned=live.time is not None)
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):

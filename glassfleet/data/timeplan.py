@@ -33,8 +33,8 @@ class Input(BaseModel):
     ----------
     signal : str
     take : str
-        ``last``: the last known value. ``mean``, ``min``, ``max``, ``slope`` (of the least-squares line, per second) and
-        ``count`` are of the samples in the window before the row. ``interpolated``: the value `seconds` before the row,
+        ``last``: the last known value. ``mean``, ``min``, ``max``, ``slope`` (per second) and ``count`` are of the
+        samples in the window before the row. ``interpolated``: the value `seconds` before the row,
         on the line between the samples around that moment; neither may be farther than `seconds` from it.
     seconds : float
         Up to a day. Samples count that are younger than this; if there is none, the value is missing (a count is 0).

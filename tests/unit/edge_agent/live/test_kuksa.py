@@ -18,6 +18,7 @@ from edge_agent.forecast import publish
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.live import databroker
 from edge_agent.live.adapters import kuksa
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Access, Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
@@ -96,7 +97,7 @@ def test_nothing_is_given_twice_when_the_databroker_goes_away_and_comes_back(bro
 
 def test_rows_are_made_of_what_is_young_enough(broker: Broker, listen: Any) -> None:
     inputs = {"speed": Input(signal=SPEED, seconds=1), "gear": Input(signal=GEAR, seconds=60)}
-    rows = Rows(TimePlan(rows=SPEED, inputs=inputs))
+    rows = Rows(LivePlan(TimePlan(rows=SPEED, inputs=inputs)))
     server = broker()
     server.set({GEAR: "D"}, 100.0)
     server.set({SPEED: 2.0}, 130.0)
