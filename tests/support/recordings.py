@@ -110,7 +110,8 @@ def mf4(records: Sequence[tuple[float, float, int]], *, sync: int = 1, said: int
         content = words.encode() + b"\0"
         return block(b"##TX", [], content + bytes(-len(content) % 8))
 
-    def channel(name: str, unit: str, kind: int, data_type: int, place: int, bits: int, following: int) -> int:
+    def channel(name: str, unit: str, *told_of: int) -> int:
+        kind, data_type, place, bits, following = told_of
         links = [following, 0, text(name), 0, 0, 0, text(unit), 0]
         told = (kind, sync if kind == 2 else 0, data_type, 0, place, bits, 0, 0, 0, 0, *[0.0] * 6)
         return block(b"##CN", links, struct.pack("<BBBBIIIIBxHdddddd", *told))

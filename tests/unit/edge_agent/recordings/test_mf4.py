@@ -9,6 +9,9 @@ import pytest
 from schemas.errors import DataError
 from tests.support.recordings import DRIVE, mf4, write_log
 
+# A file that asammdf cannot open ends in a fault of its own destructor.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 RECORDS = [(number / 10, number * 0.5, number % 7) for number in range(300)]
 
 

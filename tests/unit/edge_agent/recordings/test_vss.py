@@ -25,6 +25,7 @@ TREE = {
         },
     }
 }
+WORDS = [{"from": "P", "to": 126}, {"from": "D", "to": 1}]
 OVERLAY = {
     "Vehicle": {
         "children": {
@@ -91,7 +92,7 @@ def test_words_get_those_of_the_catalogue(catalogue):
             [10.0, 655.35, 655.35],
             "",
             "Level",
-            r"2 of its 3 values are not at least 0 percent, at most 100 percent: 2 times",
+            "2 of its 3 values are not at least 0 percent, at most 100 percent: 2 tim",
         ),
         ([300.0], "", "Coolant", "1 of its 1 values are not at least -50 Celsius, at most 200 Celsius: 300 Celsius"),
         ([0.0, 2.0], "", "IsMoving", "1 of its 2 values are not 0 or 1: 2"),
