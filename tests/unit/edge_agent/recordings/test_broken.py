@@ -50,11 +50,11 @@ LOGS = {
 """Files that are no logs of a bus; all end with exit code 3."""
 
 DATABASES = {
-    "empty.dbc": (b"", "cannot be read as DBC"),
-    "cut.dbc": (DBC[: DBC.index("Coolant") + 12].encode(), "cannot be read as DBC"),
-    "binary.dbc": (bytes(range(256)) * 10, "cannot be read as DBC"),
+    "empty.dbc": (b"", "is cut, or no DBC file"),
+    "cut.dbc": (DBC[: DBC.index("Coolant") + 12].encode(), "is cut, or no DBC file: it ends with"),
+    "binary.dbc": (bytes(range(256)) * 10, "is cut, or no DBC file"),
     "fit.dbc": (DBC.replace("7|16@0+", "7|160@0+").encode(), "signal Speed does not fit into the 8 bytes of Engine"),
-    "log.dbc": (b"(1.0) can0 100#00\n", "cannot be read as DBC"),
+    "log.dbc": (b"(1.0) can0 100#00;\n", "cannot be read as DBC"),
     "bomb.kcd": (KCD.encode(), "cannot be read as KCD"),
     "cut.kcd": (b'<?xml version="1.0"?><NetworkDefinition><Bus name="a"><Mess', "cannot be read as KCD"),
     "other.arxml": (b"<html></html>", "cannot be read as ARXML"),
