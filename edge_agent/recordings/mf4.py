@@ -159,8 +159,12 @@ def _measured(mdf: Any, channels: list[_Channel], start: float, left_out: Counte
         if whole[group]:
             pairs: Any = [(None, channel.group, channel.index) for channel in channels[place:end]]
             samples = mdf.select(pairs, record_count=whole[group], copy_master=False)
+            stamps = time = np.empty(0)
             for channel, name, sample in zip(channels[place:end], names[place:end], samples, strict=True):
-                yield from _signal(channel, name, sample, start, left_out)
+                if sample.timestamps is not stamps:
+                    stamps = sample.timestamps
+                    time = np.asarray(stamps, dtype=np.float64) + start
+                yield from _signal(channel, name, sample, time, left_out)
         place = end
 
 
@@ -185,9 +189,10 @@ def _whole_records(mdf: Any, number: int, left_out: Counter[str]) -> int:
     return min(said, there // size)
 
 
-def _signal(channel: _Channel, name: str, sample: Any, start: float, left_out: Counter[str]) -> Iterator[Signal]:
+def _signal(
+    channel: _Channel, name: str, sample: Any, time: NDArray[np.float64], left_out: Counter[str]
+) -> Iterator[Signal]:
     values = np.asarray(sample.samples)
-    time = np.asarray(sample.timestamps, dtype=np.float64) + start
     if values.ndim != 1 or values.dtype.kind not in "biufSUO" or len(values) != len(time):
         left_out["channels that are arrays, bytes or structures"] += 1
         return
