@@ -27,6 +27,7 @@ EXTRAS = {
     "mlflow": "mlflow",
     "sklearn": "experiments",
     "pyarrow": "parquet",
+    "kuksa_client": "kuksa",
 }
 """Which optional part of the package brings a module."""
 

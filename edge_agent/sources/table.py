@@ -1,7 +1,7 @@
 """A vehicle's data, read once and checked in full: a table from a file, a database or a window store.
 
-A table has names, one row per observation, an optional ``split`` column (``train`` or ``test``; without it all rows
-train), and the target last or named. Cells are numbers, or yes and no; there are no empty ones.
+A table has names, one row per observation, an optional ``split`` column (``train`` or ``test``; without it the newest
+rows are held back), and the target last or named. Cells are numbers, or yes and no; there are no empty ones.
 
 CSV is read in blocks with the standard library's parser and turned into floats a block at a time: 36,000 rows of 15
 columns take a fraction of a second and little more memory than the numbers themselves, without pandas. A query's rows
@@ -10,13 +10,15 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from edge_agent.sources.cells import (
@@ -34,12 +36,17 @@ from edge_agent.sources.cells import (
     train_rows,
     without_marks,
 )
+from edge_agent.imports.persons import personal
+from edge_agent.sources.door import taken
+from edge_agent.sources.holdback import DRIVES, held_back
 from edge_agent.sources.location import Location
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
+
+_log = structlog.get_logger("glassfleet.rows")
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,9 @@ class Source:
     train, test : Dataset
         `test` has no rows when there is no split column.
     warnings : tuple of str
-        What is odd but usable: constant columns.
+        What is odd but usable: constant columns, columns that were left out.
+    said : tuple of str
+        What was done to the file, and which rows are held back.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -106,6 +115,7 @@ class Source:
     train: Dataset
     test: Dataset
     warnings: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -150,8 +160,12 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    read = partial(_read_source, place, target=target, labels=labels, categories=categories, missing=missing)
-    return read() if place.reader.mark is None else _Moving(place.reader.mark(place), read).source()
+    how = {"labels": labels, "categories": categories, "missing": missing}
+    if place.reader.mark is not None:
+        return _Moving(place.reader.mark(place), partial(_read_source, place, target=target, **how)).source()
+    rows, source = taken(place, target, partial(_read_source, target=target, **how))
+    said = (rows.line, *source.said) if rows.line else source.said
+    return replace(source, warnings=(*rows.warnings, *source.warnings), said=said)
 
 
 class _Moving:
@@ -190,7 +204,12 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         text = f"only one row{which}" if train.any() else f"no rows{which}"
         what = f"{text}; an agent needs at least 2 rows to learn from"
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
-    warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)
+    test = ~train
+    said: tuple[str, ...] = ()
+    if SPLIT not in raw.names:
+        train, test, words = held_back(len(train), _drives(raw, texts))
+        said = (f"held back to score models: {words}",) if words else ()
+    warnings = (*raw.warnings, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
@@ -198,7 +217,13 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(~train), warnings)
+    return Source(dataset(train), dataset(test), warnings, said)
+
+
+def _drives(raw: _Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:
+    """Return which drive each row is of, where a column tells it."""
+    name = next((name for name in raw.numeric_names if name.lower() in DRIVES and name not in texts), None)
+    return None if name is None else raw.numbers[:, raw.numeric_names.index(name)]
 
 
 def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Table:
@@ -214,7 +239,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    names, columns = _columns(place)
+    _, (names, columns) = taken(place, None, _columns)
     gaps = names if missing is None else missing
     checked = [
         as_numbers(place.shown, name, column, may_be_empty=name in gaps)
@@ -254,12 +279,35 @@ class _Raw:
     numbers: NDArray[np.float64]
     labels: NDArray[Any]
     train: NDArray[np.bool_]
+    warnings: tuple[str, ...] = ()
 
 
 def _read(place: Location, *, target: str | None, labels: bool, missing: bool) -> _Raw:
     with place.reader.rows(place) as (names, blocks):
         check_roles(place.shown, names, target)
-        return _collect(place.shown, names, blocks, target, labels=labels, missing=missing)
+        label, is_gappy = _target(target, names), place.reader.is_gappy
+        kept = _without_gaps(place.shown, names, blocks, label, missing=missing) if is_gappy else blocks
+        return _collect(place.shown, names, kept, target, labels=labels, missing=missing)
+
+
+def _without_gaps(
+    where: str, names: Sequence[str], blocks: Iterable[list[list[Any]]], label: str, *, missing: bool
+) -> Iterator[list[list[Any]]]:
+    """Yield the rows that have a target, and, unless empty cells are taken, all inputs; what is left out is told."""
+    needed = [index for index, name in enumerate(names) if name == label or not missing]
+    left_out: Counter[str] = Counter()
+    for block in blocks:
+        kept = []
+        for cells in block:
+            gap = next((names[index] for index in needed if cells[index] is None), None)
+            if gap is None:
+                kept.append(cells)
+            else:
+                left_out[gap] += 1
+        yield kept
+    if left_out:
+        hint = "an agent with --missing takes rows with empty inputs" if set(left_out) != {label} else ""
+        _log.warning("rows-left-out", source=where, without=dict(left_out), hint=hint)
 
 
 def _target(named: str | None, names: Sequence[str]) -> str:
@@ -278,7 +326,15 @@ def _read_categories(
     where = place.shown
     names, columns = _columns(place)
     check_roles(where, names, target)
+    if place.reader.is_gappy:
+        cells_of_rows = [list(row) for row in zip(*columns, strict=True)]
+        (block,) = _without_gaps(where, names, [cells_of_rows], _target(target, names), missing=missing)
+        if not block:
+            raise empty_table(where)
+        columns = [np.array(texts, dtype=object) for texts in zip(*block, strict=True)]
     label, cells = _target(target, names), dict(zip(names, columns, strict=True))
+    warnings = [] if place.reader.is_planned(place) else _without_persons(cells, label)
+    names = tuple(cells)
     rows, split, classes = len(columns[0]), cells.pop(SPLIT, None), cells.pop(label) if labels else ()
     numbers = np.empty((rows, len(cells)), dtype=np.float64)
     categories: dict[str, tuple[str, ...]] = {}
@@ -292,7 +348,18 @@ def _read_categories(
         numbers[:, index] = column
     train = np.ones(rows, dtype=np.bool_) if split is None else train_rows(where, list(split), 0)
     given: NDArray[Any] = np.array(list(class_labels(where, label, list(classes), 0)), dtype=np.str_)
-    return _Raw(names, tuple(cells), numbers, given if labels else np.empty(rows), train), categories
+    return _Raw(names, tuple(cells), numbers, given if labels else np.empty(rows), train, tuple(warnings)), categories
+
+
+def _without_persons(cells: dict[str, Any], label: str) -> list[str]:
+    """Leave columns of text out that look like persons, plates or ids: the model would tell their texts to all."""
+    warnings = []
+    for name in [name for name in cells if name not in (SPLIT, label)]:
+        texts = list({cell.strip(): None for cell in cells[name] if isinstance(cell, str) and not is_number(cell)})
+        if texts and (why := personal(name, texts[:200])):
+            del cells[name]
+            warnings.append(f"column {name!r} is left out: {why}; an import whose plan takes it by name keeps it")
+    return warnings
 
 
 def _collect(

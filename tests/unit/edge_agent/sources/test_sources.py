@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from console.main import run
-from edge_agent.forecast.source import Samples, is_table
+from edge_agent.live.adapters import is_table
+from edge_agent.live.port import Asked
+from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source, read_table, readers
 from edge_agent.sources.check import examine
 from edge_agent.sources.folder import vehicle_files
@@ -254,6 +256,10 @@ def tabbed_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[lis
         yield tuple(names), iter([rows])
 
 
+def samples_of(path: Path) -> list[Any]:
+    return [sample if isinstance(sample, str) else sample.values for sample in Samples(Asked(str(path), speed=0.0))]
+
+
 def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reader_is_registered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -268,7 +274,7 @@ def test_new_kind_of_source_is_read_checked_followed_and_replayed_when_its_reade
     short = tmp_path / "short.tsv"
     short.write_text("a\ty\n1\t2\n3\n")
     assert [fault.what for fault in examine(short).faults] == ["row 2 of the data has 1 cells, and there are 2 columns"]
-    assert list(Samples(str(path), speed=0.0)) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
+    assert samples_of(path) == [{"a": 1.0, "y": 2.0}, {"a": 3.0, "y": 4.0}]
 
     moving = Reader("tabs", tabbed_rows, endings=(".tsv",), mark=lambda place: Path(place.text).read_bytes)
     monkeypatch.setattr(readers, "READERS", (*readers.READERS[:-1], moving))
@@ -287,7 +293,7 @@ def test_kind_of_table_whose_lines_are_samples_is_a_vehicles_file_and_a_stream(
     path.write_text('{"a": 1}\n{"a": 2}\n')
 
     assert vehicle_files(tmp_path) == [("v0", path)]
-    assert list(Samples(str(path))) == [{"a": 1}, {"a": 2}], "it is not replayed"
+    assert samples_of(path) == [{"a": 1}, {"a": 2}], "it is not replayed"
     assert not is_table(str(path)), "data collect follows it"
 
 

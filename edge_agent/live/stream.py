@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from edge_agent.sources.followed import Followed
+from edge_agent.live.followed import Followed
 from schemas.errors import DataError, os_faults_as
 
 

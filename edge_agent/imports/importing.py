@@ -1,0 +1,322 @@
+"""Imports files: each becomes a part by the plan, the parts become one table in the order of time."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from edge_agent.imports import judge, opened
+from edge_agent.imports.dialect import Dialect
+from edge_agent.imports.engine import (
+    Cells,
+    Engine,
+    Progress,
+    cells_of,
+    judge_rejects,
+    name_sql,
+    refuse_unfit,
+    text_sql,
+    time_sql,
+    unfit,
+    value_sql,
+)
+from edge_agent.imports.inputs import as_text
+from edge_agent.imports.marks import is_mark
+from edge_agent.imports.opened import Text
+from edge_agent.imports.plan import Plan
+from edge_agent.imports.report import Holds, Report, look
+from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from schemas.errors import DataError
+from schemas.limits import MAX_FEATURES
+
+KEY: Final = "glassfleet"
+"""Under which a Parquet file has the plan that it was made by."""
+
+
+class UndecidedError(DataError):
+    """The cells do not tell how they are to be read; `plan` is the proposal, with the lines to decide."""
+
+    def __init__(self, decisions: Sequence[judge.Decision], plan: Plan, why: dict[str, str], where: str) -> None:
+        listed = "; ".join(decision.what for decision in decisions[:5])
+        more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
+        lines = "; ".join(decision.plan for decision in decisions[:5])
+        super().__init__(f"{listed}{more}", f"Say so in the plan (--plan PLAN.toml). {lines}", where)
+        self.plan, self.why = plan, why
+
+
+@dataclass
+class Job:
+    """What is asked for.
+
+    Attributes
+    ----------
+    sources : sequence of Path
+    out : Path or None
+        None: the table is looked at, and nothing is written.
+    plan : Plan or None
+        None: one is proposed.
+    target : str
+    progress : callable or None
+    """
+
+    sources: Sequence[Path]
+    out: Path | None = None
+    plan: Plan | None = None
+    target: str = ""
+    progress: Progress | None = None
+    report: Report = field(default_factory=Report)
+
+
+def import_files(job: Job) -> Report:
+    """Import files into one table; nothing is left half-written.
+
+    Raises
+    ------
+    DataError
+        A file cannot be used as it is; the text names file, line, column and the way out.
+    StorageError
+        The table cannot be written.
+    """
+    if job.plan is not None and job.plan.undecided:
+        raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
+    folder = None if job.out is None else job.out.absolute().parent
+    with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
+        given = []
+        for number, source in enumerate(job.sources):
+            place = Path(scratch) / str(number)
+            place.mkdir()
+            given.append(_judged(job, source, place))
+        engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
+        parts = [_part(engine, job, *each) for each in given]
+        table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
+        look(engine, table, job.report)
+        if not job.report.rows:
+            raise DataError("no row is left", "Look at what was left out above, and at the plan", str(job.sources[0]))
+        if job.out is not None:
+            _write(engine, table, job.out)
+    return job.report
+
+
+def _metadata(plan: Plan) -> str:
+    return f"KV_METADATA {{{KEY}: {text_sql(plan.to_toml())}}}"
+
+
+def _write(engine: Engine, table: Path, out: Path) -> None:
+    if out.suffix == ".parquet":
+        table.replace(out)
+        return
+    copy = table.with_name("table.csv")
+    engine.rows(f"COPY (SELECT * FROM read_parquet({text_sql(str(table))})) TO {text_sql(str(copy))} (FORMAT csv, HEADER)")
+    copy.replace(out)
+
+
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample, Path]:
+    """Return a file's text and layout; the first one's plan counts for all."""
+    text = as_text(source, place, job.plan)
+    report = job.report
+    known = job.plan or (report.plan if report.plan.columns else None)
+    dialect = judge.layout(text, known)
+    given = judge.sample(text, dialect)
+    if known is None:
+        report.plan, report.why = _proposed(job, text, dialect, given)
+    elif job.plan is not None:
+        report.plan = job.plan
+    report.notes += [*text.notes, *dialect.notes]
+    report.left_out.update(text.left_out)
+    inputs = sum(column.take != "nothing" for column in report.plan.columns.values()) - 1
+    if inputs > MAX_FEATURES:
+        mend = 'Leave columns out in the plan: take = "nothing"'
+        raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
+    _torn_end(text, dialect, place, report)
+    return text, dialect, given, place
+
+
+def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.Sample, place: Path) -> Part:
+    report = job.report
+    cells = cells_of(engine, text, dialect, given.names)
+    if given.repeated:
+        _without_repeats(engine, cells, dialect, report)
+    reading = Reading(engine, cells, text, dialect, job.plan is None, report)
+    if report.plan.long is not None:
+        part = aligned_long(reading, place)
+    elif report.plan.time is not None and report.plan.time.aligned is not None:
+        part = aligned_wide(reading, place)
+    else:
+        part = _dense(reading, place)
+    report.left_out.update(cells.left_out)
+    return part
+
+
+def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tuple[Plan, dict[str, str]]:
+    proposal = judge.propose_for(given, dialect, job.target, text.source)
+    if text.encoding == "cp1252":
+        csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
+        proposal.plan = proposal.plan.model_copy(update={"csv": csv})
+    if proposal.decisions:
+        raise UndecidedError(proposal.decisions, proposal.plan, proposal.why, text.source)
+    return proposal.plan, proposal.why
+
+
+def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None:
+    """Leave a last line out that has no line end, unless it is whole beyond doubt."""
+    if not text.is_torn:
+        return
+    with text.path.open("rb") as raw:
+        raw.seek(max(0, raw.seek(0, 2) - (1 << 16)))
+        *others, last = raw.read().decode("utf-8", "replace").split("\n")
+    cells = judge.parse_line(last, dialect.separator)
+    whole = len(cells) == len(dialect.names) and (
+        (len(others) > 1 and opened.is_unbroken(last, others[-8:]))
+        or last.rstrip().endswith('"')
+        or (cells[-1] and not cells[-1][-1:].isdigit() and sum(line.endswith(cells[-1]) for line in others) > 1)
+    )
+    if whole:
+        return
+    opened.without_last_line(text, place)
+    report.left_out["last lines without a line end, which may be cut"] += 1
+
+
+def _without_repeats(engine: Engine, cells: Cells, dialect: Dialect, report: Report) -> None:
+    """Leave the names out where they stand between rows: the logger began again."""
+    names = [name for name in dialect.names if name][:3]
+    same = " AND ".join(
+        f"trim({cell}) = {text_sql(name)}" for name, cell in zip(dialect.names, cells.columns.values(), strict=False) if name in names
+    )
+    units = " AND ".join(
+        f"coalesce(trim({cell}), '') IN ({text_sql(unit)}, {text_sql(f'[{unit}]')}, {text_sql(f'({unit})')})"
+        for unit, cell in zip(dialect.units, cells.columns.values(), strict=False)
+    )
+    repeats = f"({same})" + (f" OR ({units})" if units else "")
+    cells.without = f"AND NOT coalesce({repeats}, false)"
+    count = engine.rows(f"SELECT count(*) FROM {cells.sql} WHERE {repeats}", cells.where)[0][0]
+    report.left_out["lines of names between rows"] = int(count)
+
+
+@dataclass
+class Reading:
+    """A text on its way into the table."""
+
+    engine: Engine
+    cells: Cells
+    text: Text
+    dialect: Dialect
+    is_proposed: bool
+    report: Report
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, which may have got marks for no value that stand far down in the file."""
+        return self.report.plan
+
+    def check(self, names: Sequence[str], cells: Cells | None = None, extra: str = "") -> bool:
+        """Judge the cells without a value; return whether the names stood between the rows, and all is to be read anew.
+
+        Raises
+        ------
+        DataError
+            Some are no values by the plan.
+        """
+        cells = cells or self.cells
+        found, missing = unfit(self.engine, cells, self.plan, names, extra)
+        if found and not cells.without and any(self._is_title(each.column, each.texts) for each in found):
+            _without_repeats(self.engine, cells, self.dialect, self.report)
+            return True
+        left = []
+        for each in found:
+            marks = {text: count for text, count in each.texts.items() if self.is_proposed and is_mark(text)}
+            missing[each.column].update(marks)
+            csv = self.plan.csv.model_copy(update={"missing": tuple(sorted({*self.plan.csv.missing, *map(str.lower, marks)}))})
+            self.report.plan = self.plan.model_copy(update={"csv": csv})
+            odd = {text: count for text, count in each.texts.items() if text not in marks}
+            if odd:
+                left.append(replace(each, texts=odd))
+        if left:
+            raise refuse_unfit(left, self.text, self.dialect, cells, self.plan)
+        self.report.count_missing(missing)
+        return False
+
+    def _is_title(self, name: str, texts: dict[str, int]) -> bool:
+        return (self.plan.columns[name].source or name) in texts
+
+    def before(self, columns: dict[str, str]) -> None:
+        """Note the first cells of columns as they stand in the file."""
+        if not columns or self.report.columns:
+            return
+        listed = ", ".join(columns.values())
+        rows = self.engine.rows(f"SELECT {listed} FROM {self.cells.sql} WHERE true {self.cells.without} LIMIT 3", self.cells.where)
+        self.report.columns = [
+            Holds(name, [str(row[index] or "") for row in rows]) for index, name in enumerate(columns)
+        ]
+
+
+def _dense(reading: Reading, place: Path) -> Part:
+    """Make a part whose rows are those of the file."""
+    plan, cells = reading.plan, reading.cells
+    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    columns = {name: value_sql(cells.columns[column.source or name], column, plan) for name, column in taken.items()}
+    time = ""
+    if plan.clock is not None and plan.time is not None:
+        time = plan.time.column
+        columns = {time: time_sql(cells, plan), **columns}
+    part = place / "part.parquet"
+    listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
+    reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    reading.engine.rows(
+        f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
+        f"(FORMAT parquet, {_metadata(plan)})",
+        cells.where,
+    )
+    cells.left_out = Counter()
+    judge_rejects(reading.engine, cells, reading.text, reading.dialect)
+    nulls = _nulls(reading.engine, part)
+    if time and nulls.get(time):
+        reading_time = check_times(reading)
+        if reading_time:
+            return _dense(reading, place)
+    if reading.check([name for name in taken if nulls.get(name)]):
+        return _dense(reading, place)
+    reading.before({name: cells.columns[column.source or name] for name, column in taken.items()})
+    return Part(part, time, reading.text.source)
+
+
+def check_times(reading: Reading) -> bool:
+    """Judge the rows without a time: empty ones are left out, others a fault; True: all is to be read anew."""
+    plan, cells = reading.plan, reading.cells
+    assert plan.clock is not None
+    cell = cells.columns[plan.clock.source]
+    rows = reading.engine.rows(
+        f"SELECT trim({cell}), count(*) FROM {cells.sql} WHERE ({time_sql(cells, plan)}) IS NULL {cells.without} GROUP BY 1 "
+        "ORDER BY 2 DESC LIMIT 100",
+        cells.where,
+    )
+    odd = [raw for raw, _ in rows if raw and not is_mark(raw)]
+    if odd and not cells.without and plan.clock.source in odd:
+        _without_repeats(reading.engine, cells, reading.dialect, reading.report)
+        return True
+    if odd:
+        what = f"the time {odd[0]!r} is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
+        raise DataError(what, "Correct the plan, or the file", reading.text.source)
+    cells.left_out["rows without a time"] = sum(count for _, count in rows)
+    return False
+
+
+def _nulls(engine: Engine, part: Path) -> dict[str, int]:
+    found = engine.rows(
+        f"SELECT path_in_schema, sum(stats_null_count), sum(num_values) FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
+    )
+    return {str(name): int(nulls if nulls is not None else 1) for name, nulls, _ in found}
+
+
+def plan_beside(path: Path) -> str:
+    """Return the name of a plan that may be proposed for a file."""
+    return f"{path.name.partition('.')[0]}.toml"
+
+
+def free(folder: Path) -> int:
+    """Return the free bytes of a folder's disk."""
+    return shutil.disk_usage(folder).free

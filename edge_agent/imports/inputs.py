@@ -1,0 +1,127 @@
+"""The kinds of files that become tables, each as a text that is judged like any other."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.imports.opened import ARROW, PARQUET, Text, opened
+from edge_agent.imports.plan import Plan
+from schemas.errors import DataError
+
+_JSON: Final = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[\[{])')
+_LARGEST_ARRAY: Final = 1 << 26
+_MOST_FIELDS: Final = 2_000
+
+
+def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
+    """Return a file's text; JSON becomes a CSV text.
+
+    Raises
+    ------
+    DataError
+        It is of a kind that is read elsewhere, or damaged.
+    """
+    text = opened(source, scratch, "" if plan is None else plan.csv.encoding)
+    for mark, what in ((PARQUET, "a Parquet file"), (ARROW, "an Arrow file")):
+        if text.begin.startswith(mark):
+            raise DataError(f"{what}, and damaged or misnamed", "Copy it again", str(source))
+    if _JSON.match(text.begin):
+        return _of_json(text, scratch)
+    return text
+
+
+def _of_json(text: Text, scratch: Path) -> Text:
+    """Write JSON objects as CSV: their fields are the columns, those of inner objects with a point between."""
+    fields: list[str] = []
+    for document in _objects(text):
+        if not document.keys() <= set(fields):
+            fields = _merged(fields, list(document))
+        if len(fields) > _MOST_FIELDS:
+            raise DataError(f"its objects have more than {_MOST_FIELDS:,} fields", "Is it a table?", text.source)
+    if not fields:
+        raise DataError("it holds no JSON object with a field", "Write one object a line", text.source)
+    copy = scratch / "json"
+    with copy.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(fields)
+        text.left_out.clear()
+        for document in _objects(text):
+            writer.writerow([document.get(name, "") for name in fields])
+    text.notes.append("JSON, one object a row")
+    text.path, text.is_torn = copy, False
+    return text
+
+
+def _merged(fields: list[str], others: list[str]) -> list[str]:
+    """Return fields with others among them, each behind the one that it follows: the last one of objects stays last."""
+    merged, at = list(fields), 0
+    for name in others:
+        if name in merged:
+            at = merged.index(name) + 1
+        else:
+            merged.insert(at, name)
+            at += 1
+    return merged
+
+
+def _objects(text: Text) -> Iterator[dict[str, str]]:
+    """Yield each object as the texts of its cells."""
+    text.left_out.pop("last lines that were cut", None)
+    with text.path.open(encoding="utf-8-sig") as lines:
+        if text.begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+            if text.path.stat().st_size > _LARGEST_ARRAY:
+                raise DataError("a large JSON array", "Write one object a line: jq -c '.[]' FILE > FILE.jsonl", text.source)
+            documents = _decoded(lines.read(), 1, text)
+            for number, document in enumerate(documents if isinstance(documents, list) else [documents], 1):
+                yield _flat(document, number, text)
+            return
+        last = None
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            if last is not None:
+                yield _flat(_decoded(last[1], last[0], text), last[0], text)
+            last = number, line
+        if last is None:
+            return
+        try:
+            document = json.loads(last[1])
+        except ValueError:
+            if not text.is_torn or last[0] == 1:
+                document = _decoded(last[1], last[0], text)
+            else:
+                text.left_out["last lines that were cut"] = 1
+                return
+        yield _flat(document, last[0], text)
+
+
+def _decoded(line: str, number: int, text: Text) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as fault:
+        mend = "Write one JSON object a line (jq -c . FILE), and nothing else"
+        raise DataError(f"line {number} is no JSON ({str(fault)[:80]})", mend, text.source) from fault
+
+
+def _flat(document: Any, number: int, text: Text) -> dict[str, str]:
+    if not isinstance(document, dict):
+        raise DataError(f"object {number} is {json.dumps(document)[:40]}, no JSON object", "Write objects", text.source)
+    cells: dict[str, str] = {}
+
+    def put(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                put(f"{name}.{key}" if name else str(key), inner)
+        elif isinstance(value, list):
+            what = f"object {number}: the field {name!r} is a list"
+            raise DataError(what, "Write its values as fields of their own", text.source)
+        elif name:
+            cells[name] = "" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+
+    put("", document)
+    return cells
