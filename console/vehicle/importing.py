@@ -53,7 +53,8 @@ def import_(
       glassfleet data import export.csv
       glassfleet data import monday.csv.gz tuesday.csv.gz --plan fleet.toml --out drive.parquet
     """
-    from edge_agent.imports.importing import Job, UndecidedError, import_files  # numpy comes with it
+    from edge_agent.imports.importing import Job, import_files  # numpy comes with it
+    from edge_agent.imports.judge import UndecidedError
     from edge_agent.imports.plan import read_plan
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
@@ -68,7 +69,7 @@ def import_(
         try:
             report = import_files(job)
         except UndecidedError as fault:
-            _write_plan(plan_file, fault.plan, fault.why, is_new=plan is None)
+            _write_plan(plan_file, fault.proposal.plan, fault.proposal.why, is_new=plan is None)
             if plan_file is not None:
                 click.echo(f"written: {plan_file}, with the lines to decide", err=True)
             raise

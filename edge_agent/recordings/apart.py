@@ -6,6 +6,9 @@ the process that reads it.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import io
 import json
 import signal as signals
 import subprocess
@@ -13,7 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +44,9 @@ def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Ite
     with subprocess.Popen(  # noqa: S603 - our own program
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        assert process.stdout is not None
+        assert isinstance(process.stdout, io.BufferedReader)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, _MEGABYTE)
         end = None
         try:
             end = yield from _received(process.stdout)
@@ -55,7 +60,7 @@ def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Ite
     left_out.update(end["left_out"])
 
 
-def _received(stream: IO[bytes]) -> Generator[Signal, None, dict[str, Any] | None]:
+def _received(stream: io.BufferedReader) -> Generator[Signal, None, dict[str, Any] | None]:
     time: NDArray[np.float64] = np.empty(0)
     while line := stream.readline():
         told = json.loads(line)
@@ -73,11 +78,15 @@ def _received(stream: IO[bytes]) -> Generator[Signal, None, dict[str, Any] | Non
     return None
 
 
-def _array(stream: IO[bytes], number: int) -> NDArray[np.float64]:
-    content = stream.read(8 * number)
-    if len(content) < 8 * number:
-        raise EOFError
-    return np.frombuffer(content)
+def _array(stream: io.BufferedReader, number: int) -> NDArray[np.float64]:
+    array = np.empty(number)
+    place, view = 0, array.view(np.uint8).data
+    while place < len(view):
+        more = stream.readinto(view[place:])
+        if not more:
+            raise EOFError
+        place += more
+    return array
 
 
 def _raise(path: Path, end: dict[str, Any], most: int) -> None:

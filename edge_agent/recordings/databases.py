@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -17,6 +18,10 @@ from schemas.errors import DataError, UsageError, os_faults_as
 
 ENDINGS: Final = (".arxml", ".dbc", ".kcd", ".sym")
 MOST_BYTES: Final = 1 << 28
+_LAST_OF_DBC: Final = re.compile(
+    r'SG_ .*\[[^\]]*\]\s*"[^"]*"\s*\S.*|(BU_|BS_|NS_|VERSION)\b.*|[A-Z_]+|BO_ \d+ [^:]*: *\d+ +\S+|.*;'
+)
+"""How the last line of a whole DBC file may be; its parser takes one that was cut for the end."""
 
 _PGN_OF_ALL: Final = 0x3FFFF00  # of an id of J1939: without priority and source
 _PGN_OF_ONE: Final = 0x3FF0000  # nor destination, where the format has one
@@ -124,6 +129,9 @@ def _read(path: Path, _changed: int) -> list[Message]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("cp1252", errors="replace")  # as tools of the trade write them
+    last = text.rstrip().rpartition("\n")[2].strip()
+    if ending == ".dbc" and not _LAST_OF_DBC.fullmatch(last):
+        raise DataError(f"is cut, or no DBC file: it ends with {last[-60:]!r}", "Copy it again", str(path))
     try:
         # Signals that overlap are no fault here: each is read by itself.
         database: Any = cantools.database.load_string(text, database_format=ending[1:], strict=False)

@@ -22,6 +22,8 @@ ERROR: Final = "error frames"
 MOST_FAULTS: Final = 10_000
 """Of lines that are no frames: behind so many a file is no log."""
 
+_MEND: Final = "Is it a log of a bus, and of this format?"
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -87,7 +89,7 @@ def read(path: Path, left_out: Counter[str]) -> list[Frames]:
     if not found:
         rest = ", ".join(f"{number} {what}" for what, number in left_out.items() if number)
         what = "no frames of data in it" + (f", but {rest}" if rest else "")
-        raise DataError(what, "Is it a log of a bus, and of this format?", str(path))
+        raise DataError(what, _MEND, str(path))
     return [
         Frames(
             "" if channel is None else str(channel + feed.first_channel if isinstance(channel, int) else channel),
@@ -123,6 +125,7 @@ def _open(path: Path, file: Any, left_out: Counter[str]) -> tuple[Feed, Callable
 def _messages(path: Path, feed: Feed, reader: Callable[[Any], Iterable[can.Message]]) -> Iterator[can.Message]:
     """Yield what python-can reads; it stops at the first thing that it cannot read, and is begun again behind it."""
     faults = frames = 0
+    given = -1
     while True:
         try:
             for message in reader(feed.again()):
@@ -132,8 +135,10 @@ def _messages(path: Path, feed: Feed, reader: Callable[[Any], Iterable[can.Messa
             raise
         except Exception as fault:  # its readers raise whatever a broken line brings about
             faults += 1
+            if given == feed.given:  # nothing was read since the fault before
+                raise DataError(f"cannot be read ({fault})", _MEND, str(path)) from fault
+            given = feed.given
             if faults > MOST_FAULTS and faults > frames:
-                what = f"{faults} lines or objects are no frames, {frames} are"
-                raise DataError(what, "Is it a log of a bus, and of this format?", str(path)) from fault
+                raise DataError(f"{faults} lines or objects are no frames, {frames} are", _MEND, str(path)) from fault
         else:
             return

@@ -137,6 +137,6 @@ def _seconds(date: re.Match[str]) -> float:
         hour = hour % 12 + (12 if date["half"].lower() == "pm" else 0)
     try:
         moment = datetime(int(date["year"]), month, int(date["day"]), hour, minute, second, tzinfo=UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     return moment.timestamp() + float(date["part"] or 0)

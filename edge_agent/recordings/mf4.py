@@ -30,6 +30,8 @@ from schemas.errors import DataError
 MOST_TOGETHER: Final = 1 << 26
 """Bytes of samples that are read at once."""
 INVALID: Final = "marked invalid"
+NO_NUMBER: Final = "no number in the file"
+NO_TEXT: Final = "no text in the file"
 _BUS_EVENT: Final = 2
 _LIMITS_VALID: Final = 0x10
 _MASTERS: Final = {2: "an angle", 3: "a distance", 4: "an index"}
@@ -72,7 +74,7 @@ def read(path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signa
 
 def _opened(path: Path, folder: Path, left_out: Counter[str]) -> Any:
     """Open a measurement; of one that was cut in its samples a copy that says so, as asammdf refuses it."""
-    options: dict[str, Any] = {"process_bus_logging": False, "temporary_folder": str(folder)}
+    options: dict[str, Any] = {"process_bus_logging": False}
     try:
         return MDF(path, **options)
     except MdfException:
@@ -114,8 +116,7 @@ def _channels(mdf: Any, number: int, left_out: Counter[str]) -> Iterator[_Channe
     """Yield the channels of a group that are measured over time."""
     group = mdf.groups[number]
     master = mdf.masters_db.get(number)
-    told = getattr(mdf._mdf, "_master_channel_metadata", {}).get(number)  # noqa: SLF001 - public nowhere but at samples
-    over = _MASTERS.get(told[1]) if told else None
+    over = None if master is None else _MASTERS.get(getattr(group.channels[master], "sync_type", 1))
     for index, channel in enumerate(group.channels):
         if index == master:
             continue
@@ -158,8 +159,12 @@ def _measured(mdf: Any, channels: list[_Channel], start: float, left_out: Counte
         if whole[group]:
             pairs: Any = [(None, channel.group, channel.index) for channel in channels[place:end]]
             samples = mdf.select(pairs, record_count=whole[group], copy_master=False)
+            stamps = time = np.empty(0)
             for channel, name, sample in zip(channels[place:end], names[place:end], samples, strict=True):
-                yield from _signal(channel, name, sample, start, left_out)
+                if sample.timestamps is not stamps:
+                    stamps = sample.timestamps
+                    time = np.asarray(stamps, dtype=np.float64) + start
+                yield from _signal(channel, name, sample, time, left_out)
         place = end
 
 
@@ -184,9 +189,10 @@ def _whole_records(mdf: Any, number: int, left_out: Counter[str]) -> int:
     return min(said, there // size)
 
 
-def _signal(channel: _Channel, name: str, sample: Any, start: float, left_out: Counter[str]) -> Iterator[Signal]:
+def _signal(
+    channel: _Channel, name: str, sample: Any, time: NDArray[np.float64], left_out: Counter[str]
+) -> Iterator[Signal]:
     values = np.asarray(sample.samples)
-    time = np.asarray(sample.timestamps, dtype=np.float64) + start
     if values.ndim != 1 or values.dtype.kind not in "biufSUO" or len(values) != len(time):
         left_out["channels that are arrays, bytes or structures"] += 1
         return
@@ -195,9 +201,13 @@ def _signal(channel: _Channel, name: str, sample: Any, start: float, left_out: C
         values = _texts(values, sample.encoding or "utf-8", missing)
     else:
         values = values.astype(np.float64)
+        values[np.isinf(values)] = np.nan
+        missing[NO_NUMBER] += int(np.isnan(values).sum())
     if sample.invalidation_bits is not None and (invalid := np.asarray(sample.invalidation_bits, dtype=bool)).any():
-        missing[INVALID] += int(invalid.sum())
-        values[invalid] = np.nan if values.dtype.kind == "f" else None
+        is_number = values.dtype.kind == "f"
+        empty = np.isnan(values) if is_number else values == None  # noqa: E711 - of each
+        missing[INVALID] += int((invalid & ~empty).sum())
+        values[invalid] = np.nan if is_number else None
     has_limits = getattr(channel.described, "flags", 0) & _LIMITS_VALID
     yield Signal(
         name,
@@ -207,33 +217,22 @@ def _signal(channel: _Channel, name: str, sample: Any, start: float, left_out: C
         float(channel.described.lower_limit) if has_limits else None,
         float(channel.described.upper_limit) if has_limits else None,
         " ".join(re.sub(r"<[^>]*>", " ", sample.comment or "").split()),
-        missing,
+        +missing,
     )
 
 
 def _texts(values: NDArray[Any], encoding: str, missing: Counter[str]) -> NDArray[Any]:
-    """Return words; or numbers, when only some values are words, which name what is no value."""
+    """Return words, None for empty ones."""
     if values.dtype.kind == "O":
-        numbers = [value for value in values if isinstance(value, float | int | np.number)]
-        if numbers:
-            return _numbers(values, encoding, missing)
         found, where = np.unique([_word(value, encoding) for value in values], return_inverse=True)
     else:
         found, where = np.unique(values, return_inverse=True)
         found = np.array([_word(value, encoding) for value in found], dtype=object)
     words = np.empty(len(found), dtype=object)
     words[:] = [str(word).strip("\0 ") or None for word in found]
-    return words[where.reshape(-1)]
-
-
-def _numbers(values: NDArray[Any], encoding: str, missing: Counter[str]) -> NDArray[np.float64]:
-    numbers = np.full(len(values), np.nan)
-    for index, value in enumerate(values):
-        if isinstance(value, float | int | np.number):
-            numbers[index] = value
-        else:
-            missing[f"{_word(value, encoding)} (a word of the file)"] += 1
-    return numbers
+    texts = words[where.reshape(-1)]
+    missing[NO_TEXT] += int(np.count_nonzero(texts == None))  # noqa: E711 - of each
+    return texts
 
 
 def _word(value: Any, encoding: str) -> str:

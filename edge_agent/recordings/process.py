@@ -34,8 +34,8 @@ def main() -> None:
     left_out: Counter[str] = Counter()
     try:
         last: NDArray[np.float64] | None = None
-        for signal in _signals(kind, Path(name), options, left_out):
-            last = _write(out, signal if options.raster is None else rastered(signal, options.raster), last)
+        for signal in read_here(kind, Path(name), options, left_out):
+            last = _write(out, signal, last)
         end: dict[str, Any] = {"left_out": +left_out}
     except DataError as fault:
         end = {"data": [fault.what, fault.mend, fault.where]}
@@ -55,14 +55,14 @@ def main() -> None:
     os._exit(0)  # libraries have nothing more to do
 
 
-def _signals(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+def read_here(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Iterator[Signal]:
+    """Read a recording of a kind ("bus" or "mf4") in this process; see `Recording`."""
     if kind == "mf4":
-        from edge_agent.recordings import mf4  # noqa: PLC0415 - each is an extra
-
-        return mf4.read(path, options, left_out)
-    from edge_agent.recordings import bus  # noqa: PLC0415
-
-    return bus.read(path, options, left_out)
+        from edge_agent.recordings.mf4 import read  # noqa: PLC0415 - each is an extra
+    else:
+        from edge_agent.recordings.bus import read  # noqa: PLC0415
+    for signal in read(path, options, left_out):
+        yield signal if options.raster is None else rastered(signal, options.raster)
 
 
 def rastered(signal: Signal, step: float) -> Signal:

@@ -239,7 +239,10 @@ def _loaded(path: Path) -> Any:
         with os_faults_as(DataError, f"{path}: cannot be read"), path.open("rb") as raw:
             content = raw.read(MOST_BYTES + 1)
             if content.startswith(b"\x1f\x8b"):
-                content = zlib.decompressobj(31).decompress(content, MOST_BYTES + 1)
+                unpacking = zlib.decompressobj(31)
+                content = unpacking.decompress(content, MOST_BYTES + 1)
+                if not unpacking.eof and len(content) <= MOST_BYTES:
+                    raise ValueError("the gzip file is cut short")  # noqa: TRY301 - one fault of many here
         if len(content) > MOST_BYTES:
             raise DataError(f"more than {MOST_BYTES >> 20} MB; is it a catalogue?", mend, str(path))
         return json.loads(content.decode("utf-8-sig"))
