@@ -166,7 +166,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        filling = Filling(window, Rows(live), notes, work, is_planned=live.time is not None)
+        filling = Filling(window, Rows(live, drive=notes.drive + 1), notes, work, is_planned=live.time is not None)
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):
@@ -220,11 +220,13 @@ class Notes:
         self._digests: dict[str, str] = {}
         self.place = ""
         self.newest = -math.inf
+        self.drive = 0
         if store.is_file():
             with closing(WindowStore.open(store)) as known:
                 self.place = known.noted(key) if key else ""
                 self._digests = json.loads(known.noted("topics") or "{}")
                 self.newest = float(known.noted("newest") or -math.inf)
+                self.drive = int(known.noted("drive") or 0)
 
     def is_known(self, sample: Sample) -> bool:
         """Whether a stored sample was taken before; remembers it, and where it ends."""
@@ -242,7 +244,9 @@ class Notes:
         about = {self._key: self.place} if self._key else {}
         if self._digests:
             about["topics"] = json.dumps(self._digests)
-        return about if self.newest == -math.inf else {**about, "newest": repr(self.newest)}
+        if self.newest > -math.inf:
+            about |= {"newest": repr(self.newest), "drive": str(self.drive)}
+        return about
 
 
 class Filling:
@@ -323,7 +327,7 @@ class Filling:
         if rows and self._is_planned:
             if self._is_first_drive:
                 rows = [row for at, row in zip(times, rows, strict=True) if not newest - DAY < at <= newest]
-            self._notes.newest = times[-1]
+            self._notes.newest, self._notes.drive = times[-1], self._rows.drive
         return rows
 
     def _append(self, rows: list[dict[str, Any]]) -> None:

@@ -25,6 +25,8 @@ class Rows:
     ----------
     plan : LivePlan or None
         None: each sample is a row, as it comes.
+    drive : int
+        Number of the first drive.
     wall : callable
         Seconds since the epoch, for samples that do not tell their time.
 
@@ -32,18 +34,21 @@ class Rows:
     ----------
     now : float
         The time of the sample that was taken last.
+    drive : int
+        The drive of the last row.
     times : list of float
         The times of the rows that were returned last, in seconds.
     stored : int
         Samples that were left out because the source had them stored and nobody knows since when.
     """
 
-    def __init__(self, plan: LivePlan | None, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, plan: LivePlan | None, *, drive: int = 1, wall: Callable[[], float] = time.time) -> None:
         self._plan = plan or LivePlan()
         self._time = self._plan.time
         self._aligner = None if self._time is None else Aligner(self._time)
         self._wall = wall
-        self._drive: object = None
+        self._told_drive: object = None
+        self._first_drive = self.drive = drive
         self.now = 0.0
         self.times: list[float] = []
         self.stored = 0
@@ -78,9 +83,9 @@ class Rows:
         rows = []
         if plan.drive and plan.drive in sample.values:
             drive = sample.values[plan.drive]
-            if self._drive is not None and drive != self._drive:
+            if self._told_drive is not None and drive != self._told_drive:
                 rows += self._aligner.end_drive()
-            self._drive = drive
+            self._told_drive = drive
         try:
             rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
         except TypeError as fault:
@@ -95,7 +100,8 @@ class Rows:
 
     def _named(self, plan: TimePlan, rows: list[Row]) -> list[dict[str, Any]]:
         self.times = [row.time for row in rows]
-        names = [{plan.drive: row.drive + 1, plan.column: row.time} for row in rows]
+        self.drive = self._first_drive + rows[-1].drive if rows else self.drive
+        names = [{plan.drive: self._first_drive + row.drive, plan.column: row.time} for row in rows]
         return [
             {**{name: value for name, value in each.items() if name}, **row.cells}
             for each, row in zip(names, rows, strict=True)

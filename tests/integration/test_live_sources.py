@@ -152,7 +152,8 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     collect(30)
     collect(30)  # the databroker still has the last value, which was a row already
     names, kept = WindowStore.open(store).read()
-    assert names == ("time", "gear", "mean", "speed")
+    assert names == ("drive", "time", "gear", "mean", "speed")
+    assert [row[0] for row in kept] == [1] * 29 + [2] * 30, "a drive ends with the process that saw it"
     assert [row[-1] for row in kept] == list(range(59)), "each once"
     assert read_source(store, categories=True).train.categories["gear"] == tuple(f"G{ten}" for ten in range(6))
 

@@ -24,6 +24,7 @@ from edge_agent.live.objects import parse, seconds_of
 from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import MAX_BYTES, Sample
 from edge_agent.live.rows import Rows
+from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
@@ -209,7 +210,7 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
     bench.keep(shared)
     scheme: Any = catalogue.load("fedga")
-    tree = scheme.from_document(shared.document).personalise(own)
+    tree = scheme.from_document(shared.document).personalise(read_source(tmp_path / "own.csv").train)
     served = [forecast for sample in samples(own)[:40] if (forecast := bench.forecast(sample)) is not None]
     assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
     assert len({forecast.prediction for forecast in served}) > 1

@@ -64,6 +64,7 @@ def known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: None if is_empty(cell) or cell == MISSING else cell for name, cell in row.items()} for row in rows]
 
 
+@pytest.mark.usefixtures("structlog_defaults")
 @pytest.mark.parametrize(
     "text", [COLUMNS, f'{COLUMNS}\n[time]\ncolumn = "at"\ndrive = ""', COLUMNS + TIME], ids=["plain", "told", "in-time"]
 )
@@ -87,7 +88,7 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
     live = LivePlan.read(str(plan))
     rows = Rows(live)
-    made = [row for sample in Samples(Asked(str(lines))) for row in rows.push(sample)] + rows.flush()
+    made = [row for sample in Samples(Asked(str(lines))) for row in rows.push(sample)] + rows.flush()  # type: ignore[arg-type]
     assert known([{name: row.get(name) for name in table.names} for row in made]) == known(imported)
     store = WindowStore(tmp_path / "drive.window", columns=live.names)
     assert store.append(made) == []
