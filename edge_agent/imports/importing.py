@@ -26,9 +26,12 @@ from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.reading import Reading, without_repeats
+from edge_agent.imports.recorded import fit, is_recording, part_of, propose, signals_of, with_paths
 from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
-from schemas.errors import DataError
+from edge_agent.recordings import Signal
+from edge_agent.recordings.vss import Catalogue
+from schemas.errors import DataError, UsageError
 from schemas.limits import MAX_FEATURES
 
 KEY: Final = "glassfleet"
@@ -47,6 +50,10 @@ class Job:
     plan : Plan or None
         None: one is proposed.
     target : str
+    databases : sequence of Path
+        What the frames of buses mean.
+    catalogue : Catalogue or None
+        Names, units and limits of signals.
     progress : callable or None
     """
 
@@ -54,6 +61,8 @@ class Job:
     out: Path | None = None
     plan: Plan | None = None
     target: str = ""
+    databases: Sequence[Path] = ()
+    catalogue: Catalogue | None = None
     progress: Progress | None = None
     report: Report = field(default_factory=Report)
 
@@ -68,6 +77,9 @@ def import_files(job: Job) -> Report:
     StorageError
         The table cannot be written.
     """
+    needs_catalogue = job.plan is not None and any(column.vss for column in job.plan.columns.values())
+    if needs_catalogue and job.catalogue is None:
+        raise UsageError("the plan has paths of a catalogue: name it with --vss")
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
@@ -76,10 +88,18 @@ def import_files(job: Job) -> Report:
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
             place.mkdir()
-            given.append(_judged(job, source, place))
+            judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
+            given.append((judged, place, str(source)))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
-        parts = [_part(engine, job, *each) for each in given]
+        parts = [
+            part_of(engine, judged, job.report, place, where)
+            if isinstance(judged, dict)
+            else _part(engine, job, judged, place)
+            for judged, place, where in given
+        ]
         table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
+        if job.catalogue is not None:
+            table = fit(engine, table, job.report.plan, job.catalogue, _metadata(job.report.plan))
         look(engine, table, job.report)
         if not job.report.rows:
             raise DataError("no row is left", "Look at what was left out above, and at the plan", str(job.sources[0]))
@@ -103,7 +123,26 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample, Path]:
+def _recorded(job: Job, source: Path) -> dict[str, Signal]:
+    """Return a recording's signals; the first one's plan counts for all."""
+    signals = signals_of(source, job.databases, job.report.left_out)
+    if job.plan is not None:
+        job.report.plan = job.plan
+    elif not job.report.plan.columns:
+        _accept(job, propose(signals, job.target, str(source)), str(source))
+    return signals
+
+
+def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
+    """Take a proposed plan, with the names of the catalogue; raises UndecidedError."""
+    if job.catalogue is not None:
+        proposal.plan = with_paths(proposal.plan, job.catalogue)
+    if proposal.decisions:
+        raise judge.UndecidedError(proposal, where)
+    job.report.plan, job.report.why = proposal.plan, proposal.why
+
+
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample]:
     """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
@@ -111,7 +150,7 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
-        report.plan, report.why = _proposed(job, text, dialect, given)
+        _accept(job, _proposed(job, text, dialect, given), text.source)
     elif job.plan is not None:
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
@@ -121,10 +160,11 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
         mend = 'Leave columns out in the plan: take = "nothing"'
         raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
     _torn_end(text, dialect, place, report)
-    return text, dialect, given, place
+    return text, dialect, given
 
 
-def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.Sample, place: Path) -> Part:
+def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, judge.Sample], place: Path) -> Part:
+    text, dialect, given = judged
     report = job.report
     cells = cells_of(engine, text, dialect, given.names)
     if given.repeated:
@@ -140,14 +180,12 @@ def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.S
     return part
 
 
-def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tuple[Plan, dict[str, str]]:
+def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> judge.Proposal:
     proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
         csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
         proposal.plan = proposal.plan.model_copy(update={"csv": csv})
-    if proposal.decisions:
-        raise judge.UndecidedError(proposal, text.source)
-    return proposal.plan, proposal.why
+    return proposal
 
 
 def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None:

@@ -171,7 +171,7 @@ def is_sentinel(value: float, nearest: float | None, other: float, count: int, r
         Rows with `value`.
     rows : int
     """
-    if nearest is None or count > 0.5 * rows:
+    if nearest is None or nearest == other or count > 0.5 * rows:
         return False
     is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
     return (

@@ -77,7 +77,7 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
         signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
-    return _aligned(reading, signals, place)
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
 def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
@@ -118,7 +118,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     if others:
         cells.left_out["samples of signals that the plan does not name"] = int(others)
     engine.db.execute("DROP TABLE samples")
-    return _aligned(reading, signals, place)
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
 def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
@@ -129,11 +129,12 @@ def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
         raise DataError(
             f"a time cannot be meant as written ({fault})", "Correct form and scale under [clock]"
         ) from fault
-    _tell(report, [str(cut) for cut in clean.cuts], clean.late)
+    tell_cuts(report, [str(cut) for cut in clean.cuts], clean.late)
     return clean
 
 
-def _tell(report: Report, cuts: Sequence[str], late: int) -> None:
+def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
+    """Warn of what the clock did wrong."""
     if cuts:
         more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
@@ -150,8 +151,9 @@ def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
     return time + 86_400.0 * np.cumsum(np.diff(time, prepend=time[0]) < -_MIDNIGHT)
 
 
-def _aligned(reading: Reading, signals: dict[str, Series], place: Path) -> Part:
-    time = reading.plan.time
+def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: Path, where: str) -> Part:
+    """Make a part whose rows stand where the plan says."""
+    time = report.plan.time
     assert time is not None
     plan = time.aligned
     if plan is None:
@@ -162,26 +164,26 @@ def _aligned(reading: Reading, signals: dict[str, Series], place: Path) -> Part:
     absent = [part.signal for part in plan.inputs.values() if part.signal not in signals]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
-        raise DataError(what, "Correct the plan", reading.text.source)
+        raise DataError(what, "Correct the plan", where)
     try:
         rows = align(signals, plan)
     except ValueError as fault:
-        raise DataError(str(fault), "Correct [time.inputs] in the plan", reading.text.source) from fault
-    where = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
-    reading.report.notes.append(f"{where}, the others as [time.inputs] says")
+        raise DataError(str(fault), "Correct [time.inputs] in the plan", where) from fault
+    stands = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
+    report.notes.append(f"{stands}, the others as [time.inputs] says")
     for name, column in rows.columns.items():
         gone = int(is_missing(column).sum())
         if gone:
             part = plan.inputs[name]
-            reading.report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
+            report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
     columns: dict[str, Any] = {
         time.column: rows.time,
         **({time.drive: rows.drive + 1.0} if time.drive else {}),
         **rows.columns,
     }
     path = place / "part.parquet"
-    write_arrays(reading.engine, columns, path)
-    return Part(path, time.column, reading.text.source, drives=bool(time.drive))
+    write_arrays(engine, columns, path)
+    return Part(path, time.column, where, drives=bool(time.drive))
 
 
 def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
