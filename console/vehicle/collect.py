@@ -67,6 +67,10 @@ TOPICS = 4096
     "--plan", metavar="FILE.toml",
     help="Plan whose table [time] says how samples become rows, as in learning. Default: each sample is a row.",
 )  # fmt: skip
+@click.option(
+    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Catalogue of VSS for a plan with its paths; several: what a later one says counts.",
+)  # fmt: skip
 @click.option("--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: all that come.")
 @click.option(
     "--follow", is_flag=True,
@@ -106,6 +110,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     max_rows: int | None,
     max_days: float | None,
     plan: str | None,
+    catalogues: tuple[Path, ...],
     columns: str | None,
     follow: bool,
     identity: Path | None,
@@ -144,7 +149,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     if plan and columns:
         raise UsageError("--columns: the plan names the columns already")
     logs.configure("error" if is_quiet() else "warning")
-    live = LivePlan.read(plan) if plan else LivePlan()
+    live = LivePlan.read(plan, catalogues) if plan else LivePlan()
     wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
     asked = Asked(
         source,

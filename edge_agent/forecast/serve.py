@@ -258,7 +258,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
     for note in config.notes:
         say.warning("retired-setting", note=note)
     with ExitStack() as stack:
-        plan = LivePlan() if config.plan is None else LivePlan.read(config.plan)
+        plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         rows = Rows(plan)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)

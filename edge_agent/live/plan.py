@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from edge_agent.imports.marks import NO_WORDS
 from edge_agent.imports.plan import UNDECIDED, Column, Csv, read_plan
 from edge_agent.live.objects import seconds_of
 from edge_agent.live.port import Sample
+from edge_agent.recordings.signals import Signal
+from edge_agent.recordings.vss import Catalogue, Leaf, fitted
 from glassfleet.data import presets
 from glassfleet.data.timeplan import TimePlan
-from schemas.errors import UsageError
+from schemas.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class LivePlan:
         What texts mean, where a column does not say it.
     clock, scale : str, float
         The field with a sample's time, and how many seconds 1 is; an empty field: samples do not tell it so.
+    leaves : dict of str to Leaf
+        What a catalogue says of columns: they get its units, words and limits.
     column : str
         Where each sample is a row: what its time is called there; empty: it is not told.
     target : str
@@ -43,12 +49,19 @@ class LivePlan:
     csv: Csv = field(default_factory=Csv)
     clock: str = ""
     scale: float = 1.0
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
     column: str = ""
     target: str = ""
 
     @classmethod
-    def read(cls, name: str) -> LivePlan:
+    def read(cls, name: str, catalogues: Sequence[Path] = ()) -> LivePlan:
         """Read a plan's file, or take ``qoe``, the case study's.
+
+        Parameters
+        ----------
+        name : str
+        catalogues : sequence of Path
+            Of VSS, which a plan with paths needs; what a later one says counts.
 
         Raises
         ------
@@ -71,10 +84,15 @@ class LivePlan:
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
         if absent:
             raise UsageError(f"--plan {name}: [time] names the signal {absent[0]!r}, which [columns] does not take")
+        paths = {each: column.vss for each, column in columns.items() if column.vss}
+        if paths and not catalogues:
+            raise UsageError(f"--plan {name}: it has paths of a catalogue: name that with --vss")
+        catalogue = Catalogue(catalogues) if paths else None
+        leaves = {} if catalogue is None else {each: catalogue.leaf(path) for each, path in paths.items()}
         if time is None and not columns:
             raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
         column = "" if plan.time is None or plan.clock is None else plan.time.column
-        return cls(time, columns, plan.csv, clock, scale, column, plan.target)
+        return cls(time, columns, plan.csv, clock, scale, leaves, column, plan.target)
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -114,11 +132,25 @@ class LivePlan:
                 {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
             )
             values = drive | {
-                name: self._cell(name, values[source]) for name, source in found.items() if source in values
+                name: self._fitted(name, self._cell(name, values[source]))
+                for name, source in found.items()
+                if source in values
             }
             if self.time is None and self.column:
                 values = {self.column: time, **values}
         return replace(sample, time=time, values=values)
+
+    def _fitted(self, name: str, cell: Any) -> Any:
+        """Return a cell as the catalogue has it."""
+        if cell is None or name not in self.leaves:
+            return cell
+        value = np.array([cell], dtype=object if isinstance(cell, str) else np.float64)
+        unit = self.columns[name].unit
+        try:
+            (fit,) = fitted(Signal(name, unit, np.zeros(1), value), self.leaves[name], unit, name).value.tolist()
+        except DataError as fault:
+            raise ValueError(str(fault)) from fault
+        return None if _is_blank(fit) else float(fit) if isinstance(fit, bool | int) else fit
 
     def _cell(self, name: str, value: Any) -> Any:
         column = self.columns[name]

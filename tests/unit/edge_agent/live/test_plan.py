@@ -112,6 +112,51 @@ def test_samples_become_what_the_importer_makes_of_the_same_file(text: str, tmp_
     assert WindowStore.open(tmp_path / "b.window").read() == store.read()
 
 
+CATALOGUE = {
+    "Vehicle": {
+        "type": "branch",
+        "description": "A car.",
+        "children": {
+            "Speed": {"type": "sensor", "datatype": "float", "unit": "m/s", "max": 100, "description": "Speed."},
+            "Gear": {"type": "sensor", "datatype": "string", "allowed": ["PARK", "DRIVE"], "description": "Gear."},
+        },
+    }
+}
+PATHS = """
+[columns]
+"Vehicle.Speed" = { from = "v", unit = "km/h", vss = "Vehicle.Speed" }
+"Vehicle.Gear" = { from = "g", take = "text", vss = "Vehicle.Gear" }
+y = {}
+"""
+
+
+@pytest.mark.usefixtures("structlog_defaults")
+def test_values_get_the_units_and_words_of_a_catalogue_as_in_the_importer(tmp_path: Path) -> None:
+    plan, vss, log, out = (tmp_path / name for name in ("plan.toml", "vss.json", "drive.csv", "drive.parquet"))
+    plan.write_text(PATHS)
+    vss.write_text(json.dumps(CATALOGUE))
+    speeds, gears = (36.0, 7.3, 123.4), ("Park", "drive", "PARK")
+    log.write_text(
+        "".join(f"{v},{g},{y}\n" for v, g, y in [("v", "g", "y"), *zip(speeds, gears, range(3), strict=True)])
+    )
+    assert run(["data", "import", str(log), "--plan", str(plan), "--vss", str(vss), "--out", str(out), "--quiet"]) == 0
+    table = read_table(out, missing=None)
+    rows = Rows(LivePlan.read(str(plan), [vss]))
+    made = [
+        row
+        for v, g, y in zip(speeds, gears, range(3), strict=True)
+        for row in rows.push(Sample({"v": v, "g": g, "y": y}))
+    ]
+    assert made[0] == {"Vehicle.Speed": 10.0, "Vehicle.Gear": "PARK", "y": 0.0}
+    for name in table.names:
+        assert [row[name] for row in made] == table.column(name).tolist()
+    for odd, words in (({"v": 720.0}, "not at most 100 m/s"), ({"g": "Reverse"}, "none of its words")):
+        with pytest.raises(ValueError, match=words):
+            rows.push(Sample(odd))
+    with pytest.raises(UsageError, match="name that with --vss"):
+        LivePlan.read(str(plan))
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
