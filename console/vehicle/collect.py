@@ -265,7 +265,7 @@ class Filling:
 
     def __init__(self, window: WindowStore, rows: Rows, notes: Notes, work: Work, *, is_planned: bool) -> None:
         self._window, self._rows, self._notes, self._work = window, rows, notes, work
-        self._is_planned, self._is_first_drive = is_planned, True
+        self._is_planned, self._is_first_drive, self._had_stored = is_planned, True, False
         self._reasons: dict[str, None] = {}
         self._told_at = -math.inf
         self.taken = self.refused = self.known = 0
@@ -312,6 +312,7 @@ class Filling:
             elif self._notes.is_known(sample):
                 self.known += 1
             else:
+                self._had_stored |= sample.is_stored
                 try:
                     # It was stored, but is not known yet: a measurement that was missed, taken once.
                     made = self._rows.push(replace(sample, is_stored=False) if sample.topic else sample)
@@ -330,7 +331,7 @@ class Filling:
         newest = self._notes.newest
         times = self._rows.times
         if rows and self._is_planned:
-            if self._is_first_drive:
+            if self._is_first_drive and self._had_stored:
                 rows = [row for at, row in zip(times, rows, strict=True) if not newest - DAY < at <= newest]
             self._notes.newest, self._notes.drive = times[-1], self._rows.drive
         return rows

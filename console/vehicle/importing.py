@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import shlex
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from console.common import RowsFile, options_as, print_json, result_options, table_lines
+from console.common import options_as, print_json, result_options, rows_place, table_lines
 from console.progress import progress
 from console.tables import printable
 from schemas.errors import UsageError
 from schemas.private_files import replace_private
-from schemas.text import counted
+from schemas.text import counted, without_password
 
 if TYPE_CHECKING:
     from edge_agent.imports.plan import Plan
@@ -26,9 +28,13 @@ _FIRST = 3.0
 """Seconds after which it is said how far the import is, where there is no bar."""
 
 
+def _rows_places(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(rows_place(ctx, parameter, each)) for each in given)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    sources: tuple[Path, ...]
+    sources: tuple[str, ...]
     out: Path | None
     plan_file: Path | None
     target: str | None
@@ -40,12 +46,12 @@ class _Options:
         """Raise UsageError for what cannot be meant."""
         if self.out is not None and self.out.suffix not in (".parquet", ".csv"):
             raise UsageError(f"--out {self.out}: a table ends in .parquet or .csv")
-        if self.out is not None and any(self.out.absolute() == source.absolute() for source in self.sources):
+        if self.out is not None and any(self.out.absolute() == Path(source).absolute() for source in self.sources):
             raise UsageError(f"--out {self.out} is one of the files that are read")
 
 
 @click.command("import")
-@click.argument("sources", nargs=-1, required=True, type=RowsFile(dir_okay=False), metavar="SOURCE...")
+@click.argument("sources", nargs=-1, required=True, callback=_rows_places, metavar="SOURCE...")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="The table, .parquet or .csv; one that is there is replaced. Default: nothing is written, only looked at.",
@@ -76,6 +82,7 @@ def import_(given: _Options) -> None:
     Examples:
       glassfleet data import export.csv
       glassfleet data import monday.csv.gz tuesday.csv.gz --plan fleet.toml --out drive.parquet
+      glassfleet data import "sqlite:///drives.db?query=SELECT speed, load, quality FROM rows"
       glassfleet data import drive.blf --database car.dbc --target FuelRate --out drive.parquet
     """
     from edge_agent.imports.importing import Job, import_files  # numpy comes with it
@@ -89,11 +96,10 @@ def import_(given: _Options) -> None:
     if plan is not None and given.target is not None and given.target != plan.target:
         raise UsageError(f"--target {given.target}: the plan says {plan.target!r}. Change it there")
     catalogue = Catalogue(given.catalogues) if given.catalogues else None
-    with progress("import", 100, silence=_FIRST) as work:
-        job = Job(
-            given.sources, given.out, plan, given.target or "", given.databases, catalogue,
-            progress=lambda percent: work.at(percent, doing="%"),
-        )  # fmt: skip
+    with progress("import", 100, silence=_FIRST) as work, tempfile.TemporaryDirectory() as folder:
+        sources = [_as_file(source, Path(folder)) for source in given.sources]
+        job = Job(sources, given.out, plan, given.target or "", given.databases, catalogue)
+        job.progress = lambda percent: work.at(percent, doing="%")
         try:
             report = import_files(job)
         except UndecidedError as fault:
@@ -106,7 +112,9 @@ def import_(given: _Options) -> None:
     if given.as_json:
         print_json(report.to_document())
         return
-    names = ", ".join(source.name for source in given.sources[:3]) + (", ..." if len(given.sources) > 3 else "")
+    names = ", ".join(without_password(source) for source in given.sources[:3]) + (
+        ", ..." if len(given.sources) > 3 else ""
+    )
     click.echo(f"{names}: {report.line()}")
     for line in (*(f"  {line}" for line in _columns(report)), *_counts(report)):
         click.echo(line)
@@ -117,6 +125,22 @@ def import_(given: _Options) -> None:
         return
     agent = f"glassfleet agent --id ID --data {shlex.quote(str(given.out))}"
     click.echo(f"written: {given.out}, target {report.plan.target}. Next: {agent}")
+
+
+def _as_file(source: str, folder: Path) -> Path:
+    """Return a file; the rows of a database or a window are written into one."""
+    from edge_agent.sources.readers import locate  # numpy comes with it
+
+    place = locate(source)
+    if place.reader.is_text or place.reader.columns is not None:
+        return Path(source)
+    path = folder / f"{len(list(folder.iterdir()))}-{Path(source).name[:40] if '://' not in source else 'query'}"
+    with place.reader.rows(place) as (names, blocks), path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(names)
+        for block in blocks:
+            out.writerows(block)
+    return path
 
 
 def _write_plan(path: Path, plan: Plan, why: dict[str, str]) -> None:

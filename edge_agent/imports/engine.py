@@ -33,6 +33,9 @@ REJECTS: Final = 10_000
 
 SHOWN: Final = 3
 
+POLL: Final = 0.25
+"""Seconds between two looks at how far a query is."""
+
 Progress = Callable[[float], None]
 """Is told a percentage now and then."""
 
@@ -77,7 +80,7 @@ class Engine:
         thread.start()
         try:
             while thread.is_alive():
-                thread.join(0.25)
+                thread.join(POLL)
                 if self._progress is not None and thread.is_alive():
                     self._progress(max(0.0, self.db.query_progress()))
         except BaseException:

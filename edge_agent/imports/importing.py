@@ -232,7 +232,8 @@ def _dense(reading: Reading, place: Path) -> Part:
             return _dense(reading, place)
     if reading.check([name for name in taken if nulls.get(name)]):
         return _dense(reading, place)
-    reading.before({name: cells.columns[column.source or name] for name, column in taken.items()})
+    clock = {time: cells.columns[plan.clock.source]} if time and plan.clock is not None else {}
+    reading.before({**clock, **{name: cells.columns[column.source or name] for name, column in taken.items()}})
     return Part(part, time, reading.text.source)
 
 

@@ -149,7 +149,7 @@ def _objects(text: Text) -> Iterator[dict[str, str]]:
             return
         try:
             document = json.loads(last[1])
-        except ValueError:
+        except (ValueError, RecursionError):
             if not text.is_torn or last[0] == 1:
                 document = _decoded(last[1], last[0], text)
             else:

@@ -269,7 +269,7 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
             verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is the target {label!r} once more")
     for name in list(verdicts):
         base, mark, number = name.rpartition("#")
-        if not mark or not number.isdigit() or base not in verdicts or name == label:
+        if not mark or not number.isdigit() or base not in verdicts:
             continue
         one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
         if one == two:
@@ -279,7 +279,7 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
         verdicts[name] = replace(
             verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
             decision=f"{base}: two columns have this name, {given.names.index(base) + 1} and {given.names.index(name) + 1}; "
-            f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. Which one is it, or are they two inputs?",
+            f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
             lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
         )  # fmt: skip
 

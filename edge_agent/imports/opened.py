@@ -163,6 +163,8 @@ def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
             return False
         line = _longest(text, chunk, line)
         last = chunk
+    if decoder.getstate()[0]:
+        return False  # it ends within a letter
     text.is_torn = not last.endswith(b"\n")
     return True
 
@@ -188,9 +190,9 @@ def _is_utf8(path: Path, text: Text) -> bool:
         try:
             for chunk in chunks:
                 decoder.decode(chunk)
+            return not decoder.getstate()[0]
         except UnicodeDecodeError:
             return False
-    return True
 
 
 def _encoding(first: bytes, given: str) -> str:

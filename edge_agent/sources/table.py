@@ -25,11 +25,12 @@ from edge_agent.sources.cells import (
     no_column,
 )
 from edge_agent.sources.door import taken
-from edge_agent.sources.holdback import DRIVES, held_back
+from edge_agent.sources.holdback import held_back
 from edge_agent.sources.location import Location
 from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
+from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
@@ -195,6 +196,9 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     if SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
         said = (f"held back to score models: {words}",) if words else ()
+    when = [name for name in features if tells_when(name)]
+    if when:
+        said += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
     warnings = (*raw.warnings, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 

@@ -16,7 +16,7 @@ from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
 from edge_agent.live.adapters import viss
-from edge_agent.live.port import Asked, Sample
+from edge_agent.live.port import Asked, Sample, Seen
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
@@ -89,23 +89,29 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
     def answer(message: Message) -> None:
         request = json.loads(message.payload)
         asked.append(request["request"])
-        time, action = "2026-03-01T12:00:00Z", request["request"]["action"]
-        kind, value = ("get", "12.5") if action == "get" else ("subscription", "13")
-        points = [{"value": value, "ts": "2026-03-01T12:00:01Z"}, {"value": "visserr:Data-not-available", "ts": time}]
-        told = {"action": kind, "data": {"path": path, "dp": points}, "ts": time}
+        is_get = request["request"]["action"] == "get"
+        points = [{"value": "12.5", "ts": "2026-03-01T12:00:01Z"}]
+        if not is_get:
+            points = [
+                {"value": "visserr:Data-not-available", "ts": "2026-03-01T12:00:03Z"},
+                *points,
+                {"value": "13", "ts": "2026-03-01T12:00:02Z"},
+            ]
+        told = {"action": "get" if is_get else "subscription", "data": {"path": path, "dp": points}, "ts": ""}
         server.publish(request["topic"], json.dumps(told).encode())
 
     server.subscribe("VIN1/Vehicle")
     server.start(Handlers(answer, lambda: None, lambda _: None))
     eventually(lambda: server.is_connected)
     samples = Samples(Asked(f"viss+{url}/VIN1", signals=(path,), is_urgent=True))
-    got = list(islice(samples, 4))
+    got = list(islice(samples, 3))
     samples.close()
     server.stop()
     assert [request["action"] for request in asked] == ["get", "subscribe"]
     at = 1772366400.0
     assert got == [
-        Sample({path: value}, at + late, is_whole=False) for value, late in ((None, 0), (12.5, 1), (None, 0), (13.0, 1))
+        Sample({path: value}, at + late, is_whole=False, is_stored=late == 1)
+        for value, late in ((12.5, 1), (13.0, 2), (None, 3))
     ]
 
 
@@ -119,7 +125,7 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
     ],
 )
 def test_what_is_no_value_of_a_viss_server_is_told(payload: bytes, words: str) -> None:
-    (text,) = viss.samples_of(payload)
+    (text,) = viss.samples_of(payload, Seen())
     assert isinstance(text, str)
     assert words in text
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from console.main import run
+from edge_agent.imports import engine
 from edge_agent.imports.plan import Plan, read_plan
 from edge_agent.sources import read_source
 from edge_agent.sources.holdback import held_back
@@ -225,11 +226,12 @@ def test_vehicle_holds_its_newest_drives_or_rows_back_and_never_neighbours(drive
         assert np.flatnonzero(train)[-1] == tests[0] - 2
 
 
-def test_import_that_is_stopped_leaves_nothing(imported, tmp_path):
+def test_import_that_is_stopped_leaves_nothing(imported, tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "POLL", 0.001)
+
     def stop(_: float) -> None:
         raise KeyboardInterrupt
 
-    rows = table(200_000, speed=speed, fuel=fuel)
     with pytest.raises(KeyboardInterrupt):
-        imported(rows * 1 + rows.partition("\n")[2] * 4, progress=stop)
+        imported(table(100_000, speed=speed, fuel=fuel), progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["drive-0.csv"]
