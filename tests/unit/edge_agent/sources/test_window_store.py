@@ -154,6 +154,15 @@ def test_agent_leaves_out_rows_of_a_window_that_lack_the_target_or_an_input(tmp_
     assert [row[1] for row in store.read()[1]] == [None, 0, 1, 2, 3, 4, 1]
 
 
+@pytest.mark.parametrize("categories", [False, True])
+def test_field_that_one_sample_has_costs_the_others_nothing(categories: bool, tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"boot": 1, "a": 0, "y": 0}, *({"a": number, "y": number} for number in range(1, 10))])
+    train = read_source(store.path, categories=categories).train
+    assert (train.features, train.rows) == (("a",), 10)
+    assert read_source(store.path, categories=categories, missing=True).train.features == ("boot", "a")
+
+
 def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window")
     assert store.append([sample(0, b=True), sample(1, b=False)]) == []
