@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
+from edge_agent.forecast.config import ForecastConfig
+from edge_agent.forecast.publish import into_vehicle
 from edge_agent.live.adapters import viss
-from edge_agent.live.port import Asked, Sample, Seen
+from edge_agent.live.objects import parse
+from edge_agent.live.port import Access, Asked, Sample, Seen
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
+from schemas.errors import UsageError
 from tests.support.coordinator_http import record_of, small_document
 from tests.support.processes import Processes, eventually
 
@@ -113,6 +118,33 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
         Sample({path: value}, at + late, is_whole=False, is_stored=late == 1)
         for value, late in ((12.5, 1), (13.0, 2), (None, 3))
     ]
+
+
+@pytest.mark.needs("mosquitto")
+def test_forecasts_come_back_on_a_topic_as_one_object_each(url: str, tmp_path: Path) -> None:
+    got: list[Any] = []
+    listener = PahoTransport(Link(url, "application"))
+    listener.subscribe("vehicle/forecast")
+    listener.start(Handlers(lambda message: got.append(parse(message.payload)), lambda: None, lambda _: None))
+    eventually(lambda: listener.is_connected)
+    config = ForecastConfig(id="v0", source="-", publish=f"{url}/vehicle/forecast", state_dir=tmp_path)
+    record = {"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9}
+    with ExitStack() as stack:
+        # From the same broker that samples come from, as from one process.
+        samples = Samples(Asked(f"{url}/{TOPIC}", is_urgent=True))
+        stack.callback(samples.close)
+        give = into_vehicle(config, Access(), stack)
+        eventually(lambda: (give(record), got)[1], "one comes")
+        listener.publish(TOPIC, b'{"a": 1}')
+        assert next(sample for sample in samples if isinstance(sample, Sample)).values == {"a": 1}
+    listener.stop()
+    names = ("Value", "Class", "Rule", "IsAlert")
+    values = {
+        f"Vehicle.Glassfleet.Forecast.{name}": value for name, value in zip(names, (0.25, None, 3, True), strict=True)
+    }
+    assert got[0] == Sample({"ts": 1.7e9, **values})
+    with pytest.raises(UsageError, match=r"give kuksa\[s\]://HOST"), ExitStack() as stack:
+        into_vehicle(config.model_copy(update={"publish": "http://x"}), Access(), stack)
 
 
 @pytest.mark.parametrize(
