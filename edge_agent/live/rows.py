@@ -82,10 +82,7 @@ class Rows:
                 rows += self._aligner.end_drive()
             self._told_drive = drive
         before = self._aligner.left_out
-        try:
-            rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
-        except TypeError as fault:
-            raise ValueError(str(fault)) from fault
+        rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
         if self._aligner.left_out > before:
             raise ValueError(f"its time, {self.now:.15g}, was taken already")
         return self._named(plan, rows)
