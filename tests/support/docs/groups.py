@@ -38,7 +38,7 @@ MARKS = {
     "docs/tutorial/first-fleet.md:first-fleet": [pytest.mark.slow],
 }
 """What an example needs, beyond the programs that it types."""
-CLONES = {"docs/howto/add-a-scheme.md:scheme"}
+CLONES = {"docs/howto/add-a-live-source.md:live", "docs/howto/add-a-scheme.md:scheme"}
 """Their reader works in a clone of the repository, and changes it: they get a copy."""
 LONG = {"docs/howto/reproduce-the-papers.md:report": 3400.0}
 """Seconds that an example may take, where that is more than the others get."""
@@ -92,6 +92,7 @@ PARTS = {
         "docs/reference/http-api.md:http",
     ],
     "models": [
+        "docs/howto/add-a-live-source.md:live",
         "README.md:estimators",
         "README.md:tables",
         "docs/explanation/exactness.md:exactness",

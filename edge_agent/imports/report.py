@@ -1,0 +1,188 @@
+"""What an import did: rows and cells that were left out or have no value, by reason, and what the table holds."""
+
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.imports.engine import Engine, name_sql, text_sql
+from edge_agent.imports.plan import Plan
+
+FAR: Final = 2.0
+"""So many times the range of all the others a value is away from them when it hardly is one."""
+
+
+@dataclass
+class Holds:
+    """What a column of the table holds.
+
+    Attributes
+    ----------
+    name : str
+    before, after : list
+        Its first cells as they stand in the file, and as they are in the table.
+    missing : int
+        Cells without a value.
+    low, high : float or None
+        Of numbers.
+    texts : int
+        How many different ones there are; 0 of numbers.
+    """
+
+    name: str
+    before: list[str] = field(default_factory=list)
+    after: list[Any] = field(default_factory=list)
+    missing: int = 0
+    low: float | None = None
+    high: float | None = None
+    texts: int = 0
+
+
+@dataclass
+class Report:
+    """What was done.
+
+    Attributes
+    ----------
+    plan : Plan
+    why : dict of str to str
+        What becomes of each column, in words.
+    rows : int
+        In the table.
+    left_out : Counter of str
+        Lines and rows that are not in it, by reason.
+    missing : dict of str to Counter of str
+        Cells without a value: column -> mark (empty: there is nothing) -> how many.
+    columns : list of Holds
+    notes, warnings : list of str
+        What was done, and what to look at.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    why: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    missing: dict[str, Counter[str]] = field(default_factory=dict)
+    columns: list[Holds] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def count_missing(self, counts: dict[str, Counter[str]]) -> None:
+        """Add cells without a value."""
+        for name, marks in counts.items():
+            self.missing.setdefault(name, Counter()).update(marks)
+
+    def line(self) -> str:
+        """Return in one line what was done."""
+        layout = self.plan.csv
+        said = [*dict.fromkeys(self.notes)]
+        if layout.separator != ",":
+            said.append(f"columns separated by {layout.separator!r}")
+        if layout.decimal != ".":
+            said.append(f"decimal {layout.decimal!r}")
+        if layout.thousands:
+            said.append(f"{layout.thousands!r} between thousands")
+        said += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
+        said += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+        empty = sum(sum(marks.values()) for marks in self.missing.values())
+        if empty:
+            said.append(f"{empty:,} cells without a value")
+        return f"{self.rows:,} rows" + (f": {'; '.join(said)}" if said else "")
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "rows": self.rows,
+            "plan": self.plan.model_dump(by_alias=True, exclude_defaults=True),
+            "digest": self.plan.digest,
+            "why": self.why,
+            "left_out": dict(self.left_out),
+            "missing": {name: dict(marks) for name, marks in self.missing.items() if marks},
+            "columns": [asdict(column) for column in self.columns],
+            "notes": self.notes,
+            "warnings": self.warnings,
+        }
+
+
+def look(engine: Engine, table: Path, report: Report) -> None:
+    """Add to a report what a table of Parquet holds, and what looks odd in it."""
+    source = f"read_parquet({text_sql(str(table))})"
+    kinds = {str(row[0]): str(row[1]) for row in engine.rows(f"DESCRIBE SELECT * FROM {source}")}
+    parts = ["count(*)"]
+    for name, kind in kinds.items():
+        quoted = name_sql(name)
+        parts.append(f"count(*) - count({quoted})")
+        parts += (
+            [f"min({quoted})", f"max({quoted})"] if kind != "VARCHAR" else [f"approx_count_distinct({quoted})", "NULL"]
+        )
+    found = engine.rows(f"SELECT {', '.join(parts)} FROM {source}")[0]
+    report.rows = int(found[0])
+    first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
+    known = {each.name: each for each in report.columns}
+    report.columns = []
+    times_of = (report.plan.time.column, report.plan.time.drive) if report.plan.time else ()
+    for index, (name, kind) in enumerate(kinds.items()):
+        missing, low, high = found[1 + 3 * index : 4 + 3 * index]
+        holds = known.get(name, Holds(name))
+        holds.missing, holds.after = int(missing), [row[index] for row in first]
+        if kind == "VARCHAR":
+            holds.texts = int(low or 0)
+        elif low is not None:
+            holds.low, holds.high = float(low), float(high)
+            if name not in times_of:
+                _sentinels(engine, source, holds, report)
+                if low == high and report.rows > 2:
+                    report.warnings.append(f"{name}: all values are {holds.low:g}")
+        report.columns.append(holds)
+
+
+def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> None:
+    """Warn of a value far outside all the others that is there more than once: it may mean that there is none."""
+    assert holds.low is not None
+    assert holds.high is not None
+    name, low, high = name_sql(holds.name), holds.low, holds.high
+    near = engine.rows(
+        f"SELECT min({name}) FILTER ({name} > {low!r}), max({name}) FILTER ({name} < {high!r}), "
+        f"count(*) FILTER ({name} = {low!r}), count(*) FILTER ({name} = {high!r}) FROM {source}"
+    )[0]
+    for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
+        if is_sentinel(value, next_value, other, count, report.rows):
+            report.warnings.append(
+                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): it may mean "
+                f'"no value". Then say so in the plan: missing = ["{value:g}"] in the line of columns.{holds.name}'
+            )
+
+
+def is_sentinel(value: float, nearest: float | None, other: float, count: int, rows: int) -> bool:
+    """Whether a column's greatest or least value is hardly one: far from all the others, repeated, and round in bits.
+
+    Parameters
+    ----------
+    value : float
+        The greatest or the least one.
+    nearest : float or None
+        The one next to it.
+    other : float
+        The one at the other end.
+    count : int
+        Rows with `value`.
+    rows : int
+    """
+    if nearest is None or nearest == other or count > 0.5 * rows:
+        return False
+    is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
+    return (
+        abs(value - nearest) > FAR * abs(nearest - other)
+        and abs(value) > abs(nearest)
+        and count >= (1 if is_known else 2)
+    )
+
+
+SENTINELS: Final = frozenset(
+    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
+    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
+)
+"""Numbers that say "no value" on many buses, or that are one above such a number."""
