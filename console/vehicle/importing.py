@@ -183,10 +183,10 @@ def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
     lines = [f"left out: {count:,} {reason}" for reason, count in report.left_out.items() if count]
     for name, marks in report.missing.items():
-        told = ", ".join(
+        counts = ", ".join(
             f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
         )
-        if told:
-            lines.append(f"no value: {printable(name)}: {told}")
+        if counts:
+            lines.append(f"no value: {printable(name)}: {counts}")
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]
     return [*lines, f"{counted(report.rows, 'rows')}, {counted(sum(report.left_out.values()), 'lines')} left out"]

@@ -87,10 +87,10 @@ def judge(given: Cells, separator: str) -> Verdict:
         return Verdict(Column(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0", marks)
     if valued and all(numbers.HEX.match(cell) for cell in valued):
         return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
-    told = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
-    known = set(told)
-    if valued and len(told) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
-        return _numbers(given, column, told, [cell for cell in valued if cell not in known], filled, separator)
+    known = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
+    known = set(known)
+    if valued and len(known) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
+        return _numbers(given, column, known, [cell for cell in valued if cell not in known], filled, separator)
     orders = times.judge(valued)
     if orders and not given.is_time:
         return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")
@@ -115,7 +115,7 @@ def _truth(cells: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _numbers(
-    given: Cells, column: Column, told: Sequence[str], odd: Sequence[str], filled: Sequence[str], separator: str
+    given: Cells, column: Column, known: Sequence[str], odd: Sequence[str], filled: Sequence[str], separator: str
 ) -> Verdict:
     marks = frozenset(cell.lower() for cell in filled if is_mark(cell) and cell)
     if odd:
@@ -129,14 +129,14 @@ def _numbers(
             replace_take(column, UNDECIDED), "numbers and words", marks, decision=what,
             lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
-    if numbers.is_power(told) and any(cell.isdigit() for cell in told):
-        cell = next(cell for cell in told if numbers.POWER.match(cell))
+    if numbers.is_power(known) and any(cell.isdigit() for cell in known):
+        cell = next(cell for cell in known if numbers.POWER.match(cell))
         return Verdict(
             replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
             decision=f"{given.name}: line {given.line(cell)} has {cell!r}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
             lines='take = "number"; or take = "hex"; or take = "nothing"',
         )  # fmt: skip
-    how = numbers.judge(told, separator)
+    how = numbers.judge(known, separator)
     if not how.readings:
         return Verdict(
             replace_take(column, UNDECIDED), "numbers that are written in different ways", marks,
@@ -146,7 +146,7 @@ def _numbers(
     column = column.model_copy(update={"cut": how.unit, "unit": column.unit or how.unit})
     verdict = Verdict(column, "numbers", marks, how.readings, how.example)
     reading = how.readings[0]
-    bodies = [numbers.body(cell)[0] for cell in told]  # type: ignore[index]  # each has one
+    bodies = [numbers.body(cell)[0] for cell in known]  # type: ignore[index]  # each has one
     if len(how.readings) == 1:
         decimal = frozenset({reading.decimal} if any(reading.decimal in text for text in bodies) else set())
         verdict = replace(verdict, proofs=(decimal, frozenset({reading.thousands} - {""})))

@@ -124,10 +124,10 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     """
     notes: list[str] = []
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    told = re.match(r"^\W?sep=(.)\s*$", lines[first]) if lines else None
-    if told is not None:
-        separator = separator or told[1]
-        notes.append(f"line {first + 1} says sep={told[1]}")
+    mark_line = re.match(r"^\W?sep=(.)\s*$", lines[first]) if lines else None
+    if mark_line is not None:
+        separator = separator or mark_line[1]
+        notes.append(f"line {first + 1} says sep={mark_line[1]}")
         first += 1
     start = first
     while start < len(lines) and (not lines[start].strip() or lines[start].lstrip().startswith(COMMENTS[:5])):
@@ -279,9 +279,9 @@ def _header(
 def _is_row(cells: Sequence[str], numeric: Sequence[int], width: int) -> bool:
     if len(cells) != width:
         return False
-    told = [cells[column] for column in numeric if cells[column] and not is_mark(cells[column])]
-    values = sum(map(is_value, told))
-    return values > 0 and 2 * values >= len(told)
+    filled = [cells[column] for column in numeric if cells[column] and not is_mark(cells[column])]
+    values = sum(map(is_value, filled))
+    return values > 0 and 2 * values >= len(filled)
 
 
 def _other_width(

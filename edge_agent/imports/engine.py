@@ -329,7 +329,8 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, cells: Ce
     """Say which cells are no values by the plan, where, and what the plan may say of them."""
     each = found[0]
     column = plan.columns[each.column]
-    index = int(cells.columns[column.source or each.column].removeprefix("c"))
+    name = (column.source or each.column) if plan.long is None else plan.long.value
+    index = list(dialect.names).index(name) if name in dialect.names else len(dialect.names)
     cell, _ = next(iter(each.texts.items()))
     lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
     total = sum(each.texts.values())

@@ -193,10 +193,10 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         verdicts[clock.source] = columns.judge(times_of, dialect.separator)
     csv_marks, verdicts = _settle(verdicts)
     if clock is not None and clock.source in verdicts:
-        told = verdicts.pop(clock.source)
-        clock = clock.model_copy(update={"decimal": told.column.decimal})
-        if told.decision:
-            decisions.append(Decision(clock.source, told.decision, f"clock: {told.lines}"))
+        verdict = verdicts.pop(clock.source)
+        clock = clock.model_copy(update={"decimal": verdict.column.decimal})
+        if verdict.decision:
+            decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
     marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
     layout = Csv(
@@ -316,13 +316,13 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
                 decision=what, lines=f"{one.words()} ({one.value(number):.10g}); or {two.words()} ({two.value(number):.10g})",
             )  # fmt: skip
             continue
-        told = readings[0] if readings else common
+        reading = readings[0] if readings else common
         own = {}
         if verdict.proofs[0] or name in left:
-            own["decimal"] = told.decimal if told.decimal != common.decimal else None
-        if (verdict.proofs[0] or verdict.proofs[1] or name in left) and told.thousands != common.thousands:
+            own["decimal"] = reading.decimal if reading.decimal != common.decimal else None
+        if (verdict.proofs[0] or verdict.proofs[1] or name in left) and reading.thousands != common.thousands:
             # Without marks between thousands here none may come: 1.234 beside 0.998 is no thousand.
-            own["thousands"] = told.thousands if own.get("decimal") or told.thousands else None
+            own["thousands"] = reading.thousands if own.get("decimal") or reading.thousands else None
         settled[name] = replace(verdict, column=verdict.column.model_copy(update=own))
     return common, settled
 

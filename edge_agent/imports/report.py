@@ -78,19 +78,19 @@ class Report:
     def line(self) -> str:
         """Return in one line what was done."""
         layout = self.plan.csv
-        said = [*dict.fromkeys(self.notes)]
+        lines = [*dict.fromkeys(self.notes)]
         if layout.separator != ",":
-            said.append(f"columns separated by {layout.separator!r}")
+            lines.append(f"columns separated by {layout.separator!r}")
         if layout.decimal != ".":
-            said.append(f"decimal {layout.decimal!r}")
+            lines.append(f"decimal {layout.decimal!r}")
         if layout.thousands:
-            said.append(f"{layout.thousands!r} between thousands")
-        said += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
-        said += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+            lines.append(f"{layout.thousands!r} between thousands")
+        lines += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
+        lines += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
         empty = sum(sum(marks.values()) for marks in self.missing.values())
         if empty:
-            said.append(f"{empty:,} cells without a value")
-        return f"{self.rows:,} rows" + (f": {'; '.join(said)}" if said else "")
+            lines.append(f"{empty:,} cells without a value")
+        return f"{self.rows:,} rows" + (f": {'; '.join(lines)}" if lines else "")
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON values."""

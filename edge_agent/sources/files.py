@@ -88,8 +88,8 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
 
 def _index_of(schema: Any) -> set[str]:
     """Return the columns that pandas wrote to number the rows: they say nothing of a drive."""
-    told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    return {name for name in schema.names if name in told or re.fullmatch(r"__index_level_\d+__", name)}
+    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
 def _is_planned(place: Location) -> bool:

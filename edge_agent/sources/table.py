@@ -93,7 +93,7 @@ class Source:
         `test` has no rows when there is no split column.
     warnings : tuple of str
         What is odd but usable: constant columns, columns that were left out.
-    said : tuple of str
+    notes : tuple of str
         What was done to the file, and which rows are held back.
     refresh : callable or None
         Of a window that moves: reads it again.
@@ -102,7 +102,7 @@ class Source:
     train: Dataset
     test: Dataset
     warnings: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -151,8 +151,8 @@ def read_source(
     if place.reader.mark is not None:
         return _Moving(place.reader.mark(place), partial(_read_source, place, target=target, **how)).source()
     rows, source = taken(place, target, partial(_read_source, target=target, **how))
-    said = (rows.line, *source.said) if rows.line else source.said
-    return replace(source, warnings=(*rows.warnings, *source.warnings), said=said)
+    notes = (rows.line, *source.notes) if rows.line else source.notes
+    return replace(source, warnings=(*rows.warnings, *source.warnings), notes=notes)
 
 
 class _Moving:
@@ -192,13 +192,13 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         what = f"{text}; an agent needs at least 2 rows to learn from"
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
-        said = (f"held back to score models: {words}",) if words else ()
+        notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
-        said += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
     warnings = (*raw.warnings, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
@@ -207,7 +207,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, said)
+    return Source(dataset(train), dataset(test), warnings, notes)
 
 
 def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:

@@ -156,7 +156,9 @@ def mangled(content: bytes, seed: int) -> bytes:
             case 2:
                 given[at:at] = given[at : at + size]
             case 3:
-                given[at:at] = chance.choice([b"\0" * size, b'"', b",", b";", b"\n", b"\r", b"\xff", "\u202f".encode(), b"1e5", b"#"])
+                given[at:at] = chance.choice(
+                    [b"\0" * size, b'"', b",", b";", b"\n", b"\r", b"\xff", "\u202f".encode(), b"1e5", b"#"]
+                )
             case 4:
                 del given[at:]
             case _:
@@ -168,7 +170,9 @@ def mangled(content: bytes, seed: int) -> bytes:
 def fuzz(folder: Path, seeds: range) -> None:
     """Import mangled files: each is taken, or refused with a fault of ours."""
     german = PLAIN.replace(b",", b";").replace(b".", b",")
-    long = b"time,signal,value\n" + b"".join(b"%d,%s,%d\n" % (row, name, row) for row in range(20) for name in (b"a", b"b"))
+    long = b"time,signal,value\n" + b"".join(
+        b"%d,%s,%d\n" % (row, name, row) for row in range(20) for name in (b"a", b"b")
+    )
     lines = b"".join(b'{"time": %d, "fuel": %d}\n' % (row, row % 7) for row in range(30))
     kinds = (PLAIN, german, long, lines, GZ, ZIP, PLAIN.decode().encode("utf-16"), b"# head\n# more\n" + PLAIN)
     for seed in seeds:
