@@ -155,7 +155,7 @@ def _columns(report: Report) -> list[str]:
         column = columns.get(holds.name)
         unit = f" in {column.unit}" if column is not None and column.unit else ""
         why = report.why.get(holds.name, column.take if column is not None else "time in seconds")
-        if report.plan.time is not None and holds.name == report.plan.time.drive:
+        if holds.name in report.plan.times[1:]:
             why = "number of the drive"
         if holds.name == report.plan.target:
             why += " (the target)"

@@ -106,7 +106,7 @@ def with_paths(plan: Plan, catalogue: Catalogue) -> Plan:
 
 
 def fit(engine: Engine, table: Path, plan: Plan, catalogue: Catalogue, metadata: str) -> Path:
-    """Write a table anew with the units and limits of a catalogue; raises DataError where a column cannot be its path."""
+    """Write a table anew with the units of a catalogue; raises DataError where a column cannot be its path."""
     arrays = engine.arrays(f"SELECT * FROM read_parquet('{table}')")  # noqa: S608 - a path of our own
     for name, column in plan.columns.items():
         if column.vss and name in arrays:

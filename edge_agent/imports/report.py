@@ -123,7 +123,7 @@ def look(engine: Engine, table: Path, report: Report) -> None:
     first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
     known = {each.name: each for each in report.columns}
     report.columns = []
-    times_of = (report.plan.time.column, report.plan.time.drive) if report.plan.time else ()
+    times_of = report.plan.times
     for index, (name, kind) in enumerate(kinds.items()):
         missing, low, high = found[1 + 3 * index : 4 + 3 * index]
         holds = known.get(name, Holds(name))
@@ -151,8 +151,9 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
     for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
         if is_sentinel(value, next_value, other, count, report.rows):
             report.warnings.append(
-                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): it may mean "
-                f'"no value". Then say so in the plan: missing = ["{value:g}"] in the line of columns.{holds.name}'
+                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): "
+                f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
+                f"columns.{holds.name}"
             )
 
 

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from edge_agent.imports import judge
 from edge_agent.imports.dialect import LINES
+from edge_agent.imports.dialect import judge as judge_layout
 from edge_agent.imports.inputs import is_json
 from edge_agent.imports.opened import head
 from edge_agent.imports.plan import Plan
@@ -84,7 +85,7 @@ def is_plain(path: Path, target: str = "") -> bool:
     lines = head(path, _BEGIN)
     if lines is None or is_json("".join(lines[:3])):
         return False
-    layout = judge.judge_dialect(lines[:LINES], str(path))
+    layout = judge_layout(lines[:LINES], str(path))
     given = judge.sample_of(lines, layout)
     proposal = judge.propose_for(given, layout, target, str(path))
     if proposal.decisions:

@@ -34,7 +34,7 @@ def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain or compressed; raises DataError that says what is wrong with it, also while it is read."""
+    """Open a text file, plain or compressed; raises DataError that says what is wrong, also while it is read."""
     try:
         with path.open("rb") as raw:
             file: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(b"\x1f\x8b") else raw

@@ -147,10 +147,10 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    how = {"labels": labels, "categories": categories, "missing": missing}
+    read = partial(_read_source, target=target, labels=labels, categories=categories, missing=missing)
     if place.reader.mark is not None:
-        return _Moving(place.reader.mark(place), partial(_read_source, place, target=target, **how)).source()
-    rows, source = taken(place, target, partial(_read_source, target=target, **how))
+        return _Moving(place.reader.mark(place), partial(read, place)).source()
+    rows, source = taken(place, target, read)
     notes = (rows.line, *source.notes) if rows.line else source.notes
     return replace(source, warnings=(*rows.warnings, *source.warnings), notes=notes)
 

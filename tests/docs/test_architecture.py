@@ -89,7 +89,9 @@ READ = """
     Vehicles say it as text (no test rows): console/run/gate.py
     A model's notes say it as text: coordinator/http/dashboard/show.py
     Other libraries say it as text: broker/connection.py broker/tls.py edge_agent/sources/files.py
-    edge_agent/sources/window.py
+    edge_agent/sources/window.py edge_agent/imports/engine.py edge_agent/imports/inputs.py
+    edge_agent/recordings/databases.py edge_agent/recordings/process.py
+    An import's own notes, shortened for its one line: edge_agent/imports/report.py
 """
 """Who looks into a text that is made for people, and why."""
 

@@ -182,7 +182,8 @@ PERSONS = {
 
 @pytest.mark.parametrize("name", PERSONS)
 def test_texts_about_persons_and_vehicles_are_left_out_unless_asked_for_by_name(imported, tmp_path, name):
-    text = table(**{name: PERSONS[name], "gear": lambda row: "PRD"[row % 3], "fuel": fuel})
+    columns: dict[str, Any] = {name: PERSONS[name], "gear": lambda row: "PRD"[row % 3], "fuel": fuel}
+    text = table(**columns)
     columns, report = imported(text)
     assert list(columns) == ["time", "gear", "fuel"]
     assert report.why[name].startswith("left out")

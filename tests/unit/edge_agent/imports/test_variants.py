@@ -7,13 +7,10 @@ import json
 import tomllib
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
-from edge_agent.imports.importing import Job, import_files
 from edge_agent.imports.plan import Plan
 from schemas.errors import DataError
 
@@ -70,7 +67,10 @@ def without(*rows: int) -> dict[str, list[float]]:
 
 
 def with_none(name: str, *rows: int) -> dict[str, list[float | None]]:
-    return {**TRUTH, name: [None if row in rows else value for row, value in enumerate(TRUTH[name])]}
+    return {
+        **{each: [*values] for each, values in TRUTH.items()},
+        name: [None if row in rows else value for row, value in enumerate(TRUTH[name])],
+    }
 
 
 PLAIN = text(lines())
