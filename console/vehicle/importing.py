@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,29 @@ _FIRST = 3.0
     "--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="How the files are read. One that is not there is proposed and written, with the lines that are to decide.",
 )  # fmt: skip
+@click.option(
+    "--database", "databases", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="What frames of a bus mean: a .dbc, .arxml, .kcd or .sym. May be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Catalogue of VSS signals, as JSON, and overlays of it: names, units and limits of the columns.",
+)  # fmt: skip
 @click.option("--target", metavar="COLUMN", help="The column to forecast; the last of the table. Default: the last one.")
 @result_options
-def import_(sources: tuple[Path, ...], out: Path | None, plan_file: Path | None, target: str | None, as_json: bool) -> None:
+def import_(
+    sources: tuple[Path, ...],
+    *,
+    out: Path | None,
+    plan_file: Path | None,
+    databases: tuple[Path, ...],
+    catalogues: tuple[Path, ...],
+    target: str | None,
+    as_json: bool,
+) -> None:
     """Make one table of a vehicle's files, as loggers, recorders and spreadsheets write them.
 
+    Tables of text, recordings of a bus (.asc, .blf, .log, .trc, with a database) and measurements (.mf4).
     Separators, encodings, lines above the names, units, marks for no value, dates and times, one signal a row: what is
     certain is done, and said. What can be read in two ways is refused, with both readings, until a plan decides it.
     Give the same plan to all vehicles: it names no file. Exit code 3: a file cannot be used as it is.
@@ -47,10 +66,12 @@ def import_(sources: tuple[Path, ...], out: Path | None, plan_file: Path | None,
     \b
     Examples:
       glassfleet data import export.csv
+      glassfleet data import drive.blf --database car.dbc --target FuelRate --out drive.parquet
       glassfleet data import monday.csv.gz tuesday.csv.gz --plan fleet.toml --out drive.parquet
     """
     from edge_agent.imports.importing import Job, UndecidedError, import_files  # numpy comes with it
     from edge_agent.imports.plan import read_plan
+    from edge_agent.recordings.vss import Catalogue
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {out}: a table ends in .parquet or .csv")
@@ -60,7 +81,9 @@ def import_(sources: tuple[Path, ...], out: Path | None, plan_file: Path | None,
     if plan is not None and target is not None and target != plan.target:
         raise UsageError(f"--target {target}: the plan says {plan.target!r}. Change it there")
     with progress("import", 100, silence=_FIRST) as work:
-        job = Job(sources, out, plan, target or "", progress=lambda percent: work.at(percent, doing="%"))
+        known = Catalogue(catalogues) if catalogues else None
+        told = partial(work.at, doing="%")
+        job = Job(sources, out, plan, target or "", told, databases, known)
         try:
             report = import_files(job)
         except UndecidedError as fault:
@@ -98,6 +121,8 @@ def _columns(report: Report) -> list[str]:
     for holds in report.columns:
         column = columns.get(holds.name)
         unit = f" in {column.unit}" if column is not None and column.unit else ""
+        if column is not None and column.vss:
+            unit += f"; {column.vss} in {report.units.get(holds.name) or 'no unit'}"
         why = report.why.get(holds.name, column.take if column is not None else "time in seconds")
         if report.plan.time is not None and holds.name == report.plan.time.drive:
             why = "number of the drive"

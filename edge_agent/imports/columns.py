@@ -22,7 +22,7 @@ _EXACT: Final = 1 << 53
 _ROWS: Final = 20
 """From so many rows on a column that rises by one numbers them, and texts that all differ are names or ids."""
 
-_COUNTERS: Final = frozenset("index idx nr no id row rows n # count counter sample unnamed zeile".split())
+_COUNTERS: Final = frozenset(["index", "idx", "nr", "no", "id", "row", "rows", "n", "#", "count", "counter", "sample", "unnamed", "zeile"])
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[
     out = replace_take(column, "nothing")
     why = personal(given.name, list(different)[:200])
     if why:
-        return Verdict(out, f"left out: texts about persons or vehicles ({why}); take = \"text\" takes them", marks)
+        return Verdict(out, f'left out: texts about persons or vehicles ({why}); take = "text" takes them', marks)
     if numbers.is_bare_hex(list(different)):
         cell = next(cell for cell in different if not cell.isdigit())
         return Verdict(

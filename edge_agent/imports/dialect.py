@@ -26,11 +26,7 @@ LINES: Final = 400
 """First lines that tell the layout."""
 
 _UNIT_WORDS: Final = frozenset(
-    "s sec secs second seconds ms us µs μs ns min minutes h hr d day m km cm mm µm mi mile miles ft yd in kmh km/h kph mph mps "
-    "m/s m/s2 m/s^2 m/s² g rpm 1/min min-1 u/min rad rad/s deg deg/s ° °/s °c °f degc degf c f k celsius kelvin % pct percent "
-    "v mv kv a ma ka ah w kw mw kwh wh hp ps kw/h n kn nm n·m j kj pa kpa mpa hpa bar mbar psi l ml l/h l/100km l/min g/s g/km kg t "
-    "kg/h mg ppm hz khz mhz bit bits byte bytes b kb mb kbit/s mbit/s bps db dbm lux lx count counts # - -- n/a none bool boolean "
-    "enum 1 raw ohm kohm ω lambda λ mol mg/str mm3 cm3 cc imp/min ticks".split()
+    ["s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "μs", "ns", "min", "minutes", "h", "hr", "d", "day", "m", "km", "cm", "mm", "µm", "mi", "mile", "miles", "ft", "yd", "in", "kmh", "km/h", "kph", "mph", "mps", "m/s", "m/s2", "m/s^2", "m/s²", "g", "rpm", "1/min", "min-1", "u/min", "rad", "rad/s", "deg", "deg/s", "°", "°/s", "°c", "°f", "degc", "degf", "c", "f", "k", "celsius", "kelvin", "%", "pct", "percent", "v", "mv", "kv", "a", "ma", "ka", "ah", "w", "kw", "mw", "kwh", "wh", "hp", "ps", "kw/h", "n", "kn", "nm", "n·m", "j", "kj", "pa", "kpa", "mpa", "hpa", "bar", "mbar", "psi", "l", "ml", "l/h", "l/100km", "l/min", "g/s", "g/km", "kg", "t", "kg/h", "mg", "ppm", "hz", "khz", "mhz", "bit", "bits", "byte", "bytes", "b", "kb", "mb", "kbit/s", "mbit/s", "bps", "db", "dbm", "lux", "lx", "count", "counts", "#", "-", "--", "n/a", "none", "bool", "boolean", "enum", "1", "raw", "ohm", "kohm", "ω", "lambda", "λ", "mol", "mg/str", "mm3", "cm3", "cc", "imp/min", "ticks"]
 )
 _UNIT: Final = re.compile(r"[\[(<]?\s*([^\[\]()<>\s]{0,12})\s*[\])>]?$")
 _NAME_UNIT: Final = re.compile(r"^(.*\S)\s*[\[(]\s*([^\[\]()]{1,12})\s*[\])]$")

@@ -91,7 +91,7 @@ class Engine:
         if not isinstance(fault, self._errors):
             return fault
         text = str(fault).partition("\n")[0]
-        if "No space left" in text or "disk" in text.lower() and "full" in text.lower():
+        if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
             return StorageError(f"{where}: {text}. Free some space")
         if "Out of Memory" in text or "memory limit" in text:
             return DataError("it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where)

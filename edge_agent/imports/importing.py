@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
-from edge_agent.imports import judge, opened
+from edge_agent.imports import catalogued, judge, opened, recorded
+from edge_agent.imports.catalogued import fit_part
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     Cells,
@@ -30,12 +30,10 @@ from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.report import Holds, Report, look
-from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
+from edge_agent.imports.rows import Part, aligned, aligned_long, aligned_wide, joined
+from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
-
-KEY: Final = "glassfleet"
-"""Under which a Parquet file has the plan that it was made by."""
 
 
 class UndecidedError(DataError):
@@ -62,6 +60,10 @@ class Job:
         None: one is proposed.
     target : str
     progress : callable or None
+    databases : sequence of Path
+        What the frames of recordings mean.
+    catalogue : Catalogue or None
+        Names, units and limits of columns.
     """
 
     sources: Sequence[Path]
@@ -69,6 +71,8 @@ class Job:
     plan: Plan | None = None
     target: str = ""
     progress: Progress | None = None
+    databases: Sequence[Path] = ()
+    catalogue: Catalogue | None = None
     report: Report = field(default_factory=Report)
 
 
@@ -86,24 +90,21 @@ def import_files(job: Job) -> Report:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
     with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
-        given = []
+        given: list[tuple[Callable[[Engine], Part], Path]] = []
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
             place.mkdir()
-            given.append(_judged(job, source, place))
+            judged = _recorded if recorded.is_recording(source) else _judged
+            given.append((judged(job, source, place), place))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
-        parts = [_part(engine, job, *each) for each in given]
-        table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
+        parts = [part(engine) for part, _ in given]
+        table = joined(engine, parts, job.report, Path(scratch))
         look(engine, table, job.report)
         if not job.report.rows:
             raise DataError("no row is left", "Look at what was left out above, and at the plan", str(job.sources[0]))
         if job.out is not None:
             _write(engine, table, job.out)
     return job.report
-
-
-def _metadata(plan: Plan) -> str:
-    return f"KV_METADATA {{{KEY}: {text_sql(plan.to_toml())}}}"
 
 
 def _write(engine: Engine, table: Path, out: Path) -> None:
@@ -115,8 +116,26 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample, Path]:
-    """Return a file's text and layout; the first one's plan counts for all."""
+def _recorded(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
+    """Return what makes a part of a recording; the first one's plan counts for all."""
+    found, report = recorded.read(source, job.databases), job.report
+    if job.plan is not None:
+        report.plan = job.plan
+    elif not report.plan.columns:
+        proposal = recorded.propose(found, job.target)
+        catalogued.propose(proposal, job.catalogue)
+        if proposal.decisions:
+            raise UndecidedError(proposal.decisions, proposal.plan, proposal.why, str(source))
+        report.plan, report.why = proposal.plan, proposal.why
+
+    def part(engine: Engine) -> Part:
+        return aligned(engine, recorded.series(found, report, job.catalogue), report, place, str(source))
+
+    return part
+
+
+def _judged(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
+    """Return what makes a part of a text; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
     known = job.plan or (report.plan if report.plan.columns else None)
@@ -133,7 +152,7 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
         mend = 'Leave columns out in the plan: take = "nothing"'
         raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
     _torn_end(text, dialect, place, report)
-    return text, dialect, given, place
+    return lambda engine: _part(engine, job, text, dialect, given, place)
 
 
 def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.Sample, place: Path) -> Part:
@@ -141,13 +160,14 @@ def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.S
     cells = cells_of(engine, text, dialect, given.names)
     if given.repeated:
         _without_repeats(engine, cells, dialect, report)
-    reading = Reading(engine, cells, text, dialect, job.plan is None, report)
+    reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
     if report.plan.long is not None:
         part = aligned_long(reading, place)
     elif report.plan.time is not None and report.plan.time.aligned is not None:
         part = aligned_wide(reading, place)
     else:
         part = _dense(reading, place)
+        fit_part(engine, part.path, report, job.catalogue, text.source)
     report.left_out.update(cells.left_out)
     return part
 
@@ -157,6 +177,7 @@ def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tu
     if text.encoding == "cp1252":
         csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
         proposal.plan = proposal.plan.model_copy(update={"csv": csv})
+    catalogued.propose(proposal, job.catalogue)
     if proposal.decisions:
         raise UndecidedError(proposal.decisions, proposal.plan, proposal.why, text.source)
     return proposal.plan, proposal.why
@@ -207,6 +228,7 @@ class Reading:
     dialect: Dialect
     is_proposed: bool
     report: Report
+    catalogue: Catalogue | None = None
 
     @property
     def plan(self) -> Plan:
@@ -264,11 +286,12 @@ def _dense(reading: Reading, place: Path) -> Part:
         time = plan.time.column
         columns = {time: time_sql(cells, plan), **columns}
     part = place / "part.parquet"
+    reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
     reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"(FORMAT parquet, {_metadata(plan)})",
+        f"(FORMAT parquet, {reading.report.metadata()})",
         cells.where,
     )
     cells.left_out = Counter()

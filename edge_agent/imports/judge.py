@@ -28,8 +28,8 @@ LONGEST_NAME: Final = 200
 _OWN: Final = 0.4
 """Share of empty cells from which a signal has times of its own."""
 
-_SIGNALS: Final = frozenset("signal signals signalname name path channel variable key sensor parameter pid kanal".split())
-_VALUES: Final = frozenset("value values wert val reading messwert data".split())
+_SIGNALS: Final = frozenset(["signal", "signals", "signalname", "name", "path", "channel", "variable", "key", "sensor", "parameter", "pid", "kanal"])
+_VALUES: Final = frozenset(["value", "values", "wert", "val", "reading", "messwert", "data"])
 
 
 @dataclass
@@ -142,7 +142,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     for index, name in enumerate(names, 1):
         base = name or f"column {index}"
         if len(base) > LONGEST_NAME or not base.isprintable():
-            what = f"the name of column {index} ({ascii(base[:40])}) has control characters, or more than {LONGEST_NAME}"
+            what = f"the name of column {index} ({base[:40]!a}) has control characters, or more than {LONGEST_NAME}"
             raise DataError(what, "Correct it in the header")
         count, each = 1, base
         while each in found:
@@ -384,7 +384,7 @@ def _time(
     rows = given.rows[: given.head]
     at = _seconds(given, clock, marks)
     steps = sorted(second - first for first, second in pairwise(at) if second > first)
-    gap = min(86_400.0, max(60.0, _round(100 * steps[len(steps) // 2]))) if steps else 60.0
+    gap = min(86_400.0, max(60.0, rounded(100 * steps[len(steps) // 2]))) if steps else 60.0
     column = next((shown[name][0] for name in given.names if name == clock.source), "time")
     time = Time(column=column, drive="" if "drive" in kept else "drive", gap=gap)
     used = {name: shown[name][0] for name, each in kept.items() if each.take not in ("nothing", UNDECIDED) and name != SPLIT}
@@ -395,17 +395,17 @@ def _time(
     for name, bare in used.items():
         index = given.names.index(name)
         own = [when for when, row in zip(at, rows, strict=True) if row[index]]
-        inputs[bare] = Input(signal=bare, seconds=_age(own, gap))
+        inputs[bare] = Input(signal=bare, seconds=age(own, gap))
     return time.model_copy(update={"rows": target, "inputs": {**{n: i for n, i in inputs.items() if n != target}, target: inputs[target]}}) if target in inputs else time
 
 
-def _age(times_of: Sequence[float], gap: float) -> float:
+def age(times_of: Sequence[float], gap: float) -> float:
     """Return how long a signal's value is held: three times the distance that few of its samples exceed."""
     steps = sorted(second - first for first, second in pairwise(times_of) if 0 < second - first <= gap)
-    return min(gap, _round(3 * steps[int(0.95 * (len(steps) - 1))])) if steps else gap
+    return min(gap, rounded(3 * steps[int(0.95 * (len(steps) - 1))])) if steps else gap
 
 
-def _round(seconds: float) -> float:
+def rounded(seconds: float) -> float:
     """Return a number with two digits, not below this one."""
     if seconds <= 0:
         return 1.0
@@ -466,13 +466,13 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     shown = {name: split_unit(name)[0] for name in given.names}
     of_rows = _seconds(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
     steps = sorted(second - first for first, second in pairwise(of_rows) if second > first)
-    gap = min(86_400.0, max(60.0, _round(100 * steps[len(steps) // 2]))) if steps else 60.0
+    gap = min(86_400.0, max(60.0, rounded(100 * steps[len(steps) // 2]))) if steps else 60.0
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
     own: dict[str, list[float]] = {name: [] for name in names}
     for when, row in zip(of_rows, given.rows, strict=False):
         if row[at] in own:
             own[row[at]].append(when)
-    inputs = {name: Input(signal=name, seconds=_age(own[name], gap)) for name in used}
+    inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
     missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
     proposal = Proposal(
         Plan(

@@ -9,9 +9,7 @@ from typing import Final
 from edge_agent.imports.times import words_of
 
 _NAMES: Final = frozenset(
-    "driver drivers name names firstname lastname surname vin fin plate plates licence license registration kennzeichen "
-    "fahrer fahrername person user username owner halter customer kunde address addr street strasse straße "
-    "email mail phone telefon tel mobile imei imsi iccid msisdn mac serial sn uuid guid passenger operator".split()
+    ["driver", "drivers", "name", "names", "firstname", "lastname", "surname", "vin", "fin", "plate", "plates", "licence", "license", "registration", "kennzeichen", "fahrer", "fahrername", "person", "user", "username", "owner", "halter", "customer", "kunde", "address", "addr", "street", "strasse", "straße", "email", "mail", "phone", "telefon", "tel", "mobile", "imei", "imsi", "iccid", "msisdn", "mac", "serial", "sn", "uuid", "guid", "passenger", "operator"]
 )
 _FORMS: Final = (
     (re.compile(r"[A-HJ-NPR-Z0-9]{17}$"), "vehicle identification numbers"),

@@ -21,6 +21,10 @@ from schemas.errors import DataError, UsageError
 from schemas.validation import first_fault
 
 UNDECIDED: Final = "?"
+PLAN_KEY: Final = "glassfleet"
+"""Under which a Parquet file has the plan that it was made by."""
+UNITS_KEY: Final = "glassfleet_units"
+"""Under which it has the units of its columns, as JSON."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -70,11 +74,14 @@ class Column(_Table):
         Words, in lower case.
     missing : tuple of str
         Cells that stand for no value in this column alone.
+    vss : str
+        Path of a VSS catalogue, whose unit, limits and words the column then has; empty: none.
     """
 
     source: str = Field(default="", alias="from")
     take: Literal["number", "hex", "truth", "text", "nothing", "?"] = "number"
     unit: str = ""
+    vss: str = ""
     cut: str = ""
     decimal: Literal[".", ",", "?"] | None = None
     thousands: Annotated[str, Field(max_length=1)] | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.imports.engine import Engine, name_sql, text_sql
-from edge_agent.imports.plan import Plan
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
 
 FAR: Final = 2.0
 """So many times the range of all the others a value is away from them when it hardly is one."""
@@ -58,6 +59,8 @@ class Report:
     columns : list of Holds
     notes, warnings : list of str
         What was done, and what to look at.
+    units : dict of str to str
+        Of the table's columns.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -68,6 +71,12 @@ class Report:
     columns: list[Holds] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return what a Parquet file tells of itself, as DuckDB's COPY takes it."""
+        units = json.dumps({name: unit for name, unit in self.units.items() if unit})
+        return f"KV_METADATA {{{PLAN_KEY}: {text_sql(self.plan.to_toml())}, {UNITS_KEY}: {text_sql(units)}}}"
 
     def count_missing(self, counts: dict[str, Counter[str]]) -> None:
         """Add cells without a value."""
@@ -168,7 +177,7 @@ def is_sentinel(value: float, nearest: float | None, other: float, count: int, r
         Rows with `value`.
     rows : int
     """
-    if nearest is None or count > 0.5 * rows:
+    if nearest is None or nearest == other or count > 0.5 * rows:
         return False
     is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
     return abs(value - nearest) > FAR * abs(nearest - other) and abs(value) > abs(nearest) and count >= (1 if is_known else 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
 from edge_agent.imports.plan import Plan, Time
 from edge_agent.imports.report import Report
@@ -74,7 +75,11 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
         signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
-    return _aligned(reading, signals, place)
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
+    return aligned(reading.engine, signals, reading.report, place, reading.text.source)
 
 
 def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
@@ -122,7 +127,11 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     if others:
         cells.left_out["samples of signals that the plan does not name"] = int(others)
     engine.db.execute("DROP TABLE samples")
-    return _aligned(reading, signals, place)
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
+    return aligned(reading.engine, signals, reading.report, place, reading.text.source)
 
 
 def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report, left_out: Counter[str]) -> Cleaned:
@@ -131,11 +140,12 @@ def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report, left_out: Co
         clean = cleaned(_unwrapped(time, plan), plan.time.gap)
     except ValueError as fault:
         raise DataError(f"a time cannot be meant as written ({fault})", "Correct form and scale under [clock]") from fault
-    _tell(report, [str(cut) for cut in clean.cuts], clean.late)
+    tell_cuts(report, [str(cut) for cut in clean.cuts], clean.late)
     return clean
 
 
-def _tell(report: Report, cuts: Sequence[str], late: int) -> None:
+def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
+    """Warn of drives that begin in the middle, and of times that came late."""
     if cuts:
         more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
@@ -150,31 +160,32 @@ def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
     return time + 86_400.0 * np.cumsum(np.diff(time, prepend=time[0]) < -_MIDNIGHT)
 
 
-def _aligned(reading: Reading, signals: dict[str, Series], place: Path) -> Part:
-    time = reading.plan.time
-    assert time is not None
-    plan = time.aligned
-    if plan is None:
+def aligned(engine: Engine, signals: dict[str, Series], report: Report, place: Path, where: str) -> Part:
+    """Make a part of signals; raises DataError where the plan does not fit them."""
+    time = report.plan.time
+    plan = None if time is None else time.aligned
+    if time is None or plan is None:
         raise DataError("signals have times of their own, and the plan does not say where rows stand", "Write rows = or every_ms = under [time]")
-    absent = [part.signal for part in plan.inputs.values() if part.signal not in signals]
+    known = {name for name, column in report.plan.columns.items() if column.take != "nothing"}
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
-        raise DataError(what, "Correct the plan", reading.text.source)
+        raise DataError(what, "Correct the plan", where)
     try:
         rows = align(signals, plan)
     except ValueError as fault:
-        raise DataError(str(fault), "Correct [time.inputs] in the plan", reading.text.source) from fault
-    where = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
-    reading.report.notes.append(f"{where}, the others as [time.inputs] says")
+        raise DataError(str(fault), "Correct [time.inputs] in the plan", where) from fault
+    stand = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
+    report.notes.append(f"{stand}, the others as [time.inputs] says")
     for name, column in rows.columns.items():
         gone = int(is_missing(column).sum())
         if gone:
             part = plan.inputs[name]
-            reading.report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
+            report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
     columns: dict[str, Any] = {time.column: rows.time, **({time.drive: rows.drive + 1.0} if time.drive else {}), **rows.columns}
     path = place / "part.parquet"
-    write_arrays(reading.engine, columns, path)
-    return Part(path, time.column, reading.text.source, drives=bool(time.drive))
+    write_arrays(engine, columns, path, f", {report.metadata()}")
+    return Part(path, time.column, where, drives=bool(time.drive))
 
 
 def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
@@ -191,11 +202,11 @@ def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, m
     engine.db.unregister("arrays")
 
 
-def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path, metadata: str) -> Path:
+def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path) -> Path:
     """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
     time = report.plan.time
     if time is None or not parts[0].time:
-        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, metadata)
+        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, report.metadata())
     if not parts[0].drives and len(parts) == 1 and _is_steady(engine, parts[0], time):
         return parts[0].path
     parts = _in_order(engine, parts)
@@ -227,7 +238,7 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path,
     table = scratch / "table.parquet"
     if drive == 0 and time.drive:
         selects = [f"SELECT * EXCLUDE ({name_sql(time.drive)}) FROM ({select})" for select in selects]
-    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
+    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {report.metadata()})")
     return table
 
 
