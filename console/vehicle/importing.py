@@ -37,6 +37,9 @@ _FIRST = 3.0
     help="How the files are read. One that is not there is proposed and written, with the lines that are to decide.",
 )  # fmt: skip
 @click.option(
+    "--target", metavar="COLUMN", help="The column to forecast; the last of the table. Default: the last one."
+)
+@click.option(
     "--database", "databases", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="What frames of a bus mean: a .dbc, .arxml, .kcd or .sym. May be given more than once.",
 )  # fmt: skip
@@ -44,16 +47,15 @@ _FIRST = 3.0
     "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Catalogue of VSS signals, as JSON, and overlays of it: names, units and limits of the columns.",
 )  # fmt: skip
-@click.option("--target", metavar="COLUMN", help="The column to forecast; the last of the table. Default: the last one.")
 @result_options
 def import_(
     sources: tuple[Path, ...],
     *,
     out: Path | None,
     plan_file: Path | None,
+    target: str | None,
     databases: tuple[Path, ...],
     catalogues: tuple[Path, ...],
-    target: str | None,
     as_json: bool,
 ) -> None:
     """Make one table of a vehicle's files, as loggers, recorders and spreadsheets write them.
@@ -69,9 +71,9 @@ def import_(
       glassfleet data import drive.blf --database car.dbc --target FuelRate --out drive.parquet
       glassfleet data import monday.csv.gz tuesday.csv.gz --plan fleet.toml --out drive.parquet
     """
-    from edge_agent.imports.importing import Job, UndecidedError, import_files  # numpy comes with it
+    from edge_agent.imports.importing import Job, import_files  # numpy comes with it
+    from edge_agent.imports.judge import UndecidedError
     from edge_agent.imports.plan import read_plan
-    from edge_agent.recordings.vss import Catalogue
 
     if out is not None and out.suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {out}: a table ends in .parquet or .csv")
@@ -81,13 +83,11 @@ def import_(
     if plan is not None and target is not None and target != plan.target:
         raise UsageError(f"--target {target}: the plan says {plan.target!r}. Change it there")
     with progress("import", 100, silence=_FIRST) as work:
-        known = Catalogue(catalogues) if catalogues else None
-        told = partial(work.at, doing="%")
-        job = Job(sources, out, plan, target or "", told, databases, known)
+        job = Job(sources, out, plan, target or "", partial(work.at, doing="%"), databases, catalogues)
         try:
             report = import_files(job)
         except UndecidedError as fault:
-            _write_plan(plan_file, fault.plan, fault.why, is_new=plan is None)
+            _write_plan(plan_file, fault.proposal.plan, fault.proposal.why, is_new=plan is None)
             if plan_file is not None:
                 click.echo(f"written: {plan_file}, with the lines to decide", err=True)
             raise
@@ -106,7 +106,9 @@ def import_(
     if out is None:
         click.echo("nothing is written: name a table with --out drive.parquet")
     else:
-        click.echo(f"written: {out}, target {report.plan.target}. Next: glassfleet agent --id ID --data {shlex.quote(str(out))}")
+        click.echo(
+            f"written: {out}, target {report.plan.target}. Next: glassfleet agent --id ID --data {shlex.quote(str(out))}"
+        )
 
 
 def _write_plan(path: Path | None, plan: Plan, why: dict[str, str], *, is_new: bool) -> None:
@@ -130,10 +132,14 @@ def _columns(report: Report) -> list[str]:
             why += " (the target)"
         ends = ["" if value is None else f"{value:.6g}" for value in (holds.low, holds.high)]
         before, after = (" | ".join(_short(value) for value in values) for values in (holds.before, holds.after))
-        rows.append([printable(holds.name)[:40], f"{printable(why)}{unit}", before, after, *ends, str(holds.missing or "")])
+        rows.append(
+            [printable(holds.name)[:40], f"{printable(why)}{unit}", before, after, *ends, str(holds.missing or "")]
+        )
     for name, column in columns.items():
         if column.take == "nothing":
-            rows.append([printable(name)[:40], printable(report.why.get(name, "left out by the plan")), "", "", "", "", ""])
+            rows.append(
+                [printable(name)[:40], printable(report.why.get(name, "left out by the plan")), "", "", "", "", ""]
+            )
     return table_lines(rows, left=(0, 1, 2, 3))
 
 
@@ -148,7 +154,9 @@ def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
     lines = [f"left out: {count:,} {reason}" for reason, count in report.left_out.items() if count]
     for name, marks in report.missing.items():
-        told = ", ".join(f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count)
+        told = ", ".join(
+            f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
+        )
         if told:
             lines.append(f"no value: {printable(name)}: {told}")
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]

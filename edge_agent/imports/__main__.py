@@ -20,9 +20,9 @@ def main() -> int:
         report = import_files(Job([Path(source)], Path(out), target=target))
     except GlassfleetError as fault:
         said = {"what": getattr(fault, "what", str(fault)), "mend": getattr(fault, "mend", "")}
-        print(json.dumps({"fault": {**said, "where": getattr(fault, "where", source)}}))
+        sys.stdout.write(json.dumps({"fault": {**said, "where": getattr(fault, "where", source)}}))
         return fault.exit_code
-    print(json.dumps({"line": report.line(), "warnings": report.warnings}))
+    sys.stdout.write(json.dumps({"line": report.line(), "warnings": report.warnings}))
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from edge_agent.imports import numbers, times
 from edge_agent.imports.dialect import is_value
-from edge_agent.imports.marks import is_mark
+from edge_agent.imports.marks import is_mark, words
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import UNDECIDED, Column
@@ -22,7 +22,7 @@ _EXACT: Final = 1 << 53
 _ROWS: Final = 20
 """From so many rows on a column that rises by one numbers them, and texts that all differ are names or ids."""
 
-_COUNTERS: Final = frozenset(["index", "idx", "nr", "no", "id", "row", "rows", "n", "#", "count", "counter", "sample", "unnamed", "zeile"])
+_COUNTERS: Final = words("index idx nr no id row rows n # count counter sample unnamed zeile")
 
 
 @dataclass(frozen=True)
@@ -158,12 +158,21 @@ def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: S
     """Leave numbers out that say which row it is, or that are ids."""
     if given.is_time or given.is_target or not values:
         return verdict
-    if any(len(text) > 15 and abs(value) > _EXACT and text.lstrip("+-").isdigit() for text, value in zip(bodies, values, strict=True)):
-        return replace(verdict, column=replace_take(verdict.column, "nothing"), why="left out: numbers with more digits than are kept, like ids")
+    if any(
+        len(text) > 15 and abs(value) > _EXACT and text.lstrip("+-").isdigit()
+        for text, value in zip(bodies, values, strict=True)
+    ):
+        return replace(
+            verdict,
+            column=replace_take(verdict.column, "nothing"),
+            why="left out: numbers with more digits than are kept, like ids",
+        )
     steps = {second - first for first, second in pairwise(values)}
     words = times.words_of(given.name) or ["unnamed"]
     if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or words[0] in _COUNTERS):
-        return replace(verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id")
+        return replace(
+            verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id"
+        )
     return verdict
 
 
@@ -185,7 +194,9 @@ def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[
             lines='take = "hex"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
     if len(different) > MAX_CATEGORIES or (len(cells) >= _ROWS and len(different) > MOSTLY * len(cells)):
-        return Verdict(out, f"left out: {len(different)} different texts in {len(cells)} rows, like names or ids", marks)
+        return Verdict(
+            out, f"left out: {len(different)} different texts in {len(cells)} rows, like names or ids", marks
+        )
     if sum(":" in cell and cell[:1].isdigit() for cell in different) > MOSTLY * len(different):
         cell = next(iter(different))
         return Verdict(

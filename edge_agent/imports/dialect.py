@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.imports.marks import is_mark
+from edge_agent.imports.marks import is_mark, words
 from schemas.errors import DataError
 
 SEPARATORS: Final = {
@@ -25,8 +25,13 @@ COMMENTS: Final = ("#", "%", "//", "!", "*", ";")
 LINES: Final = 400
 """First lines that tell the layout."""
 
-_UNIT_WORDS: Final = frozenset(
-    ["s", "sec", "secs", "second", "seconds", "ms", "us", "µs", "μs", "ns", "min", "minutes", "h", "hr", "d", "day", "m", "km", "cm", "mm", "µm", "mi", "mile", "miles", "ft", "yd", "in", "kmh", "km/h", "kph", "mph", "mps", "m/s", "m/s2", "m/s^2", "m/s²", "g", "rpm", "1/min", "min-1", "u/min", "rad", "rad/s", "deg", "deg/s", "°", "°/s", "°c", "°f", "degc", "degf", "c", "f", "k", "celsius", "kelvin", "%", "pct", "percent", "v", "mv", "kv", "a", "ma", "ka", "ah", "w", "kw", "mw", "kwh", "wh", "hp", "ps", "kw/h", "n", "kn", "nm", "n·m", "j", "kj", "pa", "kpa", "mpa", "hpa", "bar", "mbar", "psi", "l", "ml", "l/h", "l/100km", "l/min", "g/s", "g/km", "kg", "t", "kg/h", "mg", "ppm", "hz", "khz", "mhz", "bit", "bits", "byte", "bytes", "b", "kb", "mb", "kbit/s", "mbit/s", "bps", "db", "dbm", "lux", "lx", "count", "counts", "#", "-", "--", "n/a", "none", "bool", "boolean", "enum", "1", "raw", "ohm", "kohm", "ω", "lambda", "λ", "mol", "mg/str", "mm3", "cm3", "cc", "imp/min", "ticks"]
+_UNIT_WORDS: Final = words(
+    "s sec secs second seconds ms us µs μs ns min minutes h hr d day m km cm mm µm mi mile miles ft yd in kmh "
+    "km/h kph mph mps m/s m/s2 m/s^2 m/s² g rpm 1/min min-1 u/min rad rad/s deg deg/s ° °/s °c °f degc degf c f "
+    "k celsius kelvin % pct percent v mv kv a ma ka ah w kw mw kwh wh hp ps kw/h n kn nm n·m j kj pa kpa mpa hpa "
+    "bar mbar psi l ml l/h l/100km l/min g/s g/km kg t kg/h mg ppm hz khz mhz bit bits byte bytes b kb mb kbit/s "
+    "mbit/s bps db dbm lux lx count counts # - -- n/a none bool boolean enum 1 raw ohm kohm ω lambda λ mol "
+    "mg/str mm3 cm3 cc imp/min ticks"
 )
 _UNIT: Final = re.compile(r"[\[(<]?\s*([^\[\]()<>\s]{0,12})\s*[\])>]?$")
 _NAME_UNIT: Final = re.compile(r"^(.*\S)\s*[\[(]\s*([^\[\]()]{1,12})\s*[\])]$")
@@ -140,10 +145,15 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     else:
         header, begin, width, last = _header(rows, lines[first:start], mark, where)
     below = [cells for _, cells in rows[header + 1 : begin]]
-    units = next((cells for cells in below if sum(map(is_unit, filter(None, cells))) * 2 > len([*filter(None, cells)])), [])
+    units = next(
+        (cells for cells in below if sum(map(is_unit, filter(None, cells))) * 2 > len([*filter(None, cells)])), []
+    )
     titles = rows[header][1] if last is None else last
-    while titles and not titles[-1] and len(titles) > 1 and all(
-        len(cells) <= len(titles) - 1 or not cells[len(titles) - 1] for _, cells in rows[begin:]
+    while (
+        titles
+        and not titles[-1]
+        and len(titles) > 1
+        and all(len(cells) <= len(titles) - 1 or not cells[len(titles) - 1] for _, cells in rows[begin:])
     ):
         titles = titles[:-1]
     line = rows[header][0] if last is None else start
@@ -226,7 +236,9 @@ def _named(rows: Sequence[tuple[int, list[str]]], names: Sequence[str], where: s
             best, most = index, found
     absent = [name for name in names if name not in rows[best][1]] if most else names
     what = f"the plan names the column {absent[0]!r}, which no line of names has"
-    raise DataError(what, f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file", where)
+    raise DataError(
+        what, f"The columns are: {', '.join(rows[best][1][:20])}. Correct the plan, or name another file", where
+    )
 
 
 def _header(
@@ -282,9 +294,7 @@ def _other_width(
     raise wrong_widths(line, len(names), [(number, len(cells)) for number, cells in rows[begin:]], mark, where)
 
 
-def wrong_widths(
-    header: int, names: int, rows: Sequence[tuple[int, int]], mark: str, where: str
-) -> DataError:
+def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark: str, where: str) -> DataError:
     """Say which rows are not as wide as the header, with what may be the cause and the way out."""
     wrong = [(number, cells) for number, cells in rows if cells != names]
     lines = ", ".join(str(number) for number, _ in wrong[:5]) + (", ..." if len(wrong) > 5 else "")

@@ -3,6 +3,7 @@
 Nothing is guessed here: a cell that is no value by the plan, and no mark for none either, refuses the file.
 """
 
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
 import csv
@@ -94,7 +95,9 @@ class Engine:
         if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
             return StorageError(f"{where}: {text}. Free some space")
         if "Out of Memory" in text or "memory limit" in text:
-            return DataError("it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where)
+            return DataError(
+                "it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where
+            )
         return DataError(f"it cannot be read ({text[:300]})", "Copy it again, or look for a line that is no row", where)
 
 
@@ -158,14 +161,18 @@ def cells_of(engine: Engine, text: Text, dialect: Dialect, names: Sequence[str])
 def value_sql(cell: str, column: Column, plan: Plan) -> str:
     """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
     raw = f"trim({cell}, ' \t\u00a0\u202f')"
-    missing = [mark for mark in plan.csv.missing if column.take != "text" or mark not in NO_WORDS or mark in column.missing]
+    missing = [
+        mark for mark in plan.csv.missing if column.take != "text" or mark not in NO_WORDS or mark in column.missing
+    ]
     gone = f"lower({raw}) IN {_list(sorted({*missing, *map(str.lower, column.missing), 'nan'}))}"
     match column.take:
         case "text":
             return f"CASE WHEN {gone} OR {raw} = '' THEN NULL ELSE {raw} END"
         case "truth":
             true, false = _list(column.true or ("",)), _list(column.false or ("",))
-            return f"CASE WHEN lower({raw}) IN {true} THEN 1.0::DOUBLE WHEN lower({raw}) IN {false} THEN 0.0::DOUBLE END"
+            return (
+                f"CASE WHEN lower({raw}) IN {true} THEN 1.0::DOUBLE WHEN lower({raw}) IN {false} THEN 0.0::DOUBLE END"
+            )
         case "hex":
             digits = f"CASE WHEN lower({raw}[1:2]) = '0x' THEN {raw} ELSE '0x' || {raw} END"
             return f"CASE WHEN {gone} THEN NULL ELSE try_cast({digits} AS UBIGINT)::DOUBLE END"
@@ -276,7 +283,9 @@ class Unfit:
     texts: dict[str, int]
 
 
-def unfit(engine: Engine, cells: Cells, plan: Plan, names: Sequence[str], extra: str = "") -> tuple[list[Unfit], dict[str, Counter[str]]]:
+def unfit(
+    engine: Engine, cells: Cells, plan: Plan, names: Sequence[str], extra: str = ""
+) -> tuple[list[Unfit], dict[str, Counter[str]]]:
     """Look at the cells of columns that have no value: marks for none are counted, all the others returned."""
     found, missing = [], {}
     for name in names:
@@ -330,7 +339,9 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, cells: Ce
     cell, _ = next(iter(each.texts.items()))
     lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
     total = sum(each.texts.values())
-    kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(column.take, "no value")
+    kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
+        column.take, "no value"
+    )
     decimal = column.decimal or plan.csv.decimal
     by = f' (the plan says decimal = "{decimal}", thousands = "{plan.csv.thousands if column.thousands is None else column.thousands}")'
     what = f"column {each.column!r}: {cell[:60]!r} (line {lines}) is {kind}{by if column.take == 'number' else ''}"
@@ -341,6 +352,6 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, cells: Ce
     mark = is_mark(cell)
     mend = (
         f'If it means that there is no value, say so in the plan: missing = ["{cell.lower() if mark else cell}"] '
-        f'{"under [csv]" if mark else f"in the line of columns.{each.column}"}; else correct the file, or the plan'
+        f"{'under [csv]' if mark else f'in the line of columns.{each.column}'}; else correct the file, or the plan"
     )
     return DataError(what, mend, text.source)

@@ -1,51 +1,38 @@
 """Imports files: each becomes a part by the plan, the parts become one table in the order of time."""
 
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from edge_agent.imports import catalogued, judge, opened, recorded
 from edge_agent.imports.catalogued import fit_part
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
-    Cells,
     Engine,
     Progress,
     cells_of,
     judge_rejects,
     name_sql,
-    refuse_unfit,
     text_sql,
     time_sql,
-    unfit,
     value_sql,
 )
 from edge_agent.imports.inputs import as_text
-from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
-from edge_agent.imports.report import Holds, Report, look
+from edge_agent.imports.reading import Reading, without_repeats
+from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned, aligned_long, aligned_wide, joined
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
-
-
-class UndecidedError(DataError):
-    """The cells do not tell how they are to be read; `plan` is the proposal, with the lines to decide."""
-
-    def __init__(self, decisions: Sequence[judge.Decision], plan: Plan, why: dict[str, str], where: str) -> None:
-        listed = "; ".join(decision.what for decision in decisions[:5])
-        more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
-        lines = "; ".join(decision.plan for decision in decisions[:5])
-        super().__init__(f"{listed}{more}", f"Say so in the plan (--plan PLAN.toml). {lines}", where)
-        self.plan, self.why = plan, why
-
 
 @dataclass
 class Job:
@@ -62,8 +49,8 @@ class Job:
     progress : callable or None
     databases : sequence of Path
         What the frames of recordings mean.
-    catalogue : Catalogue or None
-        Names, units and limits of columns.
+    catalogues : sequence of Path
+        Of VSS: names, units and limits of columns.
     """
 
     sources: Sequence[Path]
@@ -72,8 +59,13 @@ class Job:
     target: str = ""
     progress: Progress | None = None
     databases: Sequence[Path] = ()
-    catalogue: Catalogue | None = None
+    catalogues: Sequence[Path] = ()
     report: Report = field(default_factory=Report)
+
+    @cached_property
+    def catalogue(self) -> Catalogue | None:
+        """The catalogues as one, if there are any."""
+        return Catalogue(self.catalogues) if self.catalogues else None
 
 
 def import_files(job: Job) -> Report:
@@ -90,14 +82,14 @@ def import_files(job: Job) -> Report:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
     with tempfile.TemporaryDirectory(prefix=".glassfleet-import-", dir=folder) as scratch:
-        given: list[tuple[Callable[[Engine], Part], Path]] = []
+        given = []
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
             place.mkdir()
             judged = _recorded if recorded.is_recording(source) else _judged
-            given.append((judged(job, source, place), place))
+            given.append(judged(job, source, place))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
-        parts = [part(engine) for part, _ in given]
+        parts = [part(engine) for part in given]
         table = joined(engine, parts, job.report, Path(scratch))
         look(engine, table, job.report)
         if not job.report.rows:
@@ -112,7 +104,9 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
         table.replace(out)
         return
     copy = table.with_name("table.csv")
-    engine.rows(f"COPY (SELECT * FROM read_parquet({text_sql(str(table))})) TO {text_sql(str(copy))} (FORMAT csv, HEADER)")
+    engine.rows(
+        f"COPY (SELECT * FROM read_parquet({text_sql(str(table))})) TO {text_sql(str(copy))} (FORMAT csv, HEADER)"
+    )
     copy.replace(out)
 
 
@@ -125,7 +119,7 @@ def _recorded(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
         proposal = recorded.propose(found, job.target)
         catalogued.propose(proposal, job.catalogue)
         if proposal.decisions:
-            raise UndecidedError(proposal.decisions, proposal.plan, proposal.why, str(source))
+            raise judge.UndecidedError(proposal, str(source))
         report.plan, report.why = proposal.plan, proposal.why
 
     def part(engine: Engine) -> Part:
@@ -159,7 +153,7 @@ def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.S
     report = job.report
     cells = cells_of(engine, text, dialect, given.names)
     if given.repeated:
-        _without_repeats(engine, cells, dialect, report)
+        without_repeats(engine, cells, dialect, report)
     reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
     if report.plan.long is not None:
         part = aligned_long(reading, place)
@@ -179,7 +173,7 @@ def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tu
         proposal.plan = proposal.plan.model_copy(update={"csv": csv})
     catalogued.propose(proposal, job.catalogue)
     if proposal.decisions:
-        raise UndecidedError(proposal.decisions, proposal.plan, proposal.why, text.source)
+        raise judge.UndecidedError(proposal, text.source)
     return proposal.plan, proposal.why
 
 
@@ -200,80 +194,6 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
         return
     opened.without_last_line(text, place)
     report.left_out["last lines without a line end, which may be cut"] += 1
-
-
-def _without_repeats(engine: Engine, cells: Cells, dialect: Dialect, report: Report) -> None:
-    """Leave the names out where they stand between rows: the logger began again."""
-    names = [name for name in dialect.names if name][:3]
-    same = " AND ".join(
-        f"trim({cell}) = {text_sql(name)}" for name, cell in zip(dialect.names, cells.columns.values(), strict=False) if name in names
-    )
-    units = " AND ".join(
-        f"coalesce(trim({cell}), '') IN ({text_sql(unit)}, {text_sql(f'[{unit}]')}, {text_sql(f'({unit})')})"
-        for unit, cell in zip(dialect.units, cells.columns.values(), strict=False)
-    )
-    repeats = f"({same})" + (f" OR ({units})" if units else "")
-    cells.without = f"AND NOT coalesce({repeats}, false)"
-    count = engine.rows(f"SELECT count(*) FROM {cells.sql} WHERE {repeats}", cells.where)[0][0]
-    report.left_out["lines of names between rows"] = int(count)
-
-
-@dataclass
-class Reading:
-    """A text on its way into the table."""
-
-    engine: Engine
-    cells: Cells
-    text: Text
-    dialect: Dialect
-    is_proposed: bool
-    report: Report
-    catalogue: Catalogue | None = None
-
-    @property
-    def plan(self) -> Plan:
-        """The plan, which may have got marks for no value that stand far down in the file."""
-        return self.report.plan
-
-    def check(self, names: Sequence[str], cells: Cells | None = None, extra: str = "") -> bool:
-        """Judge the cells without a value; return whether the names stood between the rows, and all is to be read anew.
-
-        Raises
-        ------
-        DataError
-            Some are no values by the plan.
-        """
-        cells = cells or self.cells
-        found, missing = unfit(self.engine, cells, self.plan, names, extra)
-        if found and not cells.without and any(self._is_title(each.column, each.texts) for each in found):
-            _without_repeats(self.engine, cells, self.dialect, self.report)
-            return True
-        left = []
-        for each in found:
-            marks = {text: count for text, count in each.texts.items() if self.is_proposed and is_mark(text)}
-            missing[each.column].update(marks)
-            csv = self.plan.csv.model_copy(update={"missing": tuple(sorted({*self.plan.csv.missing, *map(str.lower, marks)}))})
-            self.report.plan = self.plan.model_copy(update={"csv": csv})
-            odd = {text: count for text, count in each.texts.items() if text not in marks}
-            if odd:
-                left.append(replace(each, texts=odd))
-        if left:
-            raise refuse_unfit(left, self.text, self.dialect, cells, self.plan)
-        self.report.count_missing(missing)
-        return False
-
-    def _is_title(self, name: str, texts: dict[str, int]) -> bool:
-        return (self.plan.columns[name].source or name) in texts
-
-    def before(self, columns: dict[str, str]) -> None:
-        """Note the first cells of columns as they stand in the file."""
-        if not columns or self.report.columns:
-            return
-        listed = ", ".join(columns.values())
-        rows = self.engine.rows(f"SELECT {listed} FROM {self.cells.sql} WHERE true {self.cells.without} LIMIT 3", self.cells.where)
-        self.report.columns = [
-            Holds(name, [str(row[index] or "") for row in rows]) for index, name in enumerate(columns)
-        ]
 
 
 def _dense(reading: Reading, place: Path) -> Part:
@@ -298,8 +218,7 @@ def _dense(reading: Reading, place: Path) -> Part:
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
     nulls = _nulls(reading.engine, part)
     if time and nulls.get(time):
-        reading_time = check_times(reading)
-        if reading_time:
+        if reading.check_times():
             return _dense(reading, place)
     if reading.check([name for name in taken if nulls.get(name)]):
         return _dense(reading, place)
@@ -307,39 +226,8 @@ def _dense(reading: Reading, place: Path) -> Part:
     return Part(part, time, reading.text.source)
 
 
-def check_times(reading: Reading) -> bool:
-    """Judge the rows without a time: empty ones are left out, others a fault; True: all is to be read anew."""
-    plan, cells = reading.plan, reading.cells
-    assert plan.clock is not None
-    cell = cells.columns[plan.clock.source]
-    rows = reading.engine.rows(
-        f"SELECT trim({cell}), count(*) FROM {cells.sql} WHERE ({time_sql(cells, plan)}) IS NULL {cells.without} GROUP BY 1 "
-        "ORDER BY 2 DESC LIMIT 100",
-        cells.where,
-    )
-    odd = [raw for raw, _ in rows if raw and not is_mark(raw)]
-    if odd and not cells.without and plan.clock.source in odd:
-        _without_repeats(reading.engine, cells, reading.dialect, reading.report)
-        return True
-    if odd:
-        what = f"the time {odd[0]!r} is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
-        raise DataError(what, "Correct the plan, or the file", reading.text.source)
-    cells.left_out["rows without a time"] = sum(count for _, count in rows)
-    return False
-
-
 def _nulls(engine: Engine, part: Path) -> dict[str, int]:
     found = engine.rows(
         f"SELECT path_in_schema, sum(stats_null_count), sum(num_values) FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
     )
     return {str(name): int(nulls if nulls is not None else 1) for name, nulls, _ in found}
-
-
-def plan_beside(path: Path) -> str:
-    """Return the name of a plan that may be proposed for a file."""
-    return f"{path.name.partition('.')[0]}.toml"
-
-
-def free(folder: Path) -> int:
-    """Return the free bytes of a folder's disk."""
-    return shutil.disk_usage(folder).free

@@ -13,7 +13,7 @@ from edge_agent.imports.opened import ARROW, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
 from schemas.errors import DataError
 
-_JSON: Final = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[\[{])')
+_JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
 _LARGEST_ARRAY: Final = 1 << 26
 _MOST_FIELDS: Final = 2_000
 
@@ -30,9 +30,14 @@ def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
     for mark, what in ((PARQUET, "a Parquet file"), (ARROW, "an Arrow file")):
         if text.begin.startswith(mark):
             raise DataError(f"{what}, and damaged or misnamed", "Copy it again", str(source))
-    if _JSON.match(text.begin):
+    if is_json(text.begin[:4096].decode("utf-8", "replace")):
         return _of_json(text, scratch)
     return text
+
+
+def is_json(begin: str) -> bool:
+    """Whether a text begins as JSON does: with an object, or a list of objects or lists."""
+    return _JSON.match(begin) is not None
 
 
 def _of_json(text: Text, scratch: Path) -> Text:
@@ -75,7 +80,9 @@ def _objects(text: Text) -> Iterator[dict[str, str]]:
     with text.path.open(encoding="utf-8-sig") as lines:
         if text.begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
             if text.path.stat().st_size > _LARGEST_ARRAY:
-                raise DataError("a large JSON array", "Write one object a line: jq -c '.[]' FILE > FILE.jsonl", text.source)
+                raise DataError(
+                    "a large JSON array", "Write one object a line: jq -c '.[]' FILE > FILE.jsonl", text.source
+                )
             documents = _decoded(lines.read(), 1, text)
             for number, document in enumerate(documents if isinstance(documents, list) else [documents], 1):
                 yield _flat(document, number, text)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Final
 
 from edge_agent.imports import columns, numbers, times
+from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
 from edge_agent.imports.columns import Cells, Verdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_dialect
+from edge_agent.imports.marks import words
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
@@ -23,37 +24,9 @@ HEAD: Final = 5_000
 PART: Final = 1_000
 """Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
 
-SPLIT: Final = "split"
 LONGEST_NAME: Final = 200
-_OWN: Final = 0.4
-"""Share of empty cells from which a signal has times of its own."""
-
-_SIGNALS: Final = frozenset(["signal", "signals", "signalname", "name", "path", "channel", "variable", "key", "sensor", "parameter", "pid", "kanal"])
-_VALUES: Final = frozenset(["value", "values", "wert", "val", "reading", "messwert", "data"])
-
-
-@dataclass
-class Sample:
-    """Some of a text's rows."""
-
-    names: tuple[str, ...]
-    rows: list[list[str]]
-    lines: list[int]
-    head: int
-    repeated: bool = False
-
-    def cells(self, index: int) -> list[str]:
-        """Return the cells of a column."""
-        return [row[index] for row in self.rows]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Something that cells do not tell: what it is, with its readings, and the line of the plan."""
-
-    column: str
-    what: str
-    plan: str
+_SIGNALS: Final = words("signal signals signalname name path channel variable key sensor parameter pid kanal")
+_VALUES: Final = words("value values wert val reading messwert data")
 
 
 @dataclass
@@ -71,6 +44,18 @@ class Proposal:
     plan: Plan
     why: dict[str, str] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+
+
+class UndecidedError(DataError):
+    """The cells do not tell how they are to be read; `proposal` has the plan, with the lines to decide."""
+
+    def __init__(self, proposal: Proposal, where: str) -> None:
+        decisions = proposal.decisions
+        listed = "; ".join(decision.what for decision in decisions[:5])
+        more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
+        lines = "; ".join(decision.plan for decision in decisions[:5])
+        super().__init__(f"{listed}{more}", f"Decide it in a plan (glassfleet data import --plan). {lines}", where)
+        self.proposal = proposal
 
 
 def layout(text: Text, plan: Plan | None = None) -> Dialect:
@@ -105,7 +90,14 @@ def sample(text: Text, dialect: Dialect) -> Sample:
 def sample_of(lines: Sequence[str], dialect: Dialect) -> Sample:
     """Return the rows of lines."""
     found = Sample(unique(dialect.names), [], [], 0)
-    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, list(dialect.names), found, dialect.data)
+    _take(
+        csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator),
+        HEAD,
+        dialect,
+        list(dialect.names),
+        found,
+        dialect.data,
+    )
     found.head = len(found.rows)
     return found
 
@@ -182,7 +174,9 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         if clock is not None and name in (clock.source, clock.of_day):
             continue
         unit = shown[name][1] or (dialect.units[index] if index < len(dialect.units) else "")
-        cells = Cells(name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label)
+        cells = Cells(
+            name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
+        )
         if name == SPLIT:
             verdicts[name] = Verdict(Column(take="text"), "which rows train, and which test")
         else:
@@ -193,13 +187,18 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     csv_marks, verdicts = _settle(verdicts)
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
     marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    layout = Csv(separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks))
+    layout = Csv(
+        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
+    )
     renamed = {shown[name][0]: column for name, column in kept.items()}
     wanted = shown[label][0]
     proposal = Proposal(
         Plan(
-            target=wanted, csv=layout, clock=clock, columns=_last(renamed, wanted),
-            time=_time(given, clock, kept, wanted, shown, Reading(layout.decimal, layout.thousands)),
+            target=wanted,
+            csv=layout,
+            clock=clock,
+            columns=_last(renamed, wanted),
+            time=time_of(given, clock, kept, wanted, shown, Reading(layout.decimal, layout.thousands)),
         ),
         {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
         decisions,
@@ -222,7 +221,10 @@ def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return each name without the unit in brackets, and that unit; where two would be alike, all of them as they are."""
     split = [split_unit(name) for name in names]
     bare = [name for name, _ in split]
-    return [(name, unit) if bare.count(name) == 1 else (whole, unit) for whole, (name, unit) in zip(names, split, strict=True)]
+    return [
+        (name, unit) if bare.count(name) == 1 else (whole, unit)
+        for whole, (name, unit) in zip(names, split, strict=True)
+    ]
 
 
 def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | None, target: str, where: str) -> str:
@@ -230,7 +232,9 @@ def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | Non
         found = [name for name in given.names if target in (name, shown[name][0])]
         if not found:
             listed = ", ".join(name for name, _ in list(shown.values())[:20])
-            raise DataError(f"there is no column {target!r}", f"The columns are: {listed}. Name the target with --target", where)
+            raise DataError(
+                f"there is no column {target!r}", f"The columns are: {listed}. Name the target with --target", where
+            )
         return found[0]
     times_of = () if clock is None else (clock.source, clock.of_day)
     usable = [name for name in given.names if name not in (*times_of, SPLIT)]
@@ -244,7 +248,12 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
     """Leave columns out that say the same as the target; one name for two columns that differ is a decision."""
     cells = given.cells(given.names.index(label))
     for name in verdicts:
-        if name != label and SPLIT not in (name, label) and given.cells(given.names.index(name)) == cells and len(set(cells)) > 1:
+        if (
+            name != label
+            and SPLIT not in (name, label)
+            and given.cells(given.names.index(name)) == cells
+            and len(set(cells)) > 1
+        ):
             verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is the target {label!r} once more")
     for name in list(verdicts):
         base, mark, number = name.rpartition("#")
@@ -306,129 +315,6 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     return common, settled
 
 
-def clock_of(given: Sample, dialect: Dialect) -> tuple[Clock | None, list[Decision]]:
-    """Return which column tells the time and how, and what of it is to decide."""
-    found: list[tuple[int, Clock, list[Decision]]] = []
-    clocks: list[str] = []
-    dates: list[tuple[str, tuple[str, ...]]] = []
-    for index, name in enumerate(given.names):
-        cells = [cell for cell in given.cells(index)[: given.head] if cell]
-        bare, unit = split_unit(name)
-        unit = unit or (dialect.units[index] if index < len(dialect.units) else "")
-        orders = times.judge(cells) if cells else ()
-        if orders == (times.CLOCK,):
-            clocks.append(name)
-        elif orders and orders[0].startswith("date"):
-            dates.append((name, orders))
-        if orders:
-            rank = 1 if orders[0].startswith("date") else 0
-            found.append((rank, Clock(source=name, form=orders[0]), _undecided(name, given, index, orders)))
-        elif times.is_time_name(bare) and (values := _rising(cells, dialect.separator)):
-            cut = (numbers.body(cells[-1]) or ("", ""))[1]
-            scale, _ = times.scale_of(bare, unit or cut, values)
-            found.append((2 if bare.lower() in times.NAMES else 3, Clock(source=name, scale=scale, cut=cut), []))
-    if dates and clocks:
-        name, orders = dates[0]
-        clock = Clock(source=name, of_day=clocks[0], form=orders[0])
-        return _decided(clock, _undecided(name, given, given.names.index(name), orders))
-    if not found:
-        return None, []
-    _, clock, decisions = min(found, key=lambda each: each[0])
-    return _decided(clock, decisions)
-
-
-def _decided(clock: Clock, decisions: list[Decision]) -> tuple[Clock, list[Decision]]:
-    return (clock.model_copy(update={"form": UNDECIDED}) if decisions else clock), decisions
-
-
-def _undecided(name: str, given: Sample, index: int, orders: Sequence[str]) -> list[Decision]:
-    if len(orders) < 2:
-        return []
-    cells = given.cells(index)
-    at = next(at for at, cell in enumerate(cells) if cell and times.seconds(cell, orders[0]) != times.seconds(cell, orders[1]))
-    read = " or ".join(f"day {each}" for each in (" and month ".join(_day_month(cells[at], order)) for order in orders[:2]))
-    lines = " or ".join(f'form = "{order}"' for order in orders)
-    return [Decision(name, f"{name}: line {given.lines[at]} has {cells[at]!r}: {read}", f"clock: {lines}")]
-
-
-def _day_month(cell: str, order: str) -> tuple[str, str]:
-    import datetime as dt  # noqa: PLC0415 - for a message alone
-
-    at = dt.datetime.fromtimestamp(times.seconds(cell, order), dt.UTC)
-    return f"{at.day}", f"{at.month}"
-
-
-def _rising(cells: Sequence[str], separator: str) -> list[float]:
-    """Return a column's numbers where nearly all of them rise from row to row; else none."""
-    if not all(numbers.body(cell) for cell in cells):
-        cells = [cell for cell in cells if numbers.body(cell)]
-    if not cells:
-        return []
-    read = numbers.judge(cells, separator)
-    if not read.readings:
-        return []
-    values = [read.readings[0].value(numbers.body(cell)[0]) for cell in cells]  # type: ignore[index]
-    falls = sum(second < first for first, second in pairwise(values))
-    return values if falls <= 0.05 * len(values) else []
-
-
-def _time(
-    given: Sample, clock: Clock | None, kept: dict[str, Column], target: str, shown: dict[str, tuple[str, str]], marks: Reading
-) -> Time | None:
-    """Return where rows stand: as they are, or at the target's times where signals have times of their own.
-
-    In that case a signal is held for three times its usual distance, and never across a gap.
-    """
-    if clock is None:
-        return None
-    rows = given.rows[: given.head]
-    at = _seconds(given, clock, marks)
-    steps = sorted(second - first for first, second in pairwise(at) if second > first)
-    gap = min(86_400.0, max(60.0, rounded(100 * steps[len(steps) // 2]))) if steps else 60.0
-    column = next((shown[name][0] for name in given.names if name == clock.source), "time")
-    time = Time(column=column, drive="" if "drive" in kept else "drive", gap=gap)
-    used = {name: shown[name][0] for name, each in kept.items() if each.take not in ("nothing", UNDECIDED) and name != SPLIT}
-    empty = {name: sum(not row[given.names.index(name)] for row in rows) for name in used}
-    if len(at) != len(rows) or len(rows) < 4 or not any(count >= _OWN * len(rows) for count in empty.values()):
-        return time
-    inputs = {}
-    for name, bare in used.items():
-        index = given.names.index(name)
-        own = [when for when, row in zip(at, rows, strict=True) if row[index]]
-        inputs[bare] = Input(signal=bare, seconds=age(own, gap))
-    return time.model_copy(update={"rows": target, "inputs": {**{n: i for n, i in inputs.items() if n != target}, target: inputs[target]}}) if target in inputs else time
-
-
-def age(times_of: Sequence[float], gap: float) -> float:
-    """Return how long a signal's value is held: three times the distance that few of its samples exceed."""
-    steps = sorted(second - first for first, second in pairwise(times_of) if 0 < second - first <= gap)
-    return min(gap, rounded(3 * steps[int(0.95 * (len(steps) - 1))])) if steps else gap
-
-
-def rounded(seconds: float) -> float:
-    """Return a number with two digits, not below this one."""
-    if seconds <= 0:
-        return 1.0
-    size = 10.0 ** (math.floor(math.log10(seconds)) - 1)
-    return float(f"{math.ceil(seconds / size - 1e-9) * size:.6g}")
-
-
-def _seconds(given: Sample, clock: Clock, marks: Reading) -> list[float]:
-    """Return the times of the first rows; none where one of them tells none."""
-    cells = given.cells(given.names.index(clock.source))[: given.head]
-    form = next((order for order in times.judge(cells[:50])), "number") if clock.form == UNDECIDED else clock.form
-    try:
-        if form == "number":
-            return [marks.value(numbers.body(cell)[0]) * clock.scale for cell in cells]  # type: ignore[index]
-        at = [times.seconds(cell, form) for cell in cells]
-        if clock.of_day:
-            of_day = given.cells(given.names.index(clock.of_day))[: given.head]
-            at = [day + times.seconds(cell, times.CLOCK) for day, cell in zip(at, of_day, strict=True)]
-    except (ValueError, TypeError):
-        return []
-    return at
-
-
 def _long(given: Sample) -> Long | None:
     """Return the columns of name and value where each row has one signal."""
     if not 2 <= len(given.names) <= 6:
@@ -447,26 +333,31 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     """Return a plan for a table with one signal a row: the cells of each signal are judged like a column."""
     clock, decisions = clock_of(given, dialect)
     if clock is None:
-        raise DataError(f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal")
+        raise DataError(
+            f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal"
+        )
     at, of = given.names.index(long.signal), given.names.index(long.value)
     signals = list(dict.fromkeys(row[at] for row in given.rows if row[at]))
     names = unique(signals)
-    rows = {name: [(row[of], line) for row, line in zip(given.rows, given.lines, strict=True) if row[at] == name] for name in signals}
+    rows = {
+        name: [(row[of], line) for row, line in zip(given.rows, given.lines, strict=True) if row[at] == name]
+        for name in signals
+    }
     label = target or signals[-1]
     if label not in signals:
         listed = ", ".join(signals[:20])
         raise DataError(f"there is no signal {label!r}", f"The signals are: {listed}. Name the target with --target")
     verdicts = {
         name: columns.judge(
-            Cells(name, [cell for cell, _ in rows[name]], [line for _, line in rows[name]], "", name == label, True), dialect.separator
+            Cells(name, [cell for cell, _ in rows[name]], [line for _, line in rows[name]], "", name == label, True),
+            dialect.separator,
         )
         for name in names
     }
     marks, verdicts = _settle(verdicts)
     shown = {name: split_unit(name)[0] for name in given.names}
-    of_rows = _seconds(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
-    steps = sorted(second - first for first, second in pairwise(of_rows) if second > first)
-    gap = min(86_400.0, max(60.0, rounded(100 * steps[len(steps) // 2]))) if steps else 60.0
+    of_rows = seconds_of(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
+    gap = gap_of(of_rows)
     used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
     own: dict[str, list[float]] = {name: [] for name in names}
     for when, row in zip(of_rows, given.rows, strict=False):
@@ -477,11 +368,15 @@ def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> P
     proposal = Proposal(
         Plan(
             target=label,
-            csv=Csv(separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)),
+            csv=Csv(
+                separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)
+            ),
             long=long,
             clock=clock,
             time=Time(
-                column=shown.get(clock.source, "time"), rows=label, gap=gap,
+                column=shown.get(clock.source, "time"),
+                rows=label,
+                gap=gap,
                 inputs={**{name: each for name, each in inputs.items() if name != label}, label: inputs[label]},
             ),
             columns=_last({name: verdict.column for name, verdict in verdicts.items()}, label),

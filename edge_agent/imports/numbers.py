@@ -45,7 +45,9 @@ class Reading:
 def _form(reading: Reading) -> re.Pattern[str]:
     mark = re.escape(reading.thousands)
     grouped = rf"|[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" if mark else ""
-    return re.compile(rf"[+\-\u2212]?(?:\d+{grouped}|(?={re.escape(reading.decimal)}\d))(?:{re.escape(reading.decimal)}\d*)?(?:[eE][+-]?\d+)?$")
+    return re.compile(
+        rf"[+\-\u2212]?(?:\d+{grouped}|(?={re.escape(reading.decimal)}\d))(?:{re.escape(reading.decimal)}\d*)?(?:[eE][+-]?\d+)?$"
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,10 @@ def _misfit(numbers: Sequence[str]) -> str:
     """Return a number that differs in its marks from the first one with a mark."""
     first = next((number for number in numbers if any(sign in _MARKS for sign in number)), numbers[0])
     shape = re.sub(r"\d+", "0", first)
-    return next((number for number in numbers if any(s in _MARKS for s in number) and re.sub(r"\d+", "0", number) != shape), first)
+    return next(
+        (number for number in numbers if any(s in _MARKS for s in number) and re.sub(r"\d+", "0", number) != shape),
+        first,
+    )
 
 
 def settled(readings: Sequence[Reading], decimal_marks: set[str], thousands_marks: set[str]) -> tuple[Reading, ...]:
@@ -142,11 +147,7 @@ def settled(readings: Sequence[Reading], decimal_marks: set[str], thousands_mark
     decimal_marks, thousands_marks : set of str
         What other columns of the file prove.
     """
-    left = [
-        each
-        for each in readings
-        if each.thousands not in decimal_marks and each.decimal not in thousands_marks
-    ]
+    left = [each for each in readings if each.thousands not in decimal_marks and each.decimal not in thousands_marks]
     return tuple(left) or tuple(readings)
 
 
@@ -158,6 +159,8 @@ def is_power(cells: Sequence[str]) -> bool:
 
 def is_bare_hex(cells: Sequence[str]) -> bool:
     """Whether cells are hexadecimal digits without the mark 0x, some with letters."""
-    return all(_BARE_HEX.match(cell) for cell in cells) and any(cell.isdigit() for cell in cells) and any(
-        not cell.isdigit() for cell in cells
+    return (
+        all(_BARE_HEX.match(cell) for cell in cells)
+        and any(cell.isdigit() for cell in cells)
+        and any(not cell.isdigit() for cell in cells)
     )

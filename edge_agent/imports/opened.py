@@ -124,6 +124,8 @@ def head(path: Path, most: int) -> list[str] | None:
         os_faults_as(DataError, f"{path}: cannot be read", ". Check its name, its folder and its rights"),
         _unpacked(path, text := Text(path, str(path))) as (chunks, is_packed),
     ):
+        if not path.stat().st_size:
+            raise DataError("the file is empty", "Write a header row with the columns' names", str(path))
         begin = b""
         for chunk in chunks:
             begin += chunk
@@ -151,7 +153,9 @@ def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
     line, last = 0, b""
     for chunk in _with(first, chunks):
         returns = chunk.count(b"\r")
-        if b"\0" in chunk or (returns and abs(chunk.count(b"\n") - chunk.count(b"\r\n")) + returns - chunk.count(b"\r\n") > 1):
+        if b"\0" in chunk or (
+            returns and abs(chunk.count(b"\n") - chunk.count(b"\r\n")) + returns - chunk.count(b"\r\n") > 1
+        ):
             return False  # more than one at a chunk's edge: line ends of several kinds
         try:
             decoder.decode(chunk)
@@ -263,7 +267,9 @@ def _member(path: Path) -> Iterator[Iterator[bytes]]:
             with archive.open(files[0]) as member:
                 yield iter(lambda: member.read(CHUNK), b"")
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as fault:
-        raise DataError(f"the zip archive cannot be read ({fault})", "Unpack it, or copy it again", str(path)) from fault
+        raise DataError(
+            f"the zip archive cannot be read ({fault})", "Unpack it, or copy it again", str(path)
+        ) from fault
 
 
 def _bounded(chunks: Iterator[bytes], path: Path) -> Iterator[bytes]:

@@ -6,10 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from edge_agent.imports.marks import words
 from edge_agent.imports.times import words_of
 
-_NAMES: Final = frozenset(
-    ["driver", "drivers", "name", "names", "firstname", "lastname", "surname", "vin", "fin", "plate", "plates", "licence", "license", "registration", "kennzeichen", "fahrer", "fahrername", "person", "user", "username", "owner", "halter", "customer", "kunde", "address", "addr", "street", "strasse", "straße", "email", "mail", "phone", "telefon", "tel", "mobile", "imei", "imsi", "iccid", "msisdn", "mac", "serial", "sn", "uuid", "guid", "passenger", "operator"]
+_NAMES: Final = words(
+    "driver drivers name names firstname lastname surname vin fin plate plates licence license registration "
+    "kennzeichen fahrer fahrername person user username owner halter customer kunde address addr street strasse "
+    "straße email mail phone telefon tel mobile imei imsi iccid msisdn mac serial sn uuid guid passenger "
+    "operator"
 )
 _FORMS: Final = (
     (re.compile(r"[A-HJ-NPR-Z0-9]{17}$"), "vehicle identification numbers"),
@@ -19,7 +23,10 @@ _FORMS: Final = (
     (re.compile(r"[A-ZÄÖÜ]{1,3}[- ][A-Z]{1,2}[- ]?\d{1,4}[EH]?$"), "number plates"),
     (re.compile(r"\+\d[\d ()/-]{6,}$"), "telephone numbers"),
     (re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$"), "addresses of devices"),
-    (re.compile(r"[A-ZÄÖÜ][a-zäöüßéèáó]+(?: [A-Z]\.)?[ ,]+[A-ZÄÖÜ][a-zäöüßéèáó]+(?:-[A-Z][a-z]+)?$"), "names of persons"),
+    (
+        re.compile(r"[A-ZÄÖÜ][a-zäöüßéèáó]+(?: [A-Z]\.)?[ ,]+[A-ZÄÖÜ][a-zäöüßéèáó]+(?:-[A-Z][a-z]+)?$"),
+        "names of persons",
+    ),
 )
 
 

@@ -207,13 +207,17 @@ class Plan(_Table):
         given = self.model_dump(by_alias=True, exclude_defaults=True)
         if self.time is not None:  # said, also where it is the default: a person may want to change it
             given["time"] = {"column": self.time.column, "gap": self.time.gap, **given["time"]}
-        lines = ["# How the files of this fleet become tables: glassfleet data import FILE --plan THIS --out drive.parquet"]
+        lines = [
+            "# How the files of this fleet become tables: glassfleet data import FILE --plan THIS --out drive.parquet"
+        ]
         if self.target:
             lines.append(f"target = {_value(self.target)}")
         for part in ("csv", "long", "clock", "time"):
             if given.get(part) or part == "csv":
                 lines += ["", f"[{part}]"]
-                lines += [f"{_key(key)} = {_value(value)}" for key, value in given.get(part, {}).items() if key != "inputs"]
+                lines += [
+                    f"{_key(key)} = {_value(value)}" for key, value in given.get(part, {}).items() if key != "inputs"
+                ]
         if self.time is not None and self.time.inputs:
             lines += ["", "[time.inputs]"]
             lines += [f"{_key(name)} = {_value(part.model_dump())}" for name, part in self.time.inputs.items()]

@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_agent.imports import judge
 from edge_agent.imports.catalogued import fit
-from edge_agent.imports.judge import Decision
+from edge_agent.imports.clocks import Decision, age, gap_of
 from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
@@ -62,10 +62,8 @@ def propose(recorded: Recorded, target: str) -> judge.Proposal:
     label = _target(recorded, columns, target)
     columns = {**{name: column for name, column in columns.items() if name != label}, label: columns[label]}
     times = {name: recorded.signals[name].time for name, column in columns.items() if column.take != "nothing"}
-    steps = np.diff(times[label][:_LOOK])
-    steps = steps[steps > 0]
-    gap = min(86_400.0, max(60.0, judge.rounded(100 * float(np.median(steps))))) if steps.size else 60.0
-    inputs = {name: Input(signal=name, seconds=judge.age(at[:_LOOK].tolist(), gap)) for name, at in times.items()}
+    gap = gap_of(times[label][:_LOOK].tolist())
+    inputs = {name: Input(signal=name, seconds=age(at[:_LOOK].tolist(), gap)) for name, at in times.items()}
     plan = Plan(target=label, time=Time(rows=label, gap=gap, inputs=inputs), columns=columns)
     proposal = judge.Proposal(plan, why)
     if len(inputs) > MAX_FEATURES + 1:

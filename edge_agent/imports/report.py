@@ -1,5 +1,6 @@
 """What an import did: rows and cells that were left out or have no value, by reason, and what the table holds."""
 
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
 import json
@@ -123,7 +124,9 @@ def look(engine: Engine, table: Path, report: Report) -> None:
     for name, kind in kinds.items():
         quoted = name_sql(name)
         parts.append(f"count(*) - count({quoted})")
-        parts += [f"min({quoted})", f"max({quoted})"] if kind != "VARCHAR" else [f"approx_count_distinct({quoted})", "NULL"]
+        parts += (
+            [f"min({quoted})", f"max({quoted})"] if kind != "VARCHAR" else [f"approx_count_distinct({quoted})", "NULL"]
+        )
     found = engine.rows(f"SELECT {', '.join(parts)} FROM {source}")[0]
     report.rows = int(found[0])
     first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
@@ -180,10 +183,15 @@ def is_sentinel(value: float, nearest: float | None, other: float, count: int, r
     if nearest is None or nearest == other or count > 0.5 * rows:
         return False
     is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
-    return abs(value - nearest) > FAR * abs(nearest - other) and abs(value) > abs(nearest) and count >= (1 if is_known else 2)
+    return (
+        abs(value - nearest) > FAR * abs(nearest - other)
+        and abs(value) > abs(nearest)
+        and count >= (1 if is_known else 2)
+    )
 
 
 SENTINELS: Final = frozenset(
-    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)} | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
+    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
+    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
 )
 """Numbers that say "no value" on many buses, or that are one above such a number."""

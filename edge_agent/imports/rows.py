@@ -1,12 +1,13 @@
 """Where rows stand: as in the files, or made of signals at their own times; parts become one table in time order."""
 
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,12 @@ from numpy.typing import NDArray
 from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
 from edge_agent.imports.plan import Plan, Time
+from edge_agent.imports.reading import Reading
 from edge_agent.imports.report import Report
 from edge_agent.imports.times import CLOCK
 from glassfleet.data.alignment import Series, align
 from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing
 from schemas.errors import DataError
-
-if TYPE_CHECKING:
-    from edge_agent.imports.importing import Reading
 
 _MIDNIGHT: Final = 43_200.0
 _SINCE_1970: Final = 1e8
@@ -61,16 +60,20 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
         listed.append(f"{value_sql(raw[name], column, plan)} AS v{index}")
         listed.append(f"(coalesce(trim({raw[name]}), '') <> '')::DOUBLE AS s{index}")
     reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
-    arrays = reading.engine.arrays(f"SELECT {', '.join(listed)} FROM {cells.sql} WHERE true {cells.without}", cells.where)
+    arrays = reading.engine.arrays(
+        f"SELECT {', '.join(listed)} FROM {cells.sql} WHERE true {cells.without}", cells.where
+    )
     cells.left_out = Counter()
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
-    odd = [name for index, name in enumerate(taken) if (is_missing(arrays[f"v{index}"]) & (arrays[f"s{index}"] > 0)).any()]
+    odd = [
+        name for index, name in enumerate(taken) if (is_missing(arrays[f"v{index}"]) & (arrays[f"s{index}"] > 0)).any()
+    ]
     untimed = np.isnan(arrays["t"])
-    if (untimed.any() and check_times(reading)) or reading.check(odd, extra=_filled(odd, raw)):
+    if (untimed.any() and reading.check_times()) or reading.check(odd, extra=_filled(odd, raw)):
         return aligned_wide(reading, place)
     reading.before(raw)
     time = arrays["t"][~untimed]
-    clean = _cleaned(time, plan, reading.report, cells.left_out)
+    clean = _cleaned(time, plan, reading.report)
     signals = {}
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
@@ -87,13 +90,6 @@ def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
     return f"AND ({' OR '.join(f'trim({raw[name]}) <> {text_sql(str())}' for name in names)})" if names else ""
 
 
-def check_times(reading: Reading) -> bool:
-    """Judge the rows without a time, as the importer does."""
-    from edge_agent.imports.importing import check_times as check  # noqa: PLC0415 - below it
-
-    return check(reading)
-
-
 def aligned_long(reading: Reading, place: Path) -> Part:
     """Make a part of a table with one signal a row."""
     plan, cells, engine = reading.plan, reading.cells, reading.engine
@@ -108,10 +104,10 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     cells.left_out = Counter()
     judge_rejects(engine, cells, reading.text, reading.dialect)
     untimed = engine.rows("SELECT count(*) FROM samples WHERE t IS NULL")[0][0]
-    if untimed and check_times(reading):
+    if untimed and reading.check_times():
         return aligned_long(reading, place)
     time = engine.arrays("SELECT t FROM samples WHERE t IS NOT NULL ORDER BY i")["t"]
-    clean = _cleaned(time, plan, reading.report, cells.left_out)
+    clean = _cleaned(time, plan, reading.report)
     order = engine.arrays("SELECT i FROM samples WHERE t IS NOT NULL ORDER BY i")["i"].astype(np.int64)
     taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
     signals = {}
@@ -134,12 +130,14 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     return aligned(reading.engine, signals, reading.report, place, reading.text.source)
 
 
-def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report, left_out: Counter[str]) -> Cleaned:
+def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
     assert plan.time is not None
     try:
         clean = cleaned(_unwrapped(time, plan), plan.time.gap)
     except ValueError as fault:
-        raise DataError(f"a time cannot be meant as written ({fault})", "Correct form and scale under [clock]") from fault
+        raise DataError(
+            f"a time cannot be meant as written ({fault})", "Correct form and scale under [clock]"
+        ) from fault
     tell_cuts(report, [str(cut) for cut in clean.cuts], clean.late)
     return clean
 
@@ -150,7 +148,9 @@ def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
         more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
     if late:
-        report.warnings.append(f"{late:,} times come after a later one, by at most {BACK // TICKS} s; they count as the later one")
+        report.warnings.append(
+            f"{late:,} times come after a later one, by at most {BACK // TICKS} s; they count as the later one"
+        )
 
 
 def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
@@ -165,7 +165,10 @@ def aligned(engine: Engine, signals: dict[str, Series], report: Report, place: P
     time = report.plan.time
     plan = None if time is None else time.aligned
     if time is None or plan is None:
-        raise DataError("signals have times of their own, and the plan does not say where rows stand", "Write rows = or every_ms = under [time]")
+        raise DataError(
+            "signals have times of their own, and the plan does not say where rows stand",
+            "Write rows = or every_ms = under [time]",
+        )
     known = {name for name, column in report.plan.columns.items() if column.take != "nothing"}
     absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
     if absent:
@@ -182,7 +185,11 @@ def aligned(engine: Engine, signals: dict[str, Series], report: Report, place: P
         if gone:
             part = plan.inputs[name]
             report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
-    columns: dict[str, Any] = {time.column: rows.time, **({time.drive: rows.drive + 1.0} if time.drive else {}), **rows.columns}
+    columns: dict[str, Any] = {
+        time.column: rows.time,
+        **({time.drive: rows.drive + 1.0} if time.drive else {}),
+        **rows.columns,
+    }
     path = place / "part.parquet"
     write_arrays(engine, columns, path, f", {report.metadata()}")
     return Part(path, time.column, where, drives=bool(time.drive))
@@ -219,7 +226,7 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path)
             of_row = engine.arrays(f"SELECT {name_sql(time.drive)} AS d FROM {source}")["d"].astype(np.int64) - 1
             fixed = at
         else:
-            clean = _cleaned(at[known], report.plan, report, report.left_out)
+            clean = _cleaned(at[known], report.plan, report)
             of_row, fixed = np.zeros(at.size, np.int64), at.copy()
             of_row[known], fixed[known] = clean.drive, clean.time
             repeats = int((~clean.is_new).sum())

@@ -7,8 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-NAMES: Final = frozenset(
-    ["time", "times", "timestamp", "timestamps", "t", "ts", "zeit", "zeitstempel", "uhrzeit", "datetime", "datum", "date", "epoch", "elapsed", "clock", "tiempo", "temps", "utc", "gmt", "hora", "heure", "zeitpunkt"]
+from edge_agent.imports.marks import words
+
+NAMES: Final = words(
+    "time times timestamp timestamps t ts zeit zeitstempel uhrzeit datetime datum date epoch elapsed clock "
+    "tiempo temps utc gmt hora heure zeitpunkt"
 )
 """Words of a name that a column of times has."""
 
@@ -29,7 +32,7 @@ _MONTH: Final = r"(\d{1,2})[ .\-]{0,2}([A-Za-z]{3})[a-z]*[ .,\-]{1,2}(\d{4})"
 _COMPACT: Final = r"(\d{4})(\d{2})(\d{2})"
 _COMPACT_TIME: Final = r"(\d{2})(\d{2})(\d{2})(?:[.,](\d{1,9}))?"
 _GAP: Final = r"[,T_ \-]{1,2}"
-_MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ZONES: Final = {"MEZ": 3600.0, "CET": 3600.0, "MESZ": 7200.0, "CEST": 7200.0}
 ORDERS: Final = ("clock", "ymd", "dmy", "mdy", "month", "compact", "date ymd", "date dmy", "date mdy", "date month")
 """How points in time are written: the order of year, month and day, behind ``date`` where there is no time of day;

@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 
 from edge_agent.imports import judge
 from edge_agent.imports.dialect import LINES
-from edge_agent.imports.opened import Text, head
+from edge_agent.imports.inputs import is_json
+from edge_agent.imports.opened import head
 from edge_agent.imports.plan import Plan
 from edge_agent.sources.location import Location
 from glassfleet.data.cells import NOTHING
@@ -68,27 +69,32 @@ def taken(place: Location, target: str | None, read: Callable[[Location], T]) ->
 
 
 def is_plain(path: Path, target: str = "") -> bool:
-    """Whether a file's cells are what they say: commas between columns, points in numbers, one line of names."""
-    try:
-        lines = head(path, _BEGIN)
-        if lines is None:
-            return False
-        text = Text(path, str(path))
-        layout = judge.judge_dialect(lines[:LINES], str(path))
-        if layout.separator != "," or layout.notes or (layout.header, layout.data) != (1, 2):
-            return False
-        given = judge.sample_of(lines, layout)
-        if layout.width != len(layout.names) or not given.rows or given.repeated:
-            return False
-        proposal = judge.propose_for(given, layout, target, text.source)
-    except DataError:
+    """Whether a file's cells are what they say: commas between columns, points in numbers, one line of names.
+
+    Raises
+    ------
+    DataError
+        An import would refuse it, too.
+    """
+    lines = head(path, _BEGIN)
+    if lines is None or is_json("".join(lines[:3])):
         return False
-    return not proposal.decisions and _says_nothing(proposal.plan)
+    layout = judge.judge_dialect(lines[:LINES], str(path))
+    given = judge.sample_of(lines, layout)
+    proposal = judge.propose_for(given, layout, target, str(path))
+    if proposal.decisions:
+        raise judge.UndecidedError(proposal, str(path))
+    is_usual = layout.separator == "," and not layout.notes and (layout.header, layout.data) == (1, 2)
+    return is_usual and layout.width == len(layout.names) and not given.repeated and _says_nothing(proposal.plan)
 
 
 def _says_nothing(plan: Plan) -> bool:
     """Whether a plan leaves a file's cells as they are."""
-    if plan.long is not None or (plan.csv.decimal, plan.csv.thousands) != (".", "") or set(plan.csv.missing) - NOTHING - {"nan"}:
+    if (
+        plan.long is not None
+        or (plan.csv.decimal, plan.csv.thousands) != (".", "")
+        or set(plan.csv.missing) - NOTHING - {"nan"}
+    ):
         return False
     if plan.clock is not None and (plan.clock.form, plan.clock.scale, plan.clock.cut) != ("number", 1.0, ""):
         return False
@@ -107,7 +113,9 @@ def _imported(place: Location, out: Path, target: str) -> Taken:
         said = json.loads(ended.stdout)
     except ValueError:
         words = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
-        raise DataError(f"its import failed ({words[0][:200]})", "Import it: glassfleet data import", place.shown) from None
+        raise DataError(
+            f"its import failed ({words[0][:200]})", "Import it: glassfleet data import", place.shown
+        ) from None
     if "fault" in said:
         raise DataError(said["fault"]["what"], said["fault"]["mend"], said["fault"]["where"] or place.shown)
     warnings = tuple(f"{place.shown}: {warning}" for warning in said["warnings"])

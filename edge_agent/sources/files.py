@@ -23,6 +23,7 @@ from schemas.errors import DataError
 BLOCK: Final = 512
 """Rows that are read and turned into numbers at once."""
 
+
 @contextmanager
 def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[str]]]]]:
     with opened(Path(place.text)) as text:

@@ -10,43 +10,29 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from edge_agent.sources.cells import (
     SPLIT,
-    YesAndNo,
     as_numbers,
-    block_of_numbers,
-    check_roles,
-    check_widths,
-    class_labels,
-    empty_table,
-    is_number,
     no_column,
-    text_cell,
-    train_rows,
-    without_marks,
 )
-from edge_agent.imports.persons import personal
 from edge_agent.sources.door import taken
 from edge_agent.sources.holdback import DRIVES, held_back
 from edge_agent.sources.location import Location
+from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
-
-_log = structlog.get_logger("glassfleet.rows")
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ class Table:
             column = self.column(name)
             truth = truth_of(column) if name in self.text else None
             if name in self.text and truth is None:
-                raise _first_text(self.path, name, column)
+                raise first_text(self.path, name, column)
             out[:, index] = column if truth is None else [truth[cell] for cell in column]
         return out
 
@@ -188,11 +174,11 @@ class _Moving:
 def _read_source(place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool) -> Source:
     where = place.shown
     raw, texts = (
-        _read_categories(place, target=target, labels=labels, missing=missing)
+        read_categories(place, target=target, labels=labels, missing=missing)
         if categories
-        else (_read(place, target=target, labels=labels, missing=missing), {})
+        else (read_numbers(place, target=target, labels=labels, missing=missing), {})
     )
-    label = _target(target, raw.names)
+    label = target_of(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
         raise DataError(f"there is no input column beside the target {label!r}", where=where)
@@ -220,7 +206,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     return Source(dataset(train), dataset(test), warnings, said)
 
 
-def _drives(raw: _Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:
+def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:
     """Return which drive each row is of, where a column tells it."""
     name = next((name for name in raw.numeric_names if name.lower() in DRIVES and name not in texts), None)
     return None if name is None else raw.numbers[:, raw.numeric_names.index(name)]
@@ -239,7 +225,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    _, (names, columns) = taken(place, None, _columns)
+    _, (names, columns) = taken(place, None, columns_of)
     gaps = names if missing is None else missing
     checked = [
         as_numbers(place.shown, name, column, may_be_empty=name in gaps)
@@ -247,166 +233,6 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     ]
     text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
     return Table(place.shown, names, tuple(checked), text)
-
-
-def _columns(place: Location) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:
-    """Return a table's names and columns with the cells as they stand in it; raises DataError when it has no rows."""
-    if place.reader.columns is not None:
-        names, columns = place.reader.columns(place)
-    else:
-        names, cells = gathered(place)
-        columns = [np.array(texts, dtype=object) for texts in cells]
-    if not columns or not len(columns[0]):
-        raise empty_table(place.shown)
-    return names, columns
-
-
-def gathered(place: Location) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """Return a table's names, and the cells of each column as its reader gives them; raises DataError."""
-    with place.reader.rows(place) as (names, blocks):
-        columns: list[list[Any]] = [[] for _ in names]
-        for block in blocks:
-            check_widths(place.shown, block, len(names), len(columns[0]))
-            for index, part in enumerate(zip(*block, strict=True)):
-                columns[index].extend(part)
-    return names, columns
-
-
-@dataclass(frozen=True)
-class _Raw:
-    names: tuple[str, ...]
-    numeric_names: tuple[str, ...]
-    numbers: NDArray[np.float64]
-    labels: NDArray[Any]
-    train: NDArray[np.bool_]
-    warnings: tuple[str, ...] = ()
-
-
-def _read(place: Location, *, target: str | None, labels: bool, missing: bool) -> _Raw:
-    with place.reader.rows(place) as (names, blocks):
-        check_roles(place.shown, names, target)
-        label, is_gappy = _target(target, names), place.reader.is_gappy
-        kept = _without_gaps(place.shown, names, blocks, label, missing=missing) if is_gappy else blocks
-        return _collect(place.shown, names, kept, target, labels=labels, missing=missing)
-
-
-def _without_gaps(
-    where: str, names: Sequence[str], blocks: Iterable[list[list[Any]]], label: str, *, missing: bool
-) -> Iterator[list[list[Any]]]:
-    """Yield the rows that have a target, and, unless empty cells are taken, all inputs; what is left out is told."""
-    needed = [index for index, name in enumerate(names) if name == label or not missing]
-    left_out: Counter[str] = Counter()
-    for block in blocks:
-        kept = []
-        for cells in block:
-            gap = next((names[index] for index in needed if cells[index] is None), None)
-            if gap is None:
-                kept.append(cells)
-            else:
-                left_out[gap] += 1
-        yield kept
-    if left_out:
-        hint = "an agent with --missing takes rows with empty inputs" if set(left_out) != {label} else ""
-        _log.warning("rows-left-out", source=where, without=dict(left_out), hint=hint)
-
-
-def _target(named: str | None, names: Sequence[str]) -> str:
-    return named if named is not None else [name for name in names if name != SPLIT][-1]
-
-
-def _first_text(where: str, name: str, column: NDArray[Any]) -> DataError:
-    row = next((row for row, cell in enumerate(column) if not is_number(cell)), 0)
-    return text_cell(where, name, row, str(column[row]))
-
-
-def _read_categories(
-    place: Location, *, target: str | None, labels: bool, missing: bool
-) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
-    """Read a file with columns of text: these become positions among their categories, in lexicographic order."""
-    where = place.shown
-    names, columns = _columns(place)
-    check_roles(where, names, target)
-    if place.reader.is_gappy:
-        cells_of_rows = [list(row) for row in zip(*columns, strict=True)]
-        (block,) = _without_gaps(where, names, [cells_of_rows], _target(target, names), missing=missing)
-        if not block:
-            raise empty_table(where)
-        columns = [np.array(texts, dtype=object) for texts in zip(*block, strict=True)]
-    label, cells = _target(target, names), dict(zip(names, columns, strict=True))
-    warnings = [] if place.reader.is_planned(place) else _without_persons(cells, label)
-    names = tuple(cells)
-    rows, split, classes = len(columns[0]), cells.pop(SPLIT, None), cells.pop(label) if labels else ()
-    numbers = np.empty((rows, len(cells)), dtype=np.float64)
-    categories: dict[str, tuple[str, ...]] = {}
-    for index, name in enumerate(cells):
-        column = as_numbers(where, name, cells[name], may_be_empty=missing and name != label)
-        if column.dtype == object:
-            if name == label:
-                raise _first_text(where, name, column)
-            texts, column = np.unique(np.array([cell.strip() for cell in column], dtype=np.str_), return_inverse=True)
-            categories[name] = tuple(texts.tolist())
-        numbers[:, index] = column
-    train = np.ones(rows, dtype=np.bool_) if split is None else train_rows(where, list(split), 0)
-    given: NDArray[Any] = np.array(list(class_labels(where, label, list(classes), 0)), dtype=np.str_)
-    return _Raw(names, tuple(cells), numbers, given if labels else np.empty(rows), train, tuple(warnings)), categories
-
-
-def _without_persons(cells: dict[str, Any], label: str) -> list[str]:
-    """Leave columns of text out that look like persons, plates or ids: the model would tell their texts to all."""
-    warnings = []
-    for name in [name for name in cells if name not in (SPLIT, label)]:
-        texts = list({cell.strip(): None for cell in cells[name] if isinstance(cell, str) and not is_number(cell)})
-        if texts and (why := personal(name, texts[:200])):
-            del cells[name]
-            warnings.append(f"column {name!r} is left out: {why}; an import whose plan takes it by name keeps it")
-    return warnings
-
-
-def _collect(
-    where: str,
-    names: tuple[str, ...],
-    blocks: Iterator[list[list[Any]]],
-    target: str | None,
-    *,
-    labels: bool,
-    missing: bool,
-) -> _Raw:
-    label = _target(target, names)
-    split_at = names.index(SPLIT) if SPLIT in names else None
-    label_at = names.index(label) if labels else None
-    numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]
-    inputs = [place for place, index in enumerate(numeric) if names[index] != label]
-    truth = YesAndNo(where, {place: names[numeric[place]] for place in inputs})
-    may_be_empty = inputs if missing else []
-    # Grows in place: a list of blocks would leave as many bytes to the process as the table has.
-    numbers = bytearray()
-    classes: list[str] = []
-    train: list[NDArray[np.bool_]] = []
-    row = 0
-    for block in blocks:
-        check_widths(where, block, len(names), row)
-        if split_at is not None:
-            splits = [cells[split_at] for cells in block]
-            train.append(train_rows(where, splits, row))
-        else:
-            train.append(np.ones(len(block), dtype=np.bool_))
-        if label_at is not None:
-            classes.extend(class_labels(where, label, [cells[label_at] for cells in block], row))
-        if len(numeric) < len(names):
-            block = [[cells[index] for index in numeric] for cells in block]  # noqa: PLW2901 - lean: the former block goes
-        without_marks(block, may_be_empty)
-        truth.convert(block, row)
-        numbers += block_of_numbers(where, block, [names[index] for index in numeric], row, may_be_empty).tobytes()
-        row += len(train[-1])
-    if not row:
-        raise empty_table(where)
-    return _Raw(
-        names,
-        tuple(names[index] for index in numeric),
-        np.frombuffer(numbers).reshape(row, len(numeric)),
-        np.array(classes, dtype=np.str_) if labels else np.empty(row),
-        np.concatenate(train),
-    )
 
 
 def _constant_columns(numbers: NDArray[np.float64], names: Sequence[str], features: Sequence[str]) -> tuple[str, ...]:

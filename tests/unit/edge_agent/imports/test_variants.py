@@ -1,5 +1,6 @@
-"""One table as loggers, recorders and spreadsheets write it: it comes out right, or the refusal names line and way out."""
+"""One table as loggers and spreadsheets write it: it comes out right, or the refusal names line and way out."""
 
+# ruff: noqa: E501 - a table of files, one a line
 import gzip
 import io
 import json
