@@ -7,13 +7,11 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from edge_agent.imports.engine import Engine, name_sql, text_sql
+from edge_agent.imports.marks import is_sentinel
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
-
-FAR: Final = 2.0
-"""So many times the range of all the others a value is away from them when it hardly is one."""
 
 
 @dataclass
@@ -163,35 +161,3 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
                 f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): it may mean "
                 f'"no value". Then say so in the plan: missing = ["{value:g}"] in the line of columns.{holds.name}'
             )
-
-
-def is_sentinel(value: float, nearest: float | None, other: float, count: int, rows: int) -> bool:
-    """Whether a column's greatest or least value is hardly one: far from all the others, repeated, and round in bits.
-
-    Parameters
-    ----------
-    value : float
-        The greatest or the least one.
-    nearest : float or None
-        The one next to it.
-    other : float
-        The one at the other end.
-    count : int
-        Rows with `value`.
-    rows : int
-    """
-    if nearest is None or nearest == other or count > 0.5 * rows:
-        return False
-    is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
-    return (
-        abs(value - nearest) > FAR * abs(nearest - other)
-        and abs(value) > abs(nearest)
-        and count >= (1 if is_known else 2)
-    )
-
-
-SENTINELS: Final = frozenset(
-    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
-    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
-)
-"""Numbers that say "no value" on many buses, or that are one above such a number."""

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from console.vehicle.importing import import_
+from edge_agent.messages.presence import kinds_of
+from edge_agent.sources import read_source
 from tests.support.recordings import DBC, engine, message, mf4, write_log
 
 TREE = {
@@ -93,3 +95,21 @@ def test_measurements_need_no_database(world, tmp_path):
     done = world("m.mf4", "--target", "speed", "--out", "m.csv")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "m.csv").read_text().splitlines()[:2] == ["time,rpm,speed", "1700000000.0,0.0,50.0"]
+
+
+def test_the_agent_tells_kinds_units_and_plan_of_its_rows(world, tmp_path):
+    given = ("first.blf", "--database", "bus.dbc", "--vss", "vss.json", "--target", "Speed")
+    assert world(*given, "--out", "d.parquet").exit_code == 0
+    source = read_source(tmp_path / "d.parquet", categories=True, missing=True)
+    told = dict(zip((*source.train.features, source.train.target), kinds_of(source), strict=True))
+    assert (told["Vehicle.Speed"], told["Torque"], told["Gear"]) == ("numbers in m/s", "numbers in Nm", "words")
+    assert len(source.told.plan) == 64
+
+
+def test_a_value_far_from_all_others_is_named(tmp_path):
+    rows = "".join(f"{65535 if number % 50 == 0 else number % 30},{number},{number % 7}\n" for number in range(200))
+    (tmp_path / "a.csv").write_text(f"speed,n,y\n{rows}")
+    source = read_source(tmp_path / "a.csv")
+    assert source.far == ("speed",)
+    assert any("'speed' has 65535 in some rows, far from all its other values" in text for text in source.warnings)
+    assert kinds_of(source) == []
