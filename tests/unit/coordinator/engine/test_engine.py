@@ -512,6 +512,9 @@ def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str
     parameters = TOY_ENGINE.server_parameters(play.state)
     assert parameters.units == {"x": "km/h"}
     assert state_of(checkpoint_of(play.state), play.state.parameters) == play.state
+    play.up("e", Offer(frozenset({"toy"}), ("x",), "y", (kind, "numbers")))
+    assert play.outcomes("d", "e") == ["rejected left-out", "rejected left-out"]
+    assert play.outcomes("a") == ["accepted"]
 
 
 def test_agents_that_tell_no_kinds_hold_numbers() -> None:
