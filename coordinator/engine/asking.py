@@ -10,6 +10,7 @@ from functools import partial
 from coordinator.engine import learning
 from coordinator.engine.state import NUMBERS, Offer, Round, RunState
 from coordinator.specification.run import PrivatePolicy
+from glassfleet.data.clock import tells_when
 from glassfleet.data.lags import recalled_names
 from schemas.trial import place_in_sample
 
@@ -24,7 +25,7 @@ _REASON_CHARS = 120
 
 
 def columns(state: RunState) -> tuple[tuple[str, ...], str]:
-    """Settle the run's columns: as declared, else as most agents that can run the scheme offer them."""
+    """Settle the run's columns: as declared, else as most agents that can run the scheme offer them, without times."""
     spec = state.spec
     if spec.domain is not None:
         return spec.domain.names, spec.domain.target_name
@@ -37,7 +38,9 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
             continue
         if spec.features is not None and not set(spec.features) <= set(offer.features):
             continue
-        features = spec.features or tuple(name for name in offer.features if name != target)
+        offered = [name for name in offer.features if name != target]
+        # When it was is no cause: a model that learns from the time knows no other day.
+        features = spec.features or tuple([name for name in offered if not tells_when(name)] or offered)
         if features and target:
             votes[recalled_names(spec.memory, features), target] += 1
     if not votes:

@@ -65,10 +65,8 @@ def fit_part(engine: Engine, part: Path, report: Report, catalogue: Catalogue | 
     copy.replace(part)
 
 
-def propose(proposal: Proposal, catalogue: Catalogue | None) -> None:
+def with_paths(proposal: Proposal, catalogue: Catalogue) -> None:
     """Give columns that a catalogue knows the names that it has for them; short ones are a person's choice."""
-    if catalogue is None:
-        return
     plan = proposal.plan
     known = {name: (column.source or name, name) for name, column in plan.columns.items()}
     paths = {name: catalogue.find(first) or catalogue.find(second) for name, (first, second) in known.items()}

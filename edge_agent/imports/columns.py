@@ -122,7 +122,7 @@ def _numbers(
         shown = list(dict.fromkeys(odd))
         listed = ", ".join(f"{cell[:30]!r} (line {given.line(cell)})" for cell in shown[:3])
         quoted = ", ".join(f'"{cell}"' for cell in shown[:3])
-        what = f"{given.name}: {listed} is no number, where the others are: no value, or a word like any other?"
+        what = f"{given.name}: {listed} is no number, where the others are: it is no value, or a word like any other"
         if len(odd) > 20 and len(shown) > 10:
             what = f"{given.name}: {len(odd)} cells are no numbers, e.g. {listed}"
         return Verdict(
@@ -130,10 +130,10 @@ def _numbers(
             lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
     if numbers.is_power(told) and any(cell.isdigit() for cell in told):
-        cell = next(cell for cell in told if not cell.isdigit())
+        cell = next(cell for cell in told if numbers.POWER.match(cell))
         return Verdict(
             replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id?",
+            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
             lines='take = "number"; or take = "hex"; or take = "nothing"',
         )  # fmt: skip
     how = numbers.judge(told, separator)
@@ -185,12 +185,12 @@ def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[
     out = replace_take(column, "nothing")
     why = personal(given.name, list(different)[:200])
     if why:
-        return Verdict(out, f'left out: texts about persons or vehicles ({why}); take = "text" takes them', marks)
+        return Verdict(out, f"left out: texts about persons or vehicles ({why})", marks)
     if numbers.is_bare_hex(list(different)):
         cell = next(cell for cell in different if not cell.isdigit())
         return Verdict(
             replace_take(column, UNDECIDED), "hexadecimal digits", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: hexadecimal {int(cell, 16)}, or an id?",
+            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: hexadecimal {int(cell, 16)}, or an id",
             lines='take = "hex"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
     if len(different) > MAX_CATEGORIES or (len(cells) >= _ROWS and len(different) > MOSTLY * len(cells)):
@@ -201,7 +201,7 @@ def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[
         cell = next(iter(different))
         return Verdict(
             replace_take(column, UNDECIDED), "times in a form that is not known", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}, a time in a form that is not known, or a word?",
+            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: a time in a form that is not known, or a word",
             lines='take = "text"; or take = "nothing"',
         )  # fmt: skip
     return Verdict(text, f"words, {len(different)} different", marks)

@@ -11,6 +11,7 @@ from typing import Final
 
 from edge_agent.imports.marks import is_mark, words
 from schemas.errors import DataError
+from schemas.text import counted
 
 SEPARATORS: Final = {
     ",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "circumflexes", "~": "tildes",
@@ -159,14 +160,14 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     line = rows[header][0] if last is None else start
     above = sum(bool(each.strip()) for each in lines[first : line - 1])
     if above:
-        notes.append(f"{above} lines above the names left out")
+        notes.append(f"{counted(above, 'lines')} above the names left out")
     if last is not None:
         notes.append("the names stand in a comment")
     left = len(below) - bool(units)
     if units:
         notes.append("units under the names")
     if left:
-        notes.append(f"{left} lines of text under the names left out")
+        notes.append(f"{counted(left, 'lines')} of text under the names left out")
     data = rows[begin][0] if begin < len(rows) else line + 1 + len(below)
     return Dialect(
         mark, tuple(titles), tuple(map(without_brackets, units[: len(titles)])), line, data, width, tuple(notes)
@@ -257,6 +258,8 @@ def _header(
     begin = next((at for at, (_, cells) in enumerate(rows) if _is_row(cells, numeric, width)), None)
     if begin is None or not numeric:
         begin = next((at for at, (_, cells) in enumerate(rows) if len(cells) == width), 0) + 1
+        if begin < len(rows) and all(is_unit(cell) for cell in rows[begin][1] if cell):
+            begin += 1
     if begin == 0:
         cells = next(iter(_comments(comments, mark)), [])
         if len(cells) == width and not any(is_value(cell) for cell in cells):

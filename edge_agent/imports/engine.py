@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from edge_agent.imports import times
 from edge_agent.imports.dialect import Dialect, wrong_widths
 from edge_agent.imports.marks import NO_WORDS, is_mark
-from edge_agent.imports.opened import LONGEST_LINE, Text
+from edge_agent.imports.opened import LONGEST_LINE, Text, lines_between
 from edge_agent.imports.plan import Column, Plan
 from schemas.errors import DataError, StorageError
 
@@ -32,6 +32,9 @@ REJECTS: Final = 10_000
 """Lines that are looked at one by one because they do not fit; more are no accident."""
 
 SHOWN: Final = 3
+
+POLL: Final = 0.25
+"""Seconds between two looks at how far a query is."""
 
 Progress = Callable[[float], None]
 """Is told a percentage now and then."""
@@ -77,7 +80,7 @@ class Engine:
         thread.start()
         try:
             while thread.is_alive():
-                thread.join(0.25)
+                thread.join(POLL)
                 if self._progress is not None and thread.is_alive():
                     self._progress(max(0.0, self.db.query_progress()))
         except BaseException:
@@ -211,7 +214,7 @@ def time_sql(cells: Cells, plan: Plan) -> str:
     assert clock is not None
     cell = cells.columns[clock.source]
     if clock.form == "number":
-        value = value_sql(cell, Column(cut=clock.cut), plan)
+        value = value_sql(cell, Column(cut=clock.cut, decimal=clock.decimal), plan)
         scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
         return f"round(({value}){scale}, 9)" if scale else value
     of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""
@@ -249,12 +252,12 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
             elif follows.decode("utf-8", "replace").strip() in head:
                 cells.left_out["lines that were cut before a restart"] += 1
             elif kind == "UNQUOTED VALUE" or kind == "LINE SIZE OVER MAXIMUM" or kind == "INVALID ENCODING":
-                number = _line_at(raw, begin)
+                number = lines_between(raw, 0, begin) + 1
                 what = f"line {number}: {str(kind).lower()}, in {stripped[:60]!r}"
                 raise DataError(what, "Look for a quote that is not closed, and correct the line", text.source)
             else:
                 width = len(next(csv.reader([stripped], delimiter=dialect.separator), []))
-                wrong.append((_line_at(raw, begin), width))
+                wrong.append((lines_between(raw, 0, begin) + 1, width))
                 if len(wrong) > 20:
                     break
     if wrong:
@@ -264,15 +267,6 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
 def _head(text: Text, dialect: Dialect) -> set[str]:
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         return {line.strip() for line in islice(opened, dialect.data - 1) if line.strip()}
-
-
-def _line_at(raw: Any, position: int) -> int:
-    raw.seek(0)
-    count, left = 1, position
-    while left > 0 and (chunk := raw.read(min(1 << 20, left))):
-        count += chunk.count(b"\n")
-        left -= len(chunk)
-    return count
 
 
 @dataclass

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Final
 
-from edge_agent.imports import catalogued, judge, opened, recorded
-from edge_agent.imports.catalogued import fit_part
+from edge_agent.imports import judge, opened
+from edge_agent.imports.catalogued import fit_part, with_paths
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     Engine,
@@ -28,11 +26,13 @@ from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.reading import Reading, without_repeats
+from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
-from edge_agent.imports.rows import Part, aligned, aligned_long, aligned_wide, joined
+from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
 from edge_agent.recordings.vss import Catalogue
-from schemas.errors import DataError
+from schemas.errors import DataError, UsageError
 from schemas.limits import MAX_FEATURES
+
 
 @dataclass
 class Job:
@@ -46,26 +46,21 @@ class Job:
     plan : Plan or None
         None: one is proposed.
     target : str
-    progress : callable or None
     databases : sequence of Path
-        What the frames of recordings mean.
-    catalogues : sequence of Path
-        Of VSS: names, units and limits of columns.
+        What the frames of buses mean.
+    catalogue : Catalogue or None
+        Names, units and limits of signals.
+    progress : callable or None
     """
 
     sources: Sequence[Path]
     out: Path | None = None
     plan: Plan | None = None
     target: str = ""
-    progress: Progress | None = None
     databases: Sequence[Path] = ()
-    catalogues: Sequence[Path] = ()
+    catalogue: Catalogue | None = None
+    progress: Progress | None = None
     report: Report = field(default_factory=Report)
-
-    @cached_property
-    def catalogue(self) -> Catalogue | None:
-        """The catalogues as one, if there are any."""
-        return Catalogue(self.catalogues) if self.catalogues else None
 
 
 def import_files(job: Job) -> Report:
@@ -78,6 +73,9 @@ def import_files(job: Job) -> Report:
     StorageError
         The table cannot be written.
     """
+    needs_catalogue = job.plan is not None and any(column.vss for column in job.plan.columns.values())
+    if needs_catalogue and job.catalogue is None:
+        raise UsageError("the plan has paths of a catalogue: name it with --vss")
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
     folder = None if job.out is None else job.out.absolute().parent
@@ -86,10 +84,15 @@ def import_files(job: Job) -> Report:
         for number, source in enumerate(job.sources):
             place = Path(scratch) / str(number)
             place.mkdir()
-            judged = _recorded if recorded.is_recording(source) else _judged
-            given.append(judged(job, source, place))
+            judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
+            given.append((judged, place))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
-        parts = [part(engine) for part in given]
+        parts = [
+            part_of(engine, judged, job.report, place, job.catalogue)
+            if isinstance(judged, Recorded)
+            else _part(engine, job, judged, place)
+            for judged, place in given
+        ]
         table = joined(engine, parts, job.report, Path(scratch))
         look(engine, table, job.report)
         if not job.report.rows:
@@ -110,33 +113,34 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _recorded(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
-    """Return what makes a part of a recording; the first one's plan counts for all."""
-    found, report = recorded.read(source, job.databases), job.report
+def _recorded(job: Job, source: Path) -> Recorded:
+    """Return a recording's signals; the first one's plan counts for all."""
+    found = read(source, job.databases)
     if job.plan is not None:
-        report.plan = job.plan
-    elif not report.plan.columns:
-        proposal = recorded.propose(found, job.target)
-        catalogued.propose(proposal, job.catalogue)
-        if proposal.decisions:
-            raise judge.UndecidedError(proposal, str(source))
-        report.plan, report.why = proposal.plan, proposal.why
-
-    def part(engine: Engine) -> Part:
-        return aligned(engine, recorded.series(found, report, job.catalogue), report, place, str(source))
-
-    return part
+        job.report.plan = job.plan
+    elif not job.report.plan.columns:
+        _accept(job, propose(found, job.target), str(source))
+    return found
 
 
-def _judged(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
-    """Return what makes a part of a text; the first one's plan counts for all."""
+def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
+    """Take a proposed plan, with the names of the catalogue; raises UndecidedError."""
+    if job.catalogue is not None:
+        with_paths(proposal, job.catalogue)
+    if proposal.decisions:
+        raise judge.UndecidedError(proposal, where)
+    job.report.plan, job.report.why = proposal.plan, proposal.why
+
+
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample]:
+    """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
     known = job.plan or (report.plan if report.plan.columns else None)
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
-        report.plan, report.why = _proposed(job, text, dialect, given)
+        _accept(job, _proposed(job, text, dialect, given), text.source)
     elif job.plan is not None:
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
@@ -146,10 +150,11 @@ def _judged(job: Job, source: Path, place: Path) -> Callable[[Engine], Part]:
         mend = 'Leave columns out in the plan: take = "nothing"'
         raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
     _torn_end(text, dialect, place, report)
-    return lambda engine: _part(engine, job, text, dialect, given, place)
+    return text, dialect, given
 
 
-def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.Sample, place: Path) -> Part:
+def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, judge.Sample], place: Path) -> Part:
+    text, dialect, given = judged
     report = job.report
     cells = cells_of(engine, text, dialect, given.names)
     if given.repeated:
@@ -166,15 +171,12 @@ def _part(engine: Engine, job: Job, text: Text, dialect: Dialect, given: judge.S
     return part
 
 
-def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> tuple[Plan, dict[str, str]]:
+def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> judge.Proposal:
     proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
         csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
         proposal.plan = proposal.plan.model_copy(update={"csv": csv})
-    catalogued.propose(proposal, job.catalogue)
-    if proposal.decisions:
-        raise judge.UndecidedError(proposal, text.source)
-    return proposal.plan, proposal.why
+    return proposal
 
 
 def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None:
@@ -222,7 +224,8 @@ def _dense(reading: Reading, place: Path) -> Part:
             return _dense(reading, place)
     if reading.check([name for name in taken if nulls.get(name)]):
         return _dense(reading, place)
-    reading.before({name: cells.columns[column.source or name] for name, column in taken.items()})
+    clock = {time: cells.columns[plan.clock.source]} if time and plan.clock is not None else {}
+    reading.before({**clock, **{name: cells.columns[column.source or name] for name, column in taken.items()}})
     return Part(part, time, reading.text.source)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from edge_agent.imports.opened import ARROW, PARQUET, Text, opened
 from edge_agent.imports.plan import Plan
-from schemas.errors import DataError
+from schemas.errors import DataError, os_faults_as
 
 _JSON: Final = re.compile(r'\ufeff?\s*(\{\s*["}]|\[\s*[\[{])')
 _LARGEST_ARRAY: Final = 1 << 26
@@ -19,20 +19,71 @@ _MOST_FIELDS: Final = 2_000
 
 
 def as_text(source: Path, scratch: Path, plan: Plan | None) -> Text:
-    """Return a file's text; JSON becomes a CSV text.
+    """Return a file's text; JSON, Parquet and Arrow become a CSV text.
 
     Raises
     ------
     DataError
         It is of a kind that is read elsewhere, or damaged.
     """
+    with os_faults_as(DataError, f"{source}: cannot be read", ". Check its name, its folder and its rights"):
+        begin = b"" if source.is_dir() else source.open("rb").read(8)
+    if begin.startswith((PARQUET, ARROW)):
+        return _of_arrow(source, scratch, is_parquet=begin.startswith(PARQUET))
     text = opened(source, scratch, "" if plan is None else plan.csv.encoding)
-    for mark, what in ((PARQUET, "a Parquet file"), (ARROW, "an Arrow file")):
-        if text.begin.startswith(mark):
-            raise DataError(f"{what}, and damaged or misnamed", "Copy it again", str(source))
     if is_json(text.begin[:4096].decode("utf-8", "replace")):
         return _of_json(text, scratch)
     return text
+
+
+def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
+    """Write a table of Parquet or Arrow as CSV; what pandas numbers the rows with is left out."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow import csv as texts  # noqa: PLC0415
+        from pyarrow import ipc, parquet  # noqa: PLC0415
+    except ImportError as fault:
+        mend = "Install it with: pip install 'glassfleet[parquet]'"
+        raise DataError("reading Parquet and Arrow needs pyarrow", mend, str(source)) from fault
+    copy = scratch / "table"
+    text = Text(copy, str(source), notes=["Parquet" if is_parquet else "Arrow"])
+    try:
+        file = parquet.ParquetFile(source) if is_parquet else ipc.open_file(source)
+        schema = file.schema_arrow if is_parquet else file.schema
+        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+        kept = [name for name in schema.names if name not in told and not re.fullmatch(r"__index_level_\d+__", name)]
+        nested = [name for name in kept if pa.types.is_nested(schema.field(name).type)]
+        if nested:
+            raise DataError(
+                f"the column {nested[0]!r} holds lists or objects", "Write its values as columns", str(source)
+            )
+        batches = file.iter_batches(columns=kept) if is_parquet else map(file.get_batch, range(file.num_record_batches))
+        first = pa.Table.from_batches([], schema=pa.schema([schema.field(name) for name in kept]))
+        with texts.CSVWriter(copy, _plain(first).schema) as out:
+            for batch in batches:
+                out.write_table(_plain(pa.Table.from_batches([batch]).select(kept)))
+    except (pa.ArrowException, OSError, KeyError) as fault:
+        reason = str(fault).partition("\n")[0][:200]
+        raise DataError(
+            f"not a readable table of Parquet or Arrow ({reason})", "Write or copy it again", str(source)
+        ) from fault
+    text.begin = copy.open("rb").read(65536)
+    return text
+
+
+def _plain(table: Any) -> Any:
+    """Return a table of Arrow whose words are no codes, and whose times of UTC say so."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra
+
+    fields = []
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_timestamp(kind) and kind.tz:
+            kind = pa.timestamp(kind.unit, "UTC")
+        if pa.types.is_decimal(kind) or pa.types.is_duration(kind):
+            kind = pa.float64() if pa.types.is_decimal(kind) else pa.int64()
+        fields.append(pa.field(field.name, kind))
+    return table.cast(pa.schema(fields))
 
 
 def is_json(begin: str) -> bool:
@@ -98,7 +149,7 @@ def _objects(text: Text) -> Iterator[dict[str, str]]:
             return
         try:
             document = json.loads(last[1])
-        except ValueError:
+        except (ValueError, RecursionError):
             if not text.is_torn or last[0] == 1:
                 document = _decoded(last[1], last[0], text)
             else:

@@ -15,7 +15,7 @@ from edge_agent.imports.dialect import LINES, Dialect, split_unit
 from edge_agent.imports.dialect import judge as judge_dialect
 from edge_agent.imports.marks import words
 from edge_agent.imports.numbers import Reading
-from edge_agent.imports.opened import Text
+from edge_agent.imports.opened import Text, lines_between
 from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
@@ -78,12 +78,16 @@ def sample(text: Text, dialect: Dialect) -> Sample:
     found.head = len(found.rows)
     size = text.path.stat().st_size
     if found.head >= HEAD:
+        begin, number = 0, 1
         for part in range(1, 5):
             with text.path.open("rb") as raw:
-                raw.seek(max(0, size * part // 4 - (1 << 18 if part == 4 else 0)))
+                end = max(begin, size * part // 4 - (1 << 18 if part == 4 else 0))
+                number += lines_between(raw, begin, end) + 1
+                begin = end
                 raw.readline()
                 lines = (line.decode("utf-8", "replace") for line in raw)
-                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, titles, found, 0)
+                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, titles, found, number)
+            number -= 1
     return found
 
 
@@ -184,7 +188,15 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
         if not dialect.names[index]:
             verdicts[name] = Verdict(Column(take="nothing"), "left out: it has no name")
     _twice(given, label, verdicts)
+    if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
+        times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
+        verdicts[clock.source] = columns.judge(times_of, dialect.separator)
     csv_marks, verdicts = _settle(verdicts)
+    if clock is not None and clock.source in verdicts:
+        told = verdicts.pop(clock.source)
+        clock = clock.model_copy(update={"decimal": told.column.decimal})
+        if told.decision:
+            decisions.append(Decision(clock.source, told.decision, f"clock: {told.lines}"))
     kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
     marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
     layout = Csv(
@@ -257,7 +269,7 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
             verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is the target {label!r} once more")
     for name in list(verdicts):
         base, mark, number = name.rpartition("#")
-        if not mark or not number.isdigit() or base not in verdicts or name == label:
+        if not mark or not number.isdigit() or base not in verdicts:
             continue
         one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
         if one == two:
@@ -267,7 +279,7 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
         verdicts[name] = replace(
             verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
             decision=f"{base}: two columns have this name, {given.names.index(base) + 1} and {given.names.index(name) + 1}; "
-            f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. Which one is it, or are they two inputs?",
+            f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
             lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
         )  # fmt: skip
 
@@ -276,7 +288,7 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
     """Choose the file's marks in numbers, and decide by them what a column alone does not tell, as far as is certain."""
     decimal = set().union(*(verdict.proofs[0] for verdict in verdicts.values()))
     thousands = set().union(*(verdict.proofs[1] for verdict in verdicts.values()))
-    both = decimal & thousands
+    both = decimal & thousands if len(decimal) < 2 else decimal  # a file that mixes decimal marks proves nothing
     counts: dict[Reading, int] = {}
     for verdict in verdicts.values():
         if len(verdict.readings) == 1 and any(verdict.proofs):

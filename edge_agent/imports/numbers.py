@@ -9,14 +9,14 @@ from functools import cache
 from typing import Final
 
 SPACES: Final = "\u00a0\u2009\u202f\u2007 "
-_MARKS: Final = f",.'\u2019_{SPACES}"
+_MARKS: Final = f",.'\u2019{SPACES}"
 _BODY: Final = re.compile(
     rf"(?P<pre>[€$£]?\s?)(?P<number>[+\-\u2212]?[\d{_MARKS}]*\d[\d{_MARKS}]*?(?:[eE][+-]?\d+)?)"
     r"[\s\u00a0\u202f]?(?P<unit>%|‰|°[CFK]?|[^\W\d_]{1,6}(?:[/·*][^\W\d_]{1,5}\d?)?|1/min)?$"
 )
 HEX: Final = re.compile(r"0[xX][0-9a-fA-F]+$")
 _BARE_HEX: Final = re.compile(r"[0-9a-fA-F]{2,16}$")
-_POWER: Final = re.compile(r"\d+[eE]\d+$")
+POWER: Final = re.compile(r"\d+[eE]\d+$")
 ENOUGH: Final = 20
 """So many cells with three digits behind a mark, beside some without it, are thousands and no decimals."""
 
@@ -153,7 +153,7 @@ def settled(readings: Sequence[Reading], decimal_marks: set[str], thousands_mark
 
 def is_power(cells: Sequence[str]) -> bool:
     """Whether cells such as 1E5 may be hexadecimal as well: there is no sign, no point in any."""
-    powers = [cell for cell in cells if _POWER.match(cell)]
+    powers = [cell for cell in cells if POWER.match(cell)]
     return bool(powers) and all(cell.isalnum() for cell in cells)
 
 

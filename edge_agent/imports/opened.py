@@ -12,11 +12,11 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from schemas.errors import DataError, os_faults_as
 
@@ -163,6 +163,8 @@ def _is_plain(first: bytes, chunks: Iterator[bytes], text: Text) -> bool:
             return False
         line = _longest(text, chunk, line)
         last = chunk
+    if decoder.getstate()[0]:
+        return False  # it ends within a letter
     text.is_torn = not last.endswith(b"\n")
     return True
 
@@ -188,9 +190,9 @@ def _is_utf8(path: Path, text: Text) -> bool:
         try:
             for chunk in chunks:
                 decoder.decode(chunk)
+            return not decoder.getstate()[0]
         except UnicodeDecodeError:
             return False
-    return True
 
 
 def _encoding(first: bytes, given: str) -> str:
@@ -374,6 +376,16 @@ def is_unbroken(line: str, others: list[str]) -> bool:
     return all(decimals) and len({len(each[1]) for each in decimals if each}) == 1
 
 
+def lines_between(raw: BinaryIO, begin: int, end: int) -> int:
+    """Return how many lines end between two places of a file, and leave it at the second one."""
+    raw.seek(begin)
+    count, left = 0, end - begin
+    while left > 0 and (chunk := raw.read(min(CHUNK, left))):
+        count += chunk.count(b"\n")
+        left -= len(chunk)
+    return count
+
+
 def without_last_line(text: Text, scratch: Path) -> None:
     """Write a text anew without its last line."""
     with text.path.open("rb") as whole:
@@ -382,22 +394,8 @@ def without_last_line(text: Text, scratch: Path) -> None:
         whole.seek(max(0, size - LONGEST_LINE - CHUNK))
         end = size - len(whole.read().rpartition(b"\n")[2])
     copy = scratch / "whole"
-    _copied(text.path, copy, 0, end)
-    text.path, text.is_torn = copy, False
-
-
-def _copied(path: Path, copy: Path, begin: int, end: int) -> None:
-    with path.open("rb") as given, copy.open("wb") as out:
-        given.seek(begin)
-        left = end - begin
-        while left > 0 and (chunk := given.read(min(CHUNK, left))):
+    with text.path.open("rb") as given, copy.open("wb") as out:
+        while end > 0 and (chunk := given.read(min(CHUNK, end))):
             out.write(chunk)
-            left -= len(chunk)
-
-
-def without_lines(text: Text, scratch: Path, is_left_out: Callable[[int, str], bool]) -> None:
-    """Write a text anew without the lines for which `is_left_out` says so, by number (from 1) and line."""
-    copy = scratch / f"{text.path.name}-less"
-    with text.path.open(encoding="utf-8-sig", newline="") as given, copy.open("w", encoding="utf-8", newline="") as out:
-        out.writelines(line for number, line in enumerate(given, 1) if not is_left_out(number, line))
-    text.path = copy
+            end -= len(chunk)
+    text.path, text.is_torn = copy, False

@@ -65,7 +65,9 @@ class Column(_Table):
         ``number``; ``hex``: a hexadecimal number; ``truth``: 1 for a word of `true`, 0 for one of `false`; ``text``;
         ``nothing``: it is left out; ``?``: somebody has to decide.
     unit : str
-        Of its numbers.
+        Of its numbers, in the files.
+    vss : str
+        Its path in a catalogue of the Vehicle Signal Specification, which has the unit that it gets.
     cut : str
         What stands at each number, and is cut off: a unit, a currency.
     decimal, thousands : str or None
@@ -74,8 +76,6 @@ class Column(_Table):
         Words, in lower case.
     missing : tuple of str
         Cells that stand for no value in this column alone.
-    vss : str
-        Path of a VSS catalogue, whose unit, limits and words the column then has; empty: none.
     """
 
     source: str = Field(default="", alias="from")
@@ -112,12 +112,15 @@ class Clock(_Table):
         Of a number: how many seconds 1 is.
     cut : str
         What stands at each number, and is cut off.
+    decimal : str or None
+        Mark in its numbers; None: that of the files.
     """
 
     source: Name = Field(alias="from")
     of_day: str = ""
     form: str = "number"
     cut: str = ""
+    decimal: Literal[".", ",", "?"] | None = None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     @model_validator(mode="after")
@@ -194,8 +197,8 @@ class Plan(_Table):
     def undecided(self) -> list[str]:
         """The lines of the plan that somebody has to decide."""
         lines = ["csv: decimal"] if self.csv.decimal == UNDECIDED else []
-        if self.clock is not None and self.clock.form == UNDECIDED:
-            lines.append("clock: form")
+        if self.clock is not None and UNDECIDED in (self.clock.form, self.clock.decimal):
+            lines.append("clock")
         return lines + [
             f"columns.{_key(name)}"
             for name, column in self.columns.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from edge_agent.imports.dialect import Dialect
-from edge_agent.imports.engine import Cells, Engine, refuse_unfit, text_sql, time_sql, unfit
+from edge_agent.imports.engine import Cells, Engine, lines_with, refuse_unfit, text_sql, time_sql, unfit
 from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
@@ -110,7 +110,8 @@ class Reading:
             without_repeats(self.engine, cells, self.dialect, self.report)
             return True
         if odd:
-            what = f"the time {odd[0]!r} is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
+            lines = lines_with(self.text, self.dialect, int(cell.removeprefix("c")), odd[0])
+            what = f"the time {odd[0]!r} (line {', '.join(map(str, lines))}) is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
             raise DataError(what, "Correct the plan, or the file", self.text.source)
         cells.left_out["rows without a time"] = sum(count for _, count in rows)
         return False

@@ -13,10 +13,11 @@ import numpy as np
 from edge_agent.imports import judge
 from edge_agent.imports.catalogued import fit
 from edge_agent.imports.clocks import Decision, age, gap_of
+from edge_agent.imports.engine import Engine
 from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
 from edge_agent.imports.report import Holds, Report
-from edge_agent.imports.rows import tell_cuts
+from edge_agent.imports.rows import Part, aligned, tell_cuts
 from edge_agent.recordings import RECORDINGS, Options, Signal
 from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
@@ -113,8 +114,8 @@ def _target(recorded: Recorded, columns: dict[str, Column], target: str) -> str:
     return found[-1]
 
 
-def series(recorded: Recorded, report: Report, catalogue: Catalogue | None) -> dict[str, Series]:
-    """Return the signals that the plan takes, as it takes them, cut into drives; what is missing is counted.
+def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, catalogue: Catalogue | None) -> Part:
+    """Make a part of the signals that the plan takes, as it takes them; what is missing is counted.
 
     Raises
     ------
@@ -140,7 +141,8 @@ def series(recorded: Recorded, report: Report, catalogue: Catalogue | None) -> d
             taken[name] = _as_planned(signal, name, column, report, catalogue)
         except DataError as fault:
             raise DataError(fault.what, fault.mend, recorded.source) from fault
-    assert plan.time is not None
+    if plan.time is None:
+        raise DataError("the plan does not say where rows stand", "Write rows = under [time]", recorded.source)
     try:
         cleaned = cleaned_together([signal.time for signal in taken.values()], plan.time.gap)
     except ValueError as fault:
@@ -148,10 +150,11 @@ def series(recorded: Recorded, report: Report, catalogue: Catalogue | None) -> d
     report.left_out.update(recorded.left_out)
     if cleaned:
         tell_cuts(report, [str(cut) for cut in cleaned[0].cuts], sum(each.late for each in cleaned))
-    return {
+    signals = {
         name: Series(clean.time, signal.value, clean.drive)
         for (name, signal), clean in zip(taken.items(), cleaned, strict=True)
     }
+    return aligned(engine, report, signals, place, recorded.source)
 
 
 def _as_planned(signal: Signal, name: str, column: Column, report: Report, catalogue: Catalogue | None) -> Signal:
@@ -161,11 +164,12 @@ def _as_planned(signal: Signal, name: str, column: Column, report: Report, catal
         holds = "words" if is_text else "numbers"
         mend = "Give the database that the plan was made with, or correct the plan"
         raise DataError(f"signal {signal.name!r} holds {holds} here, and the plan says take = {column.take!r}", mend)
+    nothing: Any = None if is_text else np.nan
     for mark in column.missing:
         gone = _equal(value, mark, is_text=is_text)
         if gone.any():
             missing[mark] += int(gone.sum())
-            value = np.where(gone, None if is_text else np.nan, value)
+            value = np.where(gone, nothing, value)
     report.count_missing({name: missing})
     signal = replace(signal, value=value, unit=column.unit or signal.unit)
     if column.vss:

@@ -82,7 +82,7 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
         name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
         for name, each in signals.items()
     }
-    return aligned(reading.engine, signals, reading.report, place, reading.text.source)
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
 def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
@@ -127,7 +127,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
         name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
         for name, each in signals.items()
     }
-    return aligned(reading.engine, signals, reading.report, place, reading.text.source)
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
 def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
@@ -143,7 +143,7 @@ def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
 
 
 def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
-    """Warn of drives that begin in the middle, and of times that came late."""
+    """Warn of what the clock did wrong."""
     if cuts:
         more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
         report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
@@ -160,11 +160,12 @@ def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
     return time + 86_400.0 * np.cumsum(np.diff(time, prepend=time[0]) < -_MIDNIGHT)
 
 
-def aligned(engine: Engine, signals: dict[str, Series], report: Report, place: Path, where: str) -> Part:
-    """Make a part of signals; raises DataError where the plan does not fit them."""
+def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: Path, where: str) -> Part:
+    """Make a part whose rows stand where the plan says."""
     time = report.plan.time
-    plan = None if time is None else time.aligned
-    if time is None or plan is None:
+    assert time is not None
+    plan = time.aligned
+    if plan is None:
         raise DataError(
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
@@ -178,8 +179,8 @@ def aligned(engine: Engine, signals: dict[str, Series], report: Report, place: P
         rows = align(signals, plan)
     except ValueError as fault:
         raise DataError(str(fault), "Correct [time.inputs] in the plan", where) from fault
-    stand = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
-    report.notes.append(f"{stand}, the others as [time.inputs] says")
+    stands = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
+    report.notes.append(f"{stands}, the others as [time.inputs] says")
     for name, column in rows.columns.items():
         gone = int(is_missing(column).sum())
         if gone:

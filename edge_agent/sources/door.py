@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Final, TypeVar
 
 from edge_agent.imports import judge
@@ -19,6 +20,7 @@ from edge_agent.imports.dialect import LINES
 from edge_agent.imports.inputs import is_json
 from edge_agent.imports.opened import head
 from edge_agent.imports.plan import Plan
+from edge_agent.recordings import RECORDINGS
 from edge_agent.sources.location import Location
 from glassfleet.data.cells import NOTHING
 from schemas.errors import DataError
@@ -55,6 +57,9 @@ def taken(place: Location, target: str | None, read: Callable[[Location], T]) ->
         The file cannot be used, or somebody has to decide how it is read.
     """
     path = Path(place.text)
+    if path.suffix.lower() in RECORDINGS:
+        mend = f"Import it: glassfleet data import {quote(place.text)} --target SIGNAL --out drive.parquet"
+        raise DataError("a recording: its signals become rows by an import", mend, place.shown)
     if not place.reader.is_text or not path.is_file():
         return Taken(place), read(place)
     if is_plain(path, target or ""):

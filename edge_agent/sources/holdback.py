@@ -10,9 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-DRIVES: Final = frozenset({"drive", "trip", "drive_id", "trip_id", "drive_number", "fahrt"})
-"""Names, in lower case, of columns that say which drive a row is of."""
-
 SHARE: Final = 0.2
 FEWEST: Final = 20
 """Rows, below which a table is too small to hold any back."""

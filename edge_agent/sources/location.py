@@ -103,6 +103,6 @@ def refuse_password(text: str, option: str) -> None:
     if without_password(text) != text:
         raise UsageError(
             f"{option} {without_password(text)}: a password on a command line can be read by every user of this "
-            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; an agent and `data check` also take the "
-            "whole URL from GLASSFLEET_AGENT_DATA, an agent from a file of settings, too"
+            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; an agent also takes the whole "
+            "URL from GLASSFLEET_AGENT_DATA, or from a file of settings"
         )

@@ -26,11 +26,12 @@ from edge_agent.sources.cells import (
     no_column,
 )
 from edge_agent.sources.door import taken
-from edge_agent.sources.holdback import DRIVES, held_back
+from edge_agent.sources.holdback import held_back
 from edge_agent.sources.location import Location, Told
 from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
+from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
@@ -202,6 +203,9 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     if SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
         said = (f"held back to score models: {words}",) if words else ()
+    when = [name for name in features if tells_when(name)]
+    if when:
+        said += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
     far = {name: value for name, value in _far(raw, train) if name not in texts}
     odd = tuple(
         f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'

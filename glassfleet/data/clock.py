@@ -24,10 +24,25 @@ BACK: Final = TICKS
 """A time so much before the newest one, or less, comes late and counts as the newest; one farther back begins a new
 drive: the clock was set."""
 
+TIMES: Final = frozenset(
+    {"time", "times", "timestamp", "timestamps", "t", "ts", "time_s", "time_ms", "seconds", "at", "datetime", "zeit"}
+)
+DRIVES: Final = frozenset({"drive", "trip", "drive_id", "trip_id", "drive_number", "fahrt"})
+"""Names, in lower case, of columns that tell the time of a row, and which drive it is of."""
+
 _FARTHEST: Final = 4e12
 """Seconds; what is farther from zero is no time."""
 
 _DAY: Final = 86_400.0
+
+
+def tells_when(name: str) -> bool:
+    """Whether a column of this name tells when a row was: a model that learns from it knows no other day.
+
+    >>> tells_when("Time"), tells_when("trip"), tells_when("speed")
+    (True, True, False)
+    """
+    return name.strip().lower() in TIMES | DRIVES
 
 
 def ticks(time: FloatArray | float) -> IntArray:

@@ -197,7 +197,7 @@ def test_colours_come_on_a_terminal_only_and_never_with_no_color(
 COMPLETED = {
     "da": {"data", "datasets"},
     "model ex": {"explain", "export"},
-    "data check --sc": {"--scheme"},
+    "data import --ta": {"--target"},
     "run start --scheme fmt": {"fmt", "fmt_classes"},
     "demo --scheme bmt --param max_ru": {"max_rules="},
 }

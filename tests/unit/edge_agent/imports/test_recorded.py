@@ -77,7 +77,7 @@ def test_names_and_units_come_from_a_catalogue(world, tmp_path):
     (tmp_path / "p.toml").write_text(plan.replace('unit = "km/h"', 'unit = "m/s"'))
     with pytest.raises(Exception, match=r"column 'Speed' cannot be Vehicle.Speed: .* are not at most 60 m/s"):
         world(*given)
-    with pytest.raises(Exception, match=r"the plan names Vehicle\.\w+ of a catalogue. Give the catalogue: --vss"):
+    with pytest.raises(Exception, match=r"the plan has paths of a catalogue: name it with --vss"):
         world(*given[:3], "--plan", "p.toml")
 
 
