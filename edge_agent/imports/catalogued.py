@@ -41,8 +41,9 @@ def fit_values(
 
 def fit_part(engine: Engine, part: Path, report: Report, catalogue: Catalogue | None, where: str) -> None:
     """Rewrite the columns of a part that a catalogue knows."""
-    named = [name for name, column in report.plan.columns.items() if column.vss and column.take != "nothing"]
-    for name, column in report.plan.columns.items():
+    columns = report.plan.columns
+    named = [name for name, column in columns.items() if column.vss and column.take != "nothing"]
+    for name, column in columns.items():
         report.units.setdefault(name, column.unit)
     if not named:
         return

@@ -170,7 +170,8 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
         )
-    known = {name for name, column in report.plan.columns.items() if column.take != "nothing"}
+    columns_of_plan = report.plan.columns
+    known = {name for name, column in columns_of_plan.items() if column.take != "nothing"}
     absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"

@@ -100,7 +100,7 @@ class Presence:
             target=self._rows.target if status == "up" else "",
             kinds=self._kinds if status == "up" else [],
             far=list(self._source.far) if status == "up" else [],
-            plan=self._source.told.plan if status == "up" else "",
+            plan=self._source.origin.plan if status == "up" else "",
             # Not in the last will: that is written down now, and published when the log has gone on.
             forecasts=self._head() if status == "up" else None,
         )
@@ -157,7 +157,7 @@ class Presence:
 
 def kinds_of(source: Source) -> list[str]:
     """Return what the columns hold, as a birth certificate tells it."""
-    rows, units = source.train, source.told.units
+    rows, units = source.train, source.origin.units
     worded = {*rows.categories, *([rows.target] if rows.y.dtype.kind != "f" else [])}
 
     def kind(name: str) -> str:

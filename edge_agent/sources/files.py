@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
 from edge_agent.sources.cells import column_names, header
-from edge_agent.sources.location import Location, Reader, Told
+from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 512
@@ -94,13 +94,13 @@ def _index_of(schema: Any) -> set[str]:
     return {name for name in schema.names if name in told or re.fullmatch(r"__index_level_\d+__", name)}
 
 
-def _told(place: Location) -> Told:
+def _origin(place: Location) -> Origin:
     from pyarrow import parquet  # noqa: PLC0415 - optional, and loaded already when its rows were read
 
-    told = parquet.read_schema(place.text).metadata or {}
-    plan = told.get(PLAN_KEY.encode())
-    units = json.loads(told.get(UNITS_KEY.encode(), b"{}"))
-    return Told("" if plan is None else hashlib.sha256(plan).hexdigest(), units)
+    metadata = parquet.read_schema(place.text).metadata or {}
+    plan = metadata.get(PLAN_KEY.encode())
+    units = json.loads(metadata.get(UNITS_KEY.encode(), b"{}"))
+    return Origin("" if plan is None else hashlib.sha256(plan).hexdigest(), units)
 
 
 @contextmanager
@@ -120,5 +120,5 @@ PARQUET: Final = Reader(
     _parquet_rows,
     endings=(".parquet",),
     columns=_parquet_columns,
-    told=_told,
+    origin=_origin,
 )

@@ -17,8 +17,8 @@ Rows: TypeAlias = AbstractContextManager[tuple[tuple[str, ...], Iterator[list[li
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a file tells of itself.
+class Origin:
+    """Where a file comes from, as far as it tells it.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Reader:
     mark : callable or None
         Of rows that change while an agent runs: opens a location and returns a function, whose value differs from the
         one before when the rows do. None: the rows stay as they are.
-    told : callable
-        Of a location: what it tells of itself.
+    origin : callable
+        Of a location: where its file comes from.
     is_text : bool
         Whether its files are texts as loggers and spreadsheets write them: looked at, and converted where they need it.
     is_stream : bool
@@ -68,7 +68,7 @@ class Reader:
     schemes: tuple[str, ...] = ()
     columns: Callable[[Location], tuple[tuple[str, ...], list[NDArray[Any]]]] | None = None
     mark: Callable[[Location], Callable[[], object]] | None = None
-    told: Callable[[Location], Told] = lambda _: Told()
+    origin: Callable[[Location], Origin] = lambda _: Origin()
     is_text: bool = False
     is_stream: bool = False
     is_gappy: bool = False

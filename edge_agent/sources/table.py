@@ -27,7 +27,7 @@ from edge_agent.sources.cells import (
 )
 from edge_agent.sources.door import taken
 from edge_agent.sources.holdback import held_back
-from edge_agent.sources.location import Location, Told
+from edge_agent.sources.location import Location, Origin
 from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
@@ -96,7 +96,7 @@ class Source:
         What is odd but usable: constant columns, columns that were left out.
     said : tuple of str
         What was done to the file, and which rows are held back.
-    told : Told
+    origin : Origin
         Plan and units of the file, as far as it tells them.
     far : tuple of str
         Columns in which one value, which is there more than once, lies far from all the others.
@@ -108,7 +108,7 @@ class Source:
     test: Dataset
     warnings: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
-    told: Told = field(default_factory=Told)
+    origin: Origin = field(default_factory=Origin)
     far: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
@@ -220,7 +220,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, said, place.reader.told(place), tuple(far))
+    return Source(dataset(train), dataset(test), warnings, said, place.reader.origin(place), tuple(far))
 
 
 def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from console.vehicle.importing import import_
 from edge_agent.messages.presence import kinds_of
 from edge_agent.sources import read_source
-from tests.support.recordings import DBC, engine, message, mf4, write_log
+from tests.support.vehicle.recordings import DBC, engine, message, mf4, write_log
 
 TREE = {
     "Vehicle": {
@@ -103,7 +103,7 @@ def test_the_agent_tells_kinds_units_and_plan_of_its_rows(world, tmp_path):
     source = read_source(tmp_path / "d.parquet", categories=True, missing=True)
     told = dict(zip((*source.train.features, source.train.target), kinds_of(source), strict=True))
     assert (told["Vehicle.Speed"], told["Torque"], told["Gear"]) == ("numbers in m/s", "numbers in Nm", "words")
-    assert len(source.told.plan) == 64
+    assert len(source.origin.plan) == 64
 
 
 def test_a_value_far_from_all_others_is_named(tmp_path):
