@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from edge_agent.imports import judge, opened
+from edge_agent.imports.catalogued import fit_part, with_paths
 from edge_agent.imports.clocks import Sample
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
@@ -27,16 +27,12 @@ from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.reading import Reading, without_repeats
-from edge_agent.imports.recorded import fit, is_recording, part_of, propose, signals_of, with_paths
+from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
-from edge_agent.recordings import Signal
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError, UsageError
 from schemas.limits import MAX_FEATURES
-
-KEY: Final = "glassfleet"
-"""Under which a Parquet file has the plan that it was made by."""
 
 
 @dataclass
@@ -89,27 +85,21 @@ def import_files(job: Job) -> Report:
             place = Path(scratch) / str(number)
             place.mkdir()
             judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
-            given.append((judged, place, str(source)))
+            given.append((judged, place))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
         parts = [
-            part_of(engine, judged, job.report, place, where)
-            if isinstance(judged, dict)
+            part_of(engine, judged, job.report, place, job.catalogue)
+            if isinstance(judged, Recorded)
             else _part(engine, job, judged, place)
-            for judged, place, where in given
+            for judged, place in given
         ]
-        table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
-        if job.catalogue is not None:
-            table = fit(engine, table, job.report.plan, job.catalogue, _metadata(job.report.plan))
+        table = joined(engine, parts, job.report, Path(scratch))
         look(engine, table, job.report)
         if not job.report.rows:
             raise DataError("no row is left", "Look at what was left out above, and at the plan", str(job.sources[0]))
         if job.out is not None:
             _write(engine, table, job.out)
     return job.report
-
-
-def _metadata(plan: Plan) -> str:
-    return f"KV_METADATA {{{KEY}: {text_sql(plan.to_toml())}}}"
 
 
 def _write(engine: Engine, table: Path, out: Path) -> None:
@@ -123,20 +113,20 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _recorded(job: Job, source: Path) -> dict[str, Signal]:
+def _recorded(job: Job, source: Path) -> Recorded:
     """Return a recording's signals; the first one's plan counts for all."""
-    signals = signals_of(source, job.databases, job.report.left_out)
+    found = read(source, job.databases)
     if job.plan is not None:
         job.report.plan = job.plan
     elif job.report.plan == Plan():
-        _accept(job, propose(signals, job.target, str(source)), str(source))
-    return signals
+        _accept(job, propose(found, job.target), str(source))
+    return found
 
 
 def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
     """Take a proposed plan, with the names of the catalogue; raises UndecidedError."""
     if job.catalogue is not None:
-        proposal.plan = with_paths(proposal.plan, job.catalogue)
+        with_paths(proposal, job.catalogue)
     if proposal.decisions:
         raise judge.UndecidedError(proposal, where)
     job.report.plan, job.report.why = proposal.plan, proposal.why
@@ -169,13 +159,14 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place:
     cells = cells_of(text, dialect, given.names)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
-    reading = Reading(engine, cells, text, dialect, job.plan is None, report)
+    reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
     if report.plan.long is not None:
         part = aligned_long(reading, place)
     elif report.plan.aligned is not None:
         part = aligned_wide(reading, place)
     else:
         part = _dense(reading, place)
+        fit_part(engine, part.path, report, job.catalogue, text.source)
     report.left_out.update(cells.left_out)
     return part
 
@@ -216,11 +207,12 @@ def _dense(reading: Reading, place: Path) -> Part:
         time = plan.time.column
         columns = {time: time_sql(cells, plan), **columns}
     part = place / "part.parquet"
+    reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
     reading.engine.forget_rejects()
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"(FORMAT parquet, {_metadata(plan)})",
+        f"(FORMAT parquet, {reading.report.metadata()})",
         cells.where,
     )
     cells.left_out = Counter()

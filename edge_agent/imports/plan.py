@@ -21,6 +21,10 @@ from schemas.errors import DataError, UsageError
 from schemas.validation import first_fault
 
 UNDECIDED: Final = "?"
+PLAN_KEY: Final = "glassfleet"
+"""Under which a Parquet file has the plan that it was made by."""
+UNITS_KEY: Final = "glassfleet_units"
+"""Under which it has the units of its columns, as JSON."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 

@@ -12,6 +12,7 @@ from edge_agent.imports.marks import is_mark
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.report import Holds, Report
+from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError
 
 
@@ -43,6 +44,7 @@ class Reading:
     dialect: Dialect
     is_proposed: bool
     report: Report
+    catalogue: Catalogue | None = None
 
     @property
     def plan(self) -> Plan:

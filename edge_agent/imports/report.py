@@ -3,16 +3,15 @@
 # ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from edge_agent.imports.engine import Engine, name_sql, text_sql
-from edge_agent.imports.plan import Plan
-
-FAR: Final = 2.0
-"""So many times the range of all the others a value is away from them when it hardly is one."""
+from edge_agent.imports.marks import is_sentinel
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
 
 
 @dataclass
@@ -59,6 +58,8 @@ class Report:
     columns : list of Holds
     notes, warnings : list of str
         What was done, and what to look at.
+    units : dict of str to str
+        Of the table's columns.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -69,6 +70,12 @@ class Report:
     columns: list[Holds] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return what a Parquet file tells of itself, as DuckDB's COPY takes it."""
+        units = json.dumps({name: unit for name, unit in self.units.items() if unit})
+        return f"KV_METADATA {{{PLAN_KEY}: {text_sql(self.plan.to_toml())}, {UNITS_KEY}: {text_sql(units)}}}"
 
     def count_missing(self, counts: dict[str, Counter[str]]) -> None:
         """Add cells without a value."""
@@ -155,35 +162,3 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
                 f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
                 f"columns.{holds.name}"
             )
-
-
-def is_sentinel(value: float, nearest: float | None, other: float, count: int, rows: int) -> bool:
-    """Whether a column's greatest or least value is hardly one: far from all the others, repeated, and round in bits.
-
-    Parameters
-    ----------
-    value : float
-        The greatest or the least one.
-    nearest : float or None
-        The one next to it.
-    other : float
-        The one at the other end.
-    count : int
-        Rows with `value`.
-    rows : int
-    """
-    if nearest is None or nearest == other or count > 0.5 * rows:
-        return False
-    is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
-    return (
-        abs(value - nearest) > FAR * abs(nearest - other)
-        and abs(value) > abs(nearest)
-        and count >= (1 if is_known else 2)
-    )
-
-
-SENTINELS: Final = frozenset(
-    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
-    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
-)
-"""Numbers that say "no value" on many buses, or that are one above such a number."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
 from edge_agent.imports.plan import Plan, Time
 from edge_agent.imports.reading import Reading
@@ -77,6 +78,10 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
         signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
     return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
@@ -118,6 +123,10 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     if others:
         cells.left_out["samples of signals that the plan does not name"] = int(others)
     engine.db.execute("DROP TABLE samples")
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
     return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
@@ -161,7 +170,9 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
         )
-    absent = [part.signal for part in plan.inputs.values() if part.signal not in signals]
+    columns_of_plan = report.plan.columns
+    known = {name for name, column in columns_of_plan.items() if column.take != "nothing"}
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
         raise DataError(what, "Correct the plan", where)
@@ -182,7 +193,7 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
         **rows.columns,
     }
     path = place / "part.parquet"
-    write_arrays(engine, columns, path)
+    write_arrays(engine, columns, path, f", {report.metadata()}")
     return Part(path, time.column, where, drives=bool(time.drive))
 
 
@@ -200,11 +211,11 @@ def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, m
     engine.db.unregister("arrays")
 
 
-def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path, metadata: str) -> Path:
+def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path) -> Path:
     """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
     time = report.plan.time
     if time is None or not parts[0].time:
-        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, metadata)
+        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, report.metadata())
     if not parts[0].drives and len(parts) == 1 and _is_steady(engine, parts[0], time):
         return parts[0].path
     parts = _in_order(engine, parts)
@@ -237,7 +248,7 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path,
     table = scratch / "table.parquet"
     if drive == 0 and time.drive:
         selects = [f"SELECT * EXCLUDE ({name_sql(time.drive)}) FROM ({select})" for select in selects]
-    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
+    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {report.metadata()})")
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -16,8 +17,9 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
 from edge_agent.sources.cells import column_names, header
-from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 512
@@ -92,10 +94,13 @@ def _index_of(schema: Any) -> set[str]:
     return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
-def _is_planned(place: Location) -> bool:
+def _origin(place: Location) -> Origin:
     from pyarrow import parquet  # noqa: PLC0415 - optional, and loaded already when its rows were read
 
-    return b"glassfleet" in (parquet.read_schema(place.text).metadata or {})
+    metadata = parquet.read_schema(place.text).metadata or {}
+    plan = metadata.get(PLAN_KEY.encode())
+    units = json.loads(metadata.get(UNITS_KEY.encode(), b"{}"))
+    return Origin("" if plan is None else hashlib.sha256(plan).hexdigest(), units)
 
 
 @contextmanager
@@ -115,5 +120,5 @@ PARQUET: Final = Reader(
     _parquet_rows,
     endings=(".parquet",),
     columns=_parquet_columns,
-    is_planned=_is_planned,
+    origin=_origin,
 )

@@ -10,7 +10,7 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.marks import is_sentinel
 from edge_agent.sources.cells import (
     SPLIT,
     as_numbers,
@@ -26,7 +27,7 @@ from edge_agent.sources.cells import (
 )
 from edge_agent.sources.door import taken
 from edge_agent.sources.holdback import held_back
-from edge_agent.sources.location import Location
+from edge_agent.sources.location import Location, Origin
 from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
@@ -95,6 +96,10 @@ class Source:
         What is odd but usable: constant columns, columns that were left out.
     notes : tuple of str
         What was done to the file, and which rows are held back.
+    origin : Origin
+        Plan and units of the file, as far as it tells them.
+    far : tuple of str
+        Columns in which one value, which is there more than once, lies far from all the others.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -103,6 +108,8 @@ class Source:
     test: Dataset
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    origin: Origin = field(default_factory=Origin)
+    far: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -199,7 +206,13 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
     when = [name for name in features if tells_when(name)]
     if when:
         notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
-    warnings = (*raw.warnings, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
+    far = {name: value for name, value in _far(raw, train) if name not in texts}
+    odd = tuple(
+        f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
+        f' says so: missing = ["{value:g}"] (glassfleet data import)'
+        for name, value in far.items()
+    )
+    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
@@ -207,7 +220,23 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, notes)
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
+
+
+def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
+    """Yield columns with a value that is hardly one, and that value."""
+    for index, name in enumerate(raw.numeric_names):
+        column = raw.numbers[rows, index]
+        column = column[~np.isnan(column)]
+        if not column.size:
+            continue
+        low, high = float(column.min()), float(column.max())
+        for value, inner, other in ((high, column[column < high], low), (low, column[column > low], high)):
+            if inner.size:
+                nearest = float(inner.max() if value == high else inner.min())
+                if is_sentinel(value, nearest, other, column.size - inner.size, column.size):
+                    yield name, value
+                    break
 
 
 def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:

@@ -31,7 +31,7 @@ BENCHMARKS = {
     "long": "scale:long",
     "pages": "looks:pages",
     "standby": "standby:standby",
-    "recordings": "recordings:recordings",
+    "recordings": "files.recordings:recordings",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }
