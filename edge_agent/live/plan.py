@@ -34,8 +34,12 @@ class LivePlan:
         What the values of each signal are, by the plan's own names; empty: they are taken as they come.
     csv : Csv
         What texts mean, where a column does not say it.
-    clock, scale : str, float
-        The field with a sample's time, and how many seconds 1 is; an empty field: samples do not tell it so.
+    clock : str
+        The field with a sample's time; empty: samples do not tell it so.
+    scale : float
+        How many seconds 1 is there.
+    clock_cells : Column
+        How its numbers are written as texts.
     leaves : dict of str to Leaf
         What a catalogue says of columns: they get its units, words and limits.
     column : str
@@ -49,6 +53,7 @@ class LivePlan:
     csv: Csv = field(default_factory=Csv)
     clock: str = ""
     scale: float = 1.0
+    clock_cells: Column = field(default_factory=Column)
     leaves: Mapping[str, Leaf] = field(default_factory=dict)
     column: str = ""
     target: str = ""
@@ -77,9 +82,10 @@ class LivePlan:
         if plan.undecided:
             raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
         time = None if plan.time is None else plan.time.aligned
-        clock, scale = ("" if time is None else time.column), 1.0
+        clock, scale, clock_cells = ("" if time is None else time.column), 1.0, Column()
         if plan.clock is not None:
             clock, scale = plan.clock.source, plan.clock.scale
+            clock_cells = Column(cut=plan.clock.cut, decimal=plan.clock.decimal)
         columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
         absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
         if absent:
@@ -92,7 +98,7 @@ class LivePlan:
         if time is None and not columns:
             raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
         column = "" if plan.time is None or plan.clock is None else plan.time.column
-        return cls(time, columns, plan.csv, clock, scale, leaves, column, plan.target)
+        return cls(time, columns, plan.csv, clock, scale, clock_cells, leaves, column, plan.target)
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -121,8 +127,7 @@ class LivePlan:
         if time is None and self.clock:
             if self.clock not in values:
                 raise ValueError(f"the sample does not tell its time, {self.clock!r}")
-            at = values[self.clock]
-            time = at * self.scale if isinstance(at, int | float) and self.scale != 1 else seconds_of(at)
+            time = self._seconds(values[self.clock])
         if self.time is not None and sample.is_whole:
             # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
             values = {name: value for name, value in values.items() if not _is_blank(value)}
@@ -139,6 +144,12 @@ class LivePlan:
             if self.time is None and self.column:
                 values = {self.column: time, **values}
         return replace(sample, time=time, values=values)
+
+    def _seconds(self, at: Any) -> float:
+        number = _number(at.strip(), self.clock_cells, self.csv) if isinstance(at, str) else at
+        if self.scale != 1 and isinstance(number, int | float):
+            return number * self.scale
+        return seconds_of(at if number is None else number)
 
     def _fitted(self, name: str, cell: Any) -> Any:
         """Return a cell as the catalogue has it."""

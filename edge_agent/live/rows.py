@@ -38,8 +38,6 @@ class Rows:
         The drive of the last row.
     times : list of float
         The times of the rows that were returned last, in seconds.
-    stored : int
-        Samples that were left out because the source had them stored and nobody knows since when.
     """
 
     def __init__(self, plan: LivePlan | None, *, drive: int = 1, wall: Callable[[], float] = time.time) -> None:
@@ -51,7 +49,6 @@ class Rows:
         self._first_drive = self.drive = drive
         self.now = 0.0
         self.times: list[float] = []
-        self.stored = 0
 
     def cuts(self) -> list[Cut]:
         """Return where drives began since the last call, because of what the clock did."""
@@ -70,9 +67,7 @@ class Rows:
         """
         sample = self._plan.taken(sample)
         if sample.time is None and sample.is_stored:
-            self.stored += 1
-            self.times = []
-            return []
+            raise ValueError("its source had it stored, and it does not tell its time")
         self.now = self._wall() if sample.time is None else sample.time
         plan = self._time
         if plan is None or self._aligner is None:
@@ -86,10 +81,10 @@ class Rows:
             if self._told_drive is not None and drive != self._told_drive:
                 rows += self._aligner.end_drive()
             self._told_drive = drive
-        try:
-            rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
-        except TypeError as fault:
-            raise ValueError(str(fault)) from fault
+        before = self._aligner.left_out
+        rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
+        if self._aligner.left_out > before:
+            raise ValueError(f"its time, {self.now:.15g}, was taken already")
         return self._named(plan, rows)
 
     def flush(self) -> list[dict[str, Any]]:

@@ -319,16 +319,20 @@ def test_rows_are_made_by_the_plan_and_begin_anew_at_a_new_drive_and_after_a_gap
     assert got[1] == [{"trip": 1, "at": 1, "mean": 2, "slope": 2}]
     assert got[3] == [{"trip": 2, "at": 5, "mean": 9, "slope": 0}]
     assert [str(cut) for cut in rows.cuts()] == ["nothing comes for 3 s, up to 4"]
-    for odd, words in (({"a": 1}, "does not tell its time, 'at'"), ({"at": 7, "a": "?"}, "its slope is asked for")):
+    for odd, words in (
+        ({"at": 6, "a": 1}, "its time, 6, was taken already"),
+        ({"a": 1}, "does not tell its time, 'at'"),
+        ({"at": 7, "a": "?"}, "its slope is asked for"),
+    ):
         with pytest.raises(ValueError, match=words):
             rows.push(Sample({"trip": 2, **odd}))
 
 
 def test_sample_that_was_stored_makes_no_row_unless_it_tells_its_time():
     rows = Rows(None)
-    assert rows.push(Sample({"a": 1}, topic="t", is_stored=True)) == []
+    with pytest.raises(ValueError, match="had it stored, and it does not tell its time"):
+        rows.push(Sample({"a": 1}, topic="t", is_stored=True))
     assert rows.push(Sample({"a": 1}, 5.0, topic="t", is_stored=True)) == [{"a": 1}]
-    assert rows.stored == 1
     with pytest.raises(ValueError, match=r"give it with --plan"):
         rows.push(Sample({"a": 1}, is_whole=False))
 

@@ -27,6 +27,7 @@ missing = ["---"]
 [clock]
 from = "ms"
 scale = 0.001
+cut = "ms"
 
 [columns]
 speed = { take = "number", from = "Speed" }
@@ -51,7 +52,7 @@ gear = { signal = "gear", seconds = 2 }
 open = { signal = "open", seconds = 5 }
 """
 ROWS = [
-    (1000, "1.234,5", "5%", "1E5", "yes", "P"),
+    ("1000,5 ms", "1.234,5", "5%", "1E5", "yes", "P"),
     (2000, "2,5", "7,5 %", "ff", "", "SNA"),
     (3000, "---", "8%", "0x10", "no", "D"),
     (4000, "−3", "", "1f", "", ""),
