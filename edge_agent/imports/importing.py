@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from edge_agent.imports import judge, opened
+from edge_agent.imports.catalogued import fit_part, with_paths
+from edge_agent.imports.clocks import Sample
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     Engine,
@@ -26,16 +27,12 @@ from edge_agent.imports.inputs import as_text
 from edge_agent.imports.opened import Text
 from edge_agent.imports.plan import Plan
 from edge_agent.imports.reading import Reading, without_repeats
-from edge_agent.imports.recorded import fit, is_recording, part_of, propose, signals_of, with_paths
+from edge_agent.imports.recorded import Recorded, is_recording, part_of, propose, read
 from edge_agent.imports.report import Report, look
 from edge_agent.imports.rows import Part, aligned_long, aligned_wide, joined
-from edge_agent.recordings import Signal
 from edge_agent.recordings.vss import Catalogue
 from schemas.errors import DataError, UsageError
 from schemas.limits import MAX_FEATURES
-
-KEY: Final = "glassfleet"
-"""Under which a Parquet file has the plan that it was made by."""
 
 
 @dataclass
@@ -77,8 +74,7 @@ def import_files(job: Job) -> Report:
     StorageError
         The table cannot be written.
     """
-    needs_catalogue = job.plan is not None and any(column.vss for column in job.plan.columns.values())
-    if needs_catalogue and job.catalogue is None:
+    if job.plan is not None and job.plan.has_paths and job.catalogue is None:
         raise UsageError("the plan has paths of a catalogue: name it with --vss")
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
@@ -89,27 +85,21 @@ def import_files(job: Job) -> Report:
             place = Path(scratch) / str(number)
             place.mkdir()
             judged = _recorded(job, source) if is_recording(source) else _judged(job, source, place)
-            given.append((judged, place, str(source)))
+            given.append((judged, place))
         engine = Engine(Path(scratch), job.progress)  # only now: a refusal need not wait for it
         parts = [
-            part_of(engine, judged, job.report, place, where)
-            if isinstance(judged, dict)
+            part_of(engine, judged, job.report, place, job.catalogue)
+            if isinstance(judged, Recorded)
             else _part(engine, job, judged, place)
-            for judged, place, where in given
+            for judged, place in given
         ]
-        table = joined(engine, parts, job.report, Path(scratch), _metadata(job.report.plan))
-        if job.catalogue is not None:
-            table = fit(engine, table, job.report.plan, job.catalogue, _metadata(job.report.plan))
+        table = joined(engine, parts, job.report, Path(scratch))
         look(engine, table, job.report)
         if not job.report.rows:
             raise DataError("no row is left", "Look at what was left out above, and at the plan", str(job.sources[0]))
         if job.out is not None:
             _write(engine, table, job.out)
     return job.report
-
-
-def _metadata(plan: Plan) -> str:
-    return f"KV_METADATA {{{KEY}: {text_sql(plan.to_toml())}}}"
 
 
 def _write(engine: Engine, table: Path, out: Path) -> None:
@@ -123,30 +113,30 @@ def _write(engine: Engine, table: Path, out: Path) -> None:
     copy.replace(out)
 
 
-def _recorded(job: Job, source: Path) -> dict[str, Signal]:
+def _recorded(job: Job, source: Path) -> Recorded:
     """Return a recording's signals; the first one's plan counts for all."""
-    signals = signals_of(source, job.databases, job.report.left_out)
+    found = read(source, job.databases)
     if job.plan is not None:
         job.report.plan = job.plan
-    elif not job.report.plan.columns:
-        _accept(job, propose(signals, job.target, str(source)), str(source))
-    return signals
+    elif job.report.plan == Plan():
+        _accept(job, propose(found, job.target), str(source))
+    return found
 
 
 def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
     """Take a proposed plan, with the names of the catalogue; raises UndecidedError."""
     if job.catalogue is not None:
-        proposal.plan = with_paths(proposal.plan, job.catalogue)
+        with_paths(proposal, job.catalogue)
     if proposal.decisions:
         raise judge.UndecidedError(proposal, where)
     job.report.plan, job.report.why = proposal.plan, proposal.why
 
 
-def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample]:
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, Sample]:
     """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
-    known = job.plan or (report.plan if report.plan.columns else None)
+    known = job.plan or (None if report.plan == Plan() else report.plan)
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
@@ -155,7 +145,7 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
     report.left_out.update(text.left_out)
-    inputs = sum(column.take != "nothing" for column in report.plan.columns.values()) - 1
+    inputs = len(report.plan.taken) - 1
     if inputs > MAX_FEATURES:
         mend = 'Leave columns out in the plan: take = "nothing"'
         raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
@@ -163,28 +153,28 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
     return text, dialect, given
 
 
-def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, judge.Sample], place: Path) -> Part:
+def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place: Path) -> Part:
     text, dialect, given = judged
     report = job.report
-    cells = cells_of(engine, text, dialect, given.names)
+    cells = cells_of(text, dialect, given.names)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
-    reading = Reading(engine, cells, text, dialect, job.plan is None, report)
+    reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
     if report.plan.long is not None:
         part = aligned_long(reading, place)
-    elif report.plan.time is not None and report.plan.time.aligned is not None:
+    elif report.plan.aligned is not None:
         part = aligned_wide(reading, place)
     else:
         part = _dense(reading, place)
+        fit_part(engine, part.path, report, job.catalogue, text.source)
     report.left_out.update(cells.left_out)
     return part
 
 
-def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> judge.Proposal:
+def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:
     proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
-        csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
-        proposal.plan = proposal.plan.model_copy(update={"csv": csv})
+        proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
     return proposal
 
 
@@ -210,26 +200,26 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
 def _dense(reading: Reading, place: Path) -> Part:
     """Make a part whose rows are those of the file."""
     plan, cells = reading.plan, reading.cells
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     columns = {name: value_sql(cells.columns[column.source or name], column, plan) for name, column in taken.items()}
     time = ""
     if plan.clock is not None and plan.time is not None:
         time = plan.time.column
         columns = {time: time_sql(cells, plan), **columns}
     part = place / "part.parquet"
+    reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
-    reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    reading.engine.forget_rejects()
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
-        f"(FORMAT parquet, {_metadata(plan)})",
+        f"(FORMAT parquet, {reading.report.metadata()})",
         cells.where,
     )
     cells.left_out = Counter()
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
     nulls = _nulls(reading.engine, part)
-    if time and nulls.get(time):
-        if reading.check_times():
-            return _dense(reading, place)
+    if time and nulls.get(time) and reading.check_times():
+        return _dense(reading, place)
     if reading.check([name for name in taken if nulls.get(name)]):
         return _dense(reading, place)
     clock = {time: cells.columns[plan.clock.source]} if time and plan.clock is not None else {}
@@ -239,6 +229,7 @@ def _dense(reading: Reading, place: Path) -> Part:
 
 def _nulls(engine: Engine, part: Path) -> dict[str, int]:
     found = engine.rows(
-        f"SELECT path_in_schema, sum(stats_null_count), sum(num_values) FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
+        "SELECT path_in_schema, sum(stats_null_count), sum(num_values) "
+        f"FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
     )
     return {str(name): int(nulls if nulls is not None else 1) for name, nulls, _ in found}

@@ -34,3 +34,37 @@ def is_mark(cell: str, *, among_words: bool = False) -> bool:
     inner = text.strip("<>[]()\"'")
     known = text in MARKS or inner in MARKS
     return known and not (among_words and inner in NO_WORDS)
+
+FAR: Final = 2.0
+"""So many times the range of all the others a value is away from them when it hardly is one."""
+
+SENTINELS: Final = frozenset(
+    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
+    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
+)
+"""Numbers that say "no value" on many buses, or that are one above such a number."""
+
+
+def is_sentinel(value: float, nearest: float | None, other: float, count: int, rows: int) -> bool:
+    """Whether a column's greatest or least value is hardly one: far from all the others, repeated, and round in bits.
+
+    Parameters
+    ----------
+    value : float
+        The greatest or the least one.
+    nearest : float or None
+        The one next to it.
+    other : float
+        The one at the other end.
+    count : int
+        Rows with `value`.
+    rows : int
+    """
+    if nearest is None or nearest == other or count > 0.5 * rows:
+        return False
+    is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
+    return (
+        abs(value - nearest) > FAR * abs(nearest - other)
+        and abs(value) > abs(nearest)
+        and count >= (1 if is_known else 2)
+    )

@@ -1,121 +1,199 @@
-"""Recordings of buses and measuring systems on their way into a table, and columns as a catalogue has them."""
+"""Recordings of buses and measuring systems on their way into the table: their signals, the plan, and rows in time."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edge_agent.imports.clocks import age, gap_of
+from edge_agent.imports import judge
+from edge_agent.imports.catalogued import fit
+from edge_agent.imports.clocks import Decision, age, gap_of
 from edge_agent.imports.engine import Engine
-from edge_agent.imports.judge import Proposal
+from edge_agent.imports.persons import personal
 from edge_agent.imports.plan import Column, Plan, Time
-from edge_agent.imports.report import Report
-from edge_agent.imports.rows import Part, aligned, tell_cuts, write_arrays
+from edge_agent.imports.report import Holds, Report
+from edge_agent.imports.rows import Part, aligned, tell_cuts
 from edge_agent.recordings import RECORDINGS, Options, Signal
-from edge_agent.recordings.vss import Catalogue, fitted
+from edge_agent.recordings.vss import Catalogue
 from glassfleet.data.alignment import Series
-from glassfleet.data.clock import cleaned_together
+from glassfleet.data.cells import truth_of
+from glassfleet.data.clock import cleaned_together, is_missing
 from glassfleet.data.timeplan import Input
 from schemas.errors import DataError
+from schemas.limits import MAX_CATEGORIES, MAX_FEATURES
 
-_LISTED = 20
+_LOOK = 5_000
+"""Samples by which it is judged how long a signal is held."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording's signals by their names."""
+
+    source: str
+    signals: dict[str, Signal]
+    left_out: Counter[str]
 
 
 def is_recording(source: Path) -> bool:
-    """Whether a file's name says that it is a recording."""
+    """Whether a file is a recording, by its name."""
     return source.suffix.lower() in RECORDINGS
 
 
-def signals_of(source: Path, databases: Sequence[Path], left_out: Counter[str]) -> dict[str, Signal]:
-    """Return a recording's signals by name; raises DataError and UsageError as its reader does."""
-    reader = RECORDINGS[source.suffix.lower()]
-    signals = {signal.name: signal for signal in reader(source, Options(tuple(databases)), left_out)}
-    if not signals:
-        raise DataError(
-            "there is no signal in it that the databases know", "Name the databases of its bus", str(source)
-        )
-    return signals
+def read(source: Path, databases: Sequence[Path]) -> Recorded:
+    """Read a recording; raises DataError, and UsageError where a database is needed."""
+    left_out: Counter[str] = Counter()
+    signals = RECORDINGS[source.suffix.lower()](source, Options(tuple(databases)), left_out)
+    return Recorded(str(source), {signal.name: signal for signal in signals}, left_out)
 
 
-def propose(signals: dict[str, Signal], target: str, where: str) -> Proposal:
-    """Return a plan for a recording: a row at each time of the target, the others as last known."""
-    listed = ", ".join(list(signals)[:_LISTED]) + (", ..." if len(signals) > _LISTED else "")
-    if not target:
-        raise DataError("a recording does not say which signal is forecast", f"Name it with --target: {listed}", where)
-    if target not in signals:
-        raise DataError(f"there is no signal {target!r}", f"The signals are: {listed}", where)
-    order = {**{name: signal for name, signal in signals.items() if name != target}, target: signals[target]}
-    gap = gap_of(signals[target].time.tolist())
-    columns, inputs, why = {}, {}, {}
-    for name, signal in order.items():
-        take = "text" if signal.value.dtype == object else "number"
-        columns[name] = Column.model_validate({"take": take, "unit": signal.unit})
-        inputs[name] = Input(signal=name, seconds=age(signal.time.tolist(), gap))
-        why[name] = f"{take}s" if take == "number" else "words"
-    time = Time(rows=target, gap=gap, inputs=inputs)
-    return Proposal(Plan(target=target, time=time, columns=columns), why)
+def propose(recorded: Recorded, target: str) -> judge.Proposal:
+    """Return a plan for recordings like this one; raises DataError where it has no such target."""
+    columns: dict[str, Column] = {}
+    why: dict[str, str] = {}
+    for name, signal in recorded.signals.items():
+        take, why[name] = _use(signal, is_target=target == name)
+        true, false = _truth(signal) if take == "truth" else ((), ())
+        columns[name] = Column(take=take, unit=signal.unit, true=true, false=false)
+    label = _target(recorded, columns, target)
+    columns = {**{name: column for name, column in columns.items() if name != label}, label: columns[label]}
+    times = {name: recorded.signals[name].time for name, column in columns.items() if column.take != "nothing"}
+    gap = gap_of(times[label][:_LOOK].tolist())
+    inputs = {name: Input(signal=name, seconds=age(at[:_LOOK].tolist(), gap)) for name, at in times.items()}
+    plan = Plan(target=label, time=Time(rows=label, gap=gap, inputs=inputs), columns=columns)
+    proposal = judge.Proposal(plan, why)
+    if len(inputs) > MAX_FEATURES + 1:
+        what = f"{len(inputs):,} signals; at most {MAX_FEATURES} inputs are allowed"
+        mend = 'write take = "nothing" in the lines of [columns] that are not needed, and delete those of [time.inputs]'
+        proposal.decisions.append(Decision("", what, mend))
+    return proposal
 
 
-def part_of(engine: Engine, signals: dict[str, Signal], report: Report, place: Path, where: str) -> Part:
-    """Make a part of a recording's signals."""
+def _use(signal: Signal, *, is_target: bool) -> tuple[Any, str]:
+    if is_missing(signal.value).all():
+        return "nothing", "left out: no value in this recording"
+    if signal.value.dtype != object:
+        return "number", "numbers"
+    words = list(dict.fromkeys(word for word in signal.value.tolist() if word is not None))
+    if is_target:
+        return "text", f"classes, {len(words)} different"
+    who = personal(signal.name, words[:200])
+    if who:
+        return "nothing", f'left out: texts about persons or vehicles ({who}); take = "text" takes them'
+    if len(words) > MAX_CATEGORIES:
+        return "nothing", f"left out: {len(words)} different texts, like names or ids"
+    if _truth(signal) != ((), ()):
+        true, false = _truth(signal)
+        return "truth", f"{true[0]} is 1, {false[0]} is 0"
+    return "text", f"words, {len(words)} different"
+
+
+def _truth(signal: Signal) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return a signal's words for true and false, in lower case; empty where it has others, or one alone."""
+    given = dict.fromkeys(word for word in signal.value.tolist() if word is not None)
+    truth = truth_of(given)
+    if truth is None or len({word.strip().lower() for word in given}) < 2:
+        return (), ()
+    true = next(word for word, value in truth.items() if value)
+    return (true.strip().lower(),), (next(word for word, value in truth.items() if not value).strip().lower(),)
+
+
+def _target(recorded: Recorded, columns: dict[str, Column], target: str) -> str:
+    usable = [name for name, column in columns.items() if column.take != "nothing"]
+    found = [name for name in usable if name == target] if target else usable
+    if not found:
+        listed = ", ".join(usable[:20]) + (" ..." if len(usable) > 20 else "")
+        what = f"there is no signal {target!r} with values" if target else "no signal has a value"
+        mend = f"The signals are: {listed}. Name the target with --target" if listed else ""
+        raise DataError(what, mend, recorded.source)
+    return found[-1]
+
+
+def part_of(engine: Engine, recorded: Recorded, report: Report, place: Path, catalogue: Catalogue | None) -> Part:
+    """Make a part of the signals that the plan takes, as it takes them; what is missing is counted.
+
+    Raises
+    ------
+    DataError
+        A signal is not what the plan says.
+    """
     plan = report.plan
+    taken: dict[str, Signal] = {}
+    first = not report.columns
+    for name, column in plan.columns.items():
+        signal = recorded.signals.get(column.source or name)
+        if column.take == "nothing":
+            continue
+        if signal is None:
+            own = column.source or name
+            if name == plan.target:
+                raise DataError(f"the target {name!r} (signal {own!r}) is not in it", where=recorded.source)
+            report.warnings.append(f"{recorded.source}: no signal {own!r}; {name} has no value in its rows")
+            continue
+        if first:
+            report.columns.append(Holds(name, [str(value) for value in signal.value[:3].tolist()]))
+        try:
+            taken[name] = _as_planned(signal, name, column, report, catalogue)
+        except DataError as fault:
+            raise DataError(fault.what, fault.mend, recorded.source) from fault
     if plan.time is None:
-        raise DataError("the plan does not say where rows stand", "Write rows = or every_ms = under [time]", where)
-    taken = {name: column.source or name for name, column in plan.columns.items() if column.take != "nothing"}
-    absent = [source for source in taken.values() if source not in signals]
-    if absent:
-        mend = "Correct the plan, or name the database that knows it"
-        raise DataError(f"there is no signal {absent[0]!r}, which the plan takes", mend, where)
-    chosen = [signals[source] for source in taken.values()]
-    clean = cleaned_together([signal.time for signal in chosen], plan.time.gap)
-    tell_cuts(report, [str(cut) for cut in clean[0].cuts], sum(each.late for each in clean))
-    series = {}
-    for name, signal, each in zip(taken, chosen, clean, strict=True):
-        series[name] = Series(each.time, signal.value, each.drive)
-        report.count_missing({name: Counter(signal.missing)})
-    return aligned(engine, report, series, place, where)
-
-
-def with_paths(plan: Plan, catalogue: Catalogue) -> Plan:
-    """Return a proposed plan with the columns that a catalogue knows under its paths."""
-    names = {}
-    for name, column in plan.columns.items():
-        path = catalogue.find(column.source or name)
-        names[name] = path if path and column.take in ("number", "text", "truth") else ""
-    if not any(names.values()):
-        return plan
-    columns = {
-        names[name] or name: column.model_copy(update={"source": column.source or name, "vss": names[name]})
-        if names[name]
-        else column
-        for name, column in plan.columns.items()
+        raise DataError("the plan does not say where rows stand", "Write rows = under [time]", recorded.source)
+    try:
+        cleaned = cleaned_together([signal.time for signal in taken.values()], plan.time.gap)
+    except ValueError as fault:
+        raise DataError(f"a time cannot be meant as written ({fault})", "It is damaged", recorded.source) from fault
+    report.left_out.update(recorded.left_out)
+    if cleaned:
+        tell_cuts(report, [str(cut) for cut in cleaned[0].cuts], sum(each.late for each in cleaned))
+    signals = {
+        name: Series(clean.time, signal.value, clean.drive)
+        for (name, signal), clean in zip(taken.items(), cleaned, strict=True)
     }
-    time = plan.time
-    if time is not None and time.inputs:
-        inputs = {
-            names.get(name) or name: part.model_copy(update={"signal": names.get(part.signal) or part.signal})
-            for name, part in time.inputs.items()
-        }
-        time = time.model_copy(update={"inputs": inputs, "rows": names.get(time.rows) or time.rows})
-    return plan.model_copy(update={"columns": columns, "time": time, "target": names.get(plan.target) or plan.target})
+    return aligned(engine, report, signals, place, recorded.source)
 
 
-def fit(engine: Engine, table: Path, plan: Plan, catalogue: Catalogue, metadata: str) -> Path:
-    """Write a table anew with the units and limits of a catalogue; raises DataError where a column cannot be its path."""
-    arrays = engine.arrays(f"SELECT * FROM read_parquet('{table}')")  # noqa: S608 - a path of our own
-    for name, column in plan.columns.items():
-        if column.vss and name in arrays:
-            signal = Signal(name, column.unit, np.zeros(0), arrays[name])
-            arrays[name] = _plain(fitted(signal, catalogue.leaf(column.vss), column.unit, name).value)
-    path = table.with_name("fitted.parquet")
-    write_arrays(engine, arrays, path, f", {metadata}")
-    return path
+def _as_planned(signal: Signal, name: str, column: Column, report: Report, catalogue: Catalogue | None) -> Signal:
+    value, missing = signal.value, Counter(signal.missing)
+    is_text = value.dtype == object
+    if is_text != (column.take in {"text", "truth"}) and not (column.vss or is_missing(value).all()):
+        holds = "words" if is_text else "numbers"
+        mend = "Give the database that the plan was made with, or correct the plan"
+        raise DataError(f"signal {signal.name!r} holds {holds} here, and the plan says take = {column.take!r}", mend)
+    nothing: Any = None if is_text else np.nan
+    for mark in column.missing:
+        gone = _equal(value, mark, is_text=is_text)
+        if gone.any():
+            missing[mark] += int(gone.sum())
+            value = np.where(gone, nothing, value)
+    report.count_missing({name: missing})
+    signal = replace(signal, value=value, unit=column.unit or signal.unit)
+    if column.vss:
+        signal = fit(signal, column, name, catalogue)
+    if signal.value.dtype == object and column.take == "truth":
+        signal = replace(signal, value=_as_truth(signal, column))
+    report.units[name] = signal.unit
+    return signal
 
 
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    return values if values.dtype == object else values.astype(np.float64)
+def _equal(value: Any, mark: str, *, is_text: bool) -> Any:
+    if is_text:
+        plain = mark.lower()
+        return np.array([each is not None and each.strip().lower() == plain for each in value.tolist()], bool)
+    try:
+        return value == float(mark)
+    except ValueError:
+        return np.zeros(len(value), bool)
+
+
+def _as_truth(signal: Signal, column: Column) -> Any:
+    known = {**dict.fromkeys(column.true, 1.0), **dict.fromkeys(column.false, 0.0)}
+    words = [None if word is None else word.strip().lower() for word in signal.value.tolist()]
+    strange = next((word for word in words if word is not None and word not in known), None)
+    if strange is not None:
+        raise DataError(f"signal {signal.name!r} holds {strange!r}, neither of the plan's words for true and false")
+    return np.array([np.nan if word is None else known[word] for word in words])

@@ -3,16 +3,15 @@
 # ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from edge_agent.imports.engine import Engine, name_sql, text_sql
-from edge_agent.imports.plan import Plan
-
-FAR: Final = 2.0
-"""So many times the range of all the others a value is away from them when it hardly is one."""
+from edge_agent.imports.marks import is_sentinel
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
 
 
 @dataclass
@@ -59,6 +58,8 @@ class Report:
     columns : list of Holds
     notes, warnings : list of str
         What was done, and what to look at.
+    units : dict of str to str
+        Of the table's columns.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -69,6 +70,12 @@ class Report:
     columns: list[Holds] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return what a Parquet file tells of itself, as DuckDB's COPY takes it."""
+        units = json.dumps({name: unit for name, unit in self.units.items() if unit})
+        return f"KV_METADATA {{{PLAN_KEY}: {text_sql(self.plan.to_toml())}, {UNITS_KEY}: {text_sql(units)}}}"
 
     def count_missing(self, counts: dict[str, Counter[str]]) -> None:
         """Add cells without a value."""
@@ -78,19 +85,19 @@ class Report:
     def line(self) -> str:
         """Return in one line what was done."""
         layout = self.plan.csv
-        said = [*dict.fromkeys(self.notes)]
+        lines = [*dict.fromkeys(self.notes)]
         if layout.separator != ",":
-            said.append(f"columns separated by {layout.separator!r}")
+            lines.append(f"columns separated by {layout.separator!r}")
         if layout.decimal != ".":
-            said.append(f"decimal {layout.decimal!r}")
+            lines.append(f"decimal {layout.decimal!r}")
         if layout.thousands:
-            said.append(f"{layout.thousands!r} between thousands")
-        said += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
-        said += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+            lines.append(f"{layout.thousands!r} between thousands")
+        lines += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
+        lines += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
         empty = sum(sum(marks.values()) for marks in self.missing.values())
         if empty:
-            said.append(f"{empty:,} cells without a value")
-        return f"{self.rows:,} rows" + (f": {'; '.join(said)}" if said else "")
+            lines.append(f"{empty:,} cells without a value")
+        return f"{self.rows:,} rows" + (f": {'; '.join(lines)}" if lines else "")
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -123,7 +130,7 @@ def look(engine: Engine, table: Path, report: Report) -> None:
     first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
     known = {each.name: each for each in report.columns}
     report.columns = []
-    times_of = (report.plan.time.column, report.plan.time.drive) if report.plan.time else ()
+    times_of = report.plan.times
     for index, (name, kind) in enumerate(kinds.items()):
         missing, low, high = found[1 + 3 * index : 4 + 3 * index]
         holds = known.get(name, Holds(name))
@@ -151,38 +158,7 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
     for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
         if is_sentinel(value, next_value, other, count, report.rows):
             report.warnings.append(
-                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): it may mean "
-                f'"no value". Then say so in the plan: missing = ["{value:g}"] in the line of columns.{holds.name}'
+                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): "
+                f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
+                f"columns.{holds.name}"
             )
-
-
-def is_sentinel(value: float, nearest: float | None, other: float, count: int, rows: int) -> bool:
-    """Whether a column's greatest or least value is hardly one: far from all the others, repeated, and round in bits.
-
-    Parameters
-    ----------
-    value : float
-        The greatest or the least one.
-    nearest : float or None
-        The one next to it.
-    other : float
-        The one at the other end.
-    count : int
-        Rows with `value`.
-    rows : int
-    """
-    if nearest is None or nearest == other or count > 0.5 * rows:
-        return False
-    is_known = abs(value) in SENTINELS or abs(value) + 1 in SENTINELS
-    return (
-        abs(value - nearest) > FAR * abs(nearest - other)
-        and abs(value) > abs(nearest)
-        and count >= (1 if is_known else 2)
-    )
-
-
-SENTINELS: Final = frozenset(
-    {float(1 << bits) for bits in (8, 10, 12, 15, 16, 24, 31, 32, 63, 64)}
-    | {999.0, 9999.0, 99999.0, 999999.0, 99.0, 65534.0}
-)
-"""Numbers that say "no value" on many buses, or that are one above such a number."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.catalogued import fit_values
 from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
 from edge_agent.imports.plan import Plan, Time
 from edge_agent.imports.reading import Reading
@@ -52,13 +53,13 @@ class Part:
 def aligned_wide(reading: Reading, place: Path) -> Part:
     """Make a part of a table whose signals have times of their own, with empty cells between."""
     plan, cells = reading.plan, reading.cells
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     raw = {name: cells.columns[column.source or name] for name, column in taken.items()}
     listed = [f"{time_sql(cells, plan)} AS t"]
     for index, (name, column) in enumerate(taken.items()):
         listed.append(f"{value_sql(raw[name], column, plan)} AS v{index}")
         listed.append(f"(coalesce(trim({raw[name]}), '') <> '')::DOUBLE AS s{index}")
-    reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    reading.engine.forget_rejects()
     arrays = reading.engine.arrays(
         f"SELECT {', '.join(listed)} FROM {cells.sql} WHERE true {cells.without}", cells.where
     )
@@ -77,6 +78,10 @@ def aligned_wide(reading: Reading, place: Path) -> Part:
     for index, name in enumerate(taken):
         here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
         signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
     return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
@@ -90,7 +95,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     plan, cells, engine = reading.plan, reading.cells, reading.engine
     assert plan.long is not None
     signal, value = cells.columns[plan.long.signal], cells.columns[plan.long.value]
-    engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    engine.forget_rejects()
     engine.rows(
         f"CREATE OR REPLACE TABLE samples AS SELECT row_number() OVER () AS i, {time_sql(cells, plan)} AS t, "
         f"trim({signal}) AS signal, {value} AS raw FROM {cells.sql} WHERE true {cells.without}",
@@ -104,7 +109,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     time = engine.arrays("SELECT t FROM samples WHERE t IS NOT NULL ORDER BY i")["t"]
     clean = _cleaned(time, plan, reading.report)
     order = engine.arrays("SELECT i FROM samples WHERE t IS NOT NULL ORDER BY i")["i"].astype(np.int64)
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     signals = {}
     for name, column in taken.items():
         of_signal = f"(SELECT * FROM samples WHERE signal = {text_sql(column.source or name)} AND t IS NOT NULL)"
@@ -118,6 +123,10 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     if others:
         cells.left_out["samples of signals that the plan does not name"] = int(others)
     engine.db.execute("DROP TABLE samples")
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
     return aligned(reading.engine, reading.report, signals, place, reading.text.source)
 
 
@@ -161,7 +170,9 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
             "signals have times of their own, and the plan does not say where rows stand",
             "Write rows = or every_ms = under [time]",
         )
-    absent = [part.signal for part in plan.inputs.values() if part.signal not in signals]
+    columns_of_plan = report.plan.columns
+    known = {name for name, column in columns_of_plan.items() if column.take != "nothing"}
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
     if absent:
         what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
         raise DataError(what, "Correct the plan", where)
@@ -182,7 +193,7 @@ def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: P
         **rows.columns,
     }
     path = place / "part.parquet"
-    write_arrays(engine, columns, path)
+    write_arrays(engine, columns, path, f", {report.metadata()}")
     return Part(path, time.column, where, drives=bool(time.drive))
 
 
@@ -200,11 +211,11 @@ def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, m
     engine.db.unregister("arrays")
 
 
-def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path, metadata: str) -> Path:
+def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path) -> Path:
     """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
     time = report.plan.time
     if time is None or not parts[0].time:
-        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, metadata)
+        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, report.metadata())
     if not parts[0].drives and len(parts) == 1 and _is_steady(engine, parts[0], time):
         return parts[0].path
     parts = _in_order(engine, parts)
@@ -231,12 +242,13 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path,
         kept = f"part.* EXCLUDE ({name_sql(part.time)}{', ' + name_sql(time.drive) if part.drives else ''})"
         numbered = f", fixed.d AS {name_sql(time.drive)}" if time.drive else ""
         selects.append(
-            f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
+            f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part "
+            f"POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
         )
     table = scratch / "table.parquet"
     if drive == 0 and time.drive:
         selects = [f"SELECT * EXCLUDE ({name_sql(time.drive)}) FROM ({select})" for select in selects]
-    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
+    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {report.metadata()})")
     return table
 
 
@@ -251,7 +263,8 @@ def _is_steady(engine: Engine, part: Part, time: Time) -> bool:
     """Whether time goes on from row to row, without a step that begins a new drive."""
     quoted = name_sql(part.time)
     least, most, missing = engine.rows(
-        f"SELECT min(s), max(s), count(*) FILTER (t IS NULL) FROM (SELECT {quoted} AS t, {quoted} - lag({quoted}) OVER () AS s "
+        "SELECT min(s), max(s), count(*) FILTER (t IS NULL) FROM "
+        f"(SELECT {quoted} AS t, {quoted} - lag({quoted}) OVER () AS s "
         f"FROM read_parquet({text_sql(str(part.path))}))"
     )[0]
     return not missing and (least is None or (least > 0 and most <= time.gap))

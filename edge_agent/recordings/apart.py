@@ -63,17 +63,16 @@ def read(kind: str, path: Path, options: Options, left_out: Counter[str]) -> Ite
 def _received(stream: io.BufferedReader) -> Generator[Signal, None, dict[str, Any] | None]:
     time: NDArray[np.float64] = np.empty(0)
     while line := stream.readline():
-        told = json.loads(line)
-        if "signal" not in told:
-            told_at_end: dict[str, Any] = told
-            return told_at_end
-        if not told["same"]:
-            time = _array(stream, told["values"])
-        value: NDArray[Any] = _array(stream, told["values"])
-        if told["words"] is not None:
-            words = np.array([*told["words"], None], dtype=object)
+        about = json.loads(line)
+        if "signal" not in about:
+            return dict(about)
+        if not about["same"]:
+            time = _array(stream, about["values"])
+        value: NDArray[Any] = _array(stream, about["values"])
+        if about["words"] is not None:
+            words = np.array([*about["words"], None], dtype=object)
             value = words[value.astype(np.intp)]
-        name, unit, low, high, description, missing = told["signal"]
+        name, unit, low, high, description, missing = about["signal"]
         yield Signal(name, unit, time, value, low, high, description, missing)
     return None
 

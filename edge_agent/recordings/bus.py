@@ -47,7 +47,7 @@ def decode(path: Path, found: Sequence[Frames], databases: Databases, left_out: 
         else:
             known.append((frames, *place))
     if not known:
-        ids = [f"{frames.frame_id:#x}" for frames in found]
+        ids = list(dict.fromkeys(f"{frames.frame_id:#x}" for frames in found))
         some = ", ".join(ids[:5]) + (" ..." if len(ids) > 5 else "")
         what = f"none of its {len(ids)} ids is in {databases.names}: {some}"
         raise DataError(what, "Give the database of the bus that was recorded", str(path))

@@ -14,7 +14,7 @@ from cantools.database.can import Message
 from cantools.database.can.signal import Signal as Layout
 
 from edge_agent.recordings.bits import span
-from schemas.errors import DataError, UsageError, os_faults_as
+from schemas.errors import DataError, UsageError, one_line, os_faults_as
 
 ENDINGS: Final = (".arxml", ".dbc", ".kcd", ".sym")
 MOST_BYTES: Final = 1 << 28
@@ -75,7 +75,7 @@ class Databases:
         return path, message
 
     @cached_property
-    def _told(self) -> Counter[str]:
+    def _uses(self) -> Counter[str]:
         messages = [each for found in self._messages.values() for each in found]
         names = [(path, message.name, signal.name) for path, message in messages for signal in signals_of(message)]
         own = Counter(signal for _, _, signal in names)
@@ -87,9 +87,9 @@ class Databases:
         This depends on the databases alone, so a column has the same name in every vehicle.
         """
         longer = f"{message.name}.{signal.name}"
-        if self._told[signal.name] <= 1:
+        if self._uses[signal.name] <= 1:
             return str(signal.name)
-        return longer if self._told[longer] == 1 else f"{path.stem}.{longer}"
+        return longer if self._uses[longer] == 1 else f"{path.stem}.{longer}"
 
 
 def _add(known: list[tuple[Path, Message]], path: Path, message: Message) -> None:
@@ -136,8 +136,7 @@ def _read(path: Path, _changed: int) -> list[Message]:
         # Signals that overlap are no fault here: each is read by itself.
         database: Any = cantools.database.load_string(text, database_format=ending[1:], strict=False)
     except Exception as fault:  # its parsers raise whatever a broken file brings about
-        said = " ".join(str(fault).split()) or type(fault).__name__
-        raise DataError(f"cannot be read as {ending[1:].upper()}: {said[:300]}", where=str(path)) from fault
+        raise DataError(f"cannot be read as {ending[1:].upper()}: {one_line(fault)}", where=str(path)) from fault
     messages = list(database.messages)
     if not messages:
         raise DataError("tells of no frames", "Give the database of the bus that was recorded", str(path))

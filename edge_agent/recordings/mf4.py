@@ -171,10 +171,10 @@ def _measured(mdf: Any, channels: list[_Channel], start: float, left_out: Counte
 def _whole_records(mdf: Any, number: int, left_out: Counter[str]) -> int:
     """Return how many records of a group its file has; of one that was cut fewer than it says."""
     group = mdf.groups[number]
-    said = int(group.channel_group.cycles_nr)
+    cycles = int(group.channel_group.cycles_nr)
     size = int(group.channel_group.samples_byte_nr) + int(getattr(group.channel_group, "invalidation_bytes_nr", 0))
     if not size or not hasattr(group, "get_data_blocks"):
-        return said
+        return cycles
     here = Path(mdf.name).stat().st_size
     there = 0
     for block in group.get_data_blocks():
@@ -184,9 +184,9 @@ def _whole_records(mdf: Any, number: int, left_out: Counter[str]) -> int:
         if block.compressed_size == block.original_size:
             there += max(0, here - block.address)
         break
-    if there // size < said:
-        left_out["records cut at the end"] += said - there // size
-    return min(said, there // size)
+    if there // size < cycles:
+        left_out["records cut at the end"] += cycles - there // size
+    return min(cycles, there // size)
 
 
 def _signal(

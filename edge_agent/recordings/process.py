@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_agent.recordings.signals import Options, Signal
-from schemas.errors import DataError, UsageError
+from schemas.errors import DataError, UsageError, one_line
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
     except MemoryError:
         end = {"memory": True}
     except Exception as fault:  # noqa: BLE001 - libraries raise whatever a broken file brings about
-        end = {"broken": f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}"}
+        end = {"broken": f"{type(fault).__name__}: {one_line(fault)}"}
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # room to say so
     out.write(json.dumps(end).encode() + b"\n")
     out.flush()
@@ -67,7 +67,7 @@ def read_here(kind: str, path: Path, options: Options, left_out: Counter[str]) -
 
 def rastered(signal: Signal, step: float) -> Signal:
     """Return of each step of time the last sample that has a value; it keeps its own time."""
-    known = ~np.isnan(signal.value) if signal.value.dtype.kind == "f" else signal.value != None  # noqa: E711 - of each
+    known = ~np.isnan(signal.value) if signal.value.dtype != object else signal.value != None  # noqa: E711 - of each
     time, value = signal.time[known], signal.value[known]
     steps = np.floor(time / step)
     last = np.append(steps[1:] != steps[:-1], True)[: len(time)]
@@ -84,8 +84,8 @@ def _write(out: BinaryIO, signal: Signal, last: NDArray[np.float64] | None) -> N
         codes = {None: -1} | {word: code for code, word in enumerate(given)}
         value, words = np.array([codes[word] for word in value.tolist()], dtype=np.float64), given
     same = last is not None and (signal.time is last or np.array_equal(signal.time, last, equal_nan=True))
-    told = [signal.name, signal.unit, signal.low, signal.high, signal.description, dict(signal.missing)]
-    out.write(json.dumps({"signal": told, "values": len(value), "words": words, "same": same}).encode() + b"\n")
+    about = [signal.name, signal.unit, signal.low, signal.high, signal.description, dict(signal.missing)]
+    out.write(json.dumps({"signal": about, "values": len(value), "words": words, "same": same}).encode() + b"\n")
     arrays = [value] if same else [signal.time, value]
     out.writelines(np.ascontiguousarray(array, dtype=np.float64).data for array in arrays)
     return signal.time

@@ -76,9 +76,9 @@ class Catalogue:
         for name, node in nodes.items():
             self._leaves[name] = _leaf(self._where, name, node)
             for key in _OVERLAYS:
-                told = node.get(key)
-                if isinstance(told, dict) and isinstance(told.get("signal"), str):
-                    self._sources[told["signal"]] = name
+                named = node.get(key)
+                if isinstance(named, dict) and isinstance(named.get("signal"), str):
+                    self._sources[named["signal"]] = name
         self._folded = {_folded(name): name for name in self._leaves}
 
     def __contains__(self, path: str) -> bool:

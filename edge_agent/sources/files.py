@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -16,8 +17,9 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY
 from edge_agent.sources.cells import column_names, header
-from edge_agent.sources.location import Location, Reader
+from edge_agent.sources.location import Location, Origin, Reader
 from schemas.errors import DataError
 
 BLOCK: Final = 512
@@ -34,7 +36,7 @@ def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain or compressed; raises DataError that says what is wrong with it, also while it is read."""
+    """Open a text file, plain or compressed; raises DataError that says what is wrong, also while it is read."""
     try:
         with path.open("rb") as raw:
             file: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(b"\x1f\x8b") else raw
@@ -88,14 +90,17 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
 
 def _index_of(schema: Any) -> set[str]:
     """Return the columns that pandas wrote to number the rows: they say nothing of a drive."""
-    told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    return {name for name in schema.names if name in told or re.fullmatch(r"__index_level_\d+__", name)}
+    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
-def _is_planned(place: Location) -> bool:
+def _origin(place: Location) -> Origin:
     from pyarrow import parquet  # noqa: PLC0415 - optional, and loaded already when its rows were read
 
-    return b"glassfleet" in (parquet.read_schema(place.text).metadata or {})
+    metadata = parquet.read_schema(place.text).metadata or {}
+    plan = metadata.get(PLAN_KEY.encode())
+    units = json.loads(metadata.get(UNITS_KEY.encode(), b"{}"))
+    return Origin("" if plan is None else hashlib.sha256(plan).hexdigest(), units)
 
 
 @contextmanager
@@ -115,5 +120,5 @@ PARQUET: Final = Reader(
     _parquet_rows,
     endings=(".parquet",),
     columns=_parquet_columns,
-    is_planned=_is_planned,
+    origin=_origin,
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -14,6 +14,22 @@ from schemas.text import without_password
 
 Rows: TypeAlias = AbstractContextManager[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]
 """The columns' names, and blocks of rows; cells are numbers, texts or None."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a file comes from, as far as it tells it.
+
+    Attributes
+    ----------
+    plan : str
+        SHA-256 of the plan that it was made by, which a person may have changed; empty: by none.
+    units : mapping of str to str
+        Of columns.
+    """
+
+    plan: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -35,8 +51,8 @@ class Reader:
     mark : callable or None
         Of rows that change while an agent runs: opens a location and returns a function, whose value differs from the
         one before when the rows do. None: the rows stay as they are.
-    is_planned : callable
-        Of a location: whether its columns were taken by a plan, which a person may have changed.
+    origin : callable
+        Of a location: where its file comes from.
     is_text : bool
         Whether its files are texts as loggers and spreadsheets write them: looked at, and converted where they need it.
     is_stream : bool
@@ -52,7 +68,7 @@ class Reader:
     schemes: tuple[str, ...] = ()
     columns: Callable[[Location], tuple[tuple[str, ...], list[NDArray[Any]]]] | None = None
     mark: Callable[[Location], Callable[[], object]] | None = None
-    is_planned: Callable[[Location], bool] = lambda _: False
+    origin: Callable[[Location], Origin] = lambda _: Origin()
     is_text: bool = False
     is_stream: bool = False
     is_gappy: bool = False

@@ -124,7 +124,7 @@ def read_categories(
             raise empty_table(where)
         columns = [np.array(texts, dtype=object) for texts in zip(*block, strict=True)]
     label, cells = target_of(target, names), dict(zip(names, columns, strict=True))
-    warnings = [] if place.reader.is_planned(place) else _without_persons(cells, label)
+    warnings = [] if place.reader.origin(place).plan else _without_persons(cells, label)
     names = tuple(cells)
     rows, split, classes = len(columns[0]), cells.pop(SPLIT, None), cells.pop(label) if labels else ()
     numbers = np.empty((rows, len(cells)), dtype=np.float64)

@@ -10,7 +10,7 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.marks import is_sentinel
 from edge_agent.sources.cells import (
     SPLIT,
     as_numbers,
@@ -26,7 +27,7 @@ from edge_agent.sources.cells import (
 )
 from edge_agent.sources.door import taken
 from edge_agent.sources.holdback import held_back
-from edge_agent.sources.location import Location
+from edge_agent.sources.location import Location, Origin
 from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
@@ -93,8 +94,12 @@ class Source:
         `test` has no rows when there is no split column.
     warnings : tuple of str
         What is odd but usable: constant columns, columns that were left out.
-    said : tuple of str
+    notes : tuple of str
         What was done to the file, and which rows are held back.
+    origin : Origin
+        Plan and units of the file, as far as it tells them.
+    far : tuple of str
+        Columns in which one value, which is there more than once, lies far from all the others.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -102,7 +107,9 @@ class Source:
     train: Dataset
     test: Dataset
     warnings: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    origin: Origin = field(default_factory=Origin)
+    far: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -147,12 +154,12 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    how = {"labels": labels, "categories": categories, "missing": missing}
+    read = partial(_read_source, target=target, labels=labels, categories=categories, missing=missing)
     if place.reader.mark is not None:
-        return _Moving(place.reader.mark(place), partial(_read_source, place, target=target, **how)).source()
-    rows, source = taken(place, target, partial(_read_source, target=target, **how))
-    said = (rows.line, *source.said) if rows.line else source.said
-    return replace(source, warnings=(*rows.warnings, *source.warnings), said=said)
+        return _Moving(place.reader.mark(place), partial(read, place)).source()
+    rows, source = taken(place, target, read)
+    notes = (rows.line, *source.notes) if rows.line else source.notes
+    return replace(source, warnings=(*rows.warnings, *source.warnings), notes=notes)
 
 
 class _Moving:
@@ -192,14 +199,20 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         what = f"{text}; an agent needs at least 2 rows to learn from"
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
-        said = (f"held back to score models: {words}",) if words else ()
+        notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
-        said += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
-    warnings = (*raw.warnings, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
+        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+    far = {name: value for name, value in _far(raw, train) if name not in texts}
+    odd = tuple(
+        f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
+        f' says so: missing = ["{value:g}"] (glassfleet data import)'
+        for name, value in far.items()
+    )
+    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
@@ -207,7 +220,23 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, said)
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
+
+
+def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
+    """Yield columns with a value that is hardly one, and that value."""
+    for index, name in enumerate(raw.numeric_names):
+        column = raw.numbers[rows, index]
+        column = column[~np.isnan(column)]
+        if not column.size:
+            continue
+        low, high = float(column.min()), float(column.max())
+        for value, inner, other in ((high, column[column < high], low), (low, column[column > low], high)):
+            if inner.size:
+                nearest = float(inner.max() if value == high else inner.min())
+                if is_sentinel(value, nearest, other, column.size - inner.size, column.size):
+                    yield name, value
+                    break
 
 
 def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:

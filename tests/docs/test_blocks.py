@@ -63,7 +63,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
             "needs a PostgreSQL server with drives"
         ),
         "glassfleet data import drive.blf --database car.dbc --target FuelRate --vss vss.json --plan fleet.toml "
-        "--out drive.parquet": "needs a recording, a database and a catalogue; tests/unit/edge_agent/recordings make them",
+        "--out drive.parquet": "needs a recording and a database; tests/unit/edge_agent/recordings make them",
     },
     "docs/reference/fuzzing.md": {
         "make fuzz                                            # a million inputs, seed 1": (

@@ -11,7 +11,7 @@ import pytest
 
 from edge_agent.recordings import RECORDINGS, Options, Signal
 from edge_agent.recordings.process import read_here
-from tests.support.recordings import DBC
+from tests.support.vehicle.recordings import DBC
 
 Read = Callable[..., tuple[dict[str, Signal], dict[str, int]]]
 

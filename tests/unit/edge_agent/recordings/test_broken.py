@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.errors import DataError, GlassfleetError, UsageError
-from tests.support.recordings import DBC, DRIVE, engine, message, mf4, write_log
+from tests.support.vehicle.recordings import DBC, DRIVE, engine, message, mf4, write_log
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import DataError, UsageError
-from tests.support.recordings import DBC, DRIVE, J1939, engine, message, write_log
+from tests.support.vehicle.recordings import DBC, DRIVE, J1939, engine, message, write_log
 
 
 @pytest.mark.parametrize("ending", [".asc", ".blf", ".log", ".mf4", ".trc"])

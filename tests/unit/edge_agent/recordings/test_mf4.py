@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import DataError
-from tests.support.recordings import DRIVE, mf4, write_log
+from tests.support.vehicle.recordings import DRIVE, mf4, write_log
 
 # A file that asammdf cannot open ends in a fault of its own destructor.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

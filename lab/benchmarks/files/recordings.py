@@ -45,7 +45,7 @@ def recordings() -> None:
 
 
 def _seconds(who: str, path: Path, database: Path) -> tuple[str, float]:
-    command = [sys.executable, "-m", "lab.benchmarks.recordings", who, str(path), str(database)]
+    command = [sys.executable, "-m", "lab.benchmarks.files.recordings", who, str(path), str(database)]
     seconds, _ = timed(lambda: subprocess.run(command, check=True), repeats=3)
     return f"{seconds:.1f}", seconds
 
