@@ -27,6 +27,8 @@ EXTRAS = {
     "mlflow": "mlflow",
     "sklearn": "experiments",
     "pyarrow": "parquet",
+    "can": "can",
+    "cantools": "can",
     "kuksa_client": "kuksa",
 }
 """Which optional part of the package brings a module."""

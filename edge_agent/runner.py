@@ -190,8 +190,8 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
 
     verifier = None if credentials is None else credentials.verifier
     agent = Agent(config, source, make_transport, verifier=verifier)
-    for said in source.said:
-        agent.log.info("data", note=said)
+    for note in source.notes:
+        agent.log.info("data", note=note)
     for warning in source.warnings:
         agent.log.warning("data", note=warning)
     if config.evaluate and not source.test.rows:

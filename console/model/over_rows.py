@@ -103,5 +103,7 @@ def _rule_lines(report: dict[str, Any]) -> list[str]:
         lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['brief']}", "")
     rest = report["rules"][SHOWN:]
     return (
-        [*lines, f"{sum(each['rows'] for each in rest):>6}         {counted(len(rest), 'other rules')}"] if rest else lines
+        [*lines, f"{sum(each['rows'] for each in rest):>6}         {counted(len(rest), 'other rules')}"]
+        if rest
+        else lines
     )

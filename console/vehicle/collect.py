@@ -67,6 +67,10 @@ TOPICS = 4096
     "--plan", metavar="FILE.toml",
     help="Plan whose table [time] says how samples become rows, as in learning. Default: each sample is a row.",
 )  # fmt: skip
+@click.option(
+    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Catalogue of VSS for a plan with its paths; several: what a later one says counts.",
+)  # fmt: skip
 @click.option("--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: all that come.")
 @click.option(
     "--follow", is_flag=True,
@@ -106,6 +110,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     max_rows: int | None,
     max_days: float | None,
     plan: str | None,
+    catalogues: tuple[Path, ...],
     columns: str | None,
     follow: bool,
     identity: Path | None,
@@ -120,21 +125,22 @@ def collect(  # noqa: PLR0917 - click passes options by name
 
     A row is a JSON object of numbers and texts, its target last, or what a plan makes of signals at their own times. A
     field that comes later is a column from then on. What is no row is refused and counted. It may be killed at any
-    moment; started again, it goes on. The agent takes what is in the window when a run freezes its rows, and leaves
-    out, with a word, rows without a target, and those with an empty input unless it takes empty cells. Rows stay on
-    this machine.
+    moment; started again, it goes on.
+
+    The agent takes what is in the window when a run freezes its rows. It leaves out, with a word, rows without a
+    target, and those with an empty input unless it takes empty cells. Rows stay on this machine.
 
     \b
     Examples:
       glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
       glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
-      glassfleet data collect --source samples.jsonl --follow --store drive.window
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
       glassfleet data collect --source kuksa://127.0.0.1:55555 --plan plan.toml --store drive.window
     """
     from edge_agent import logs
+    from edge_agent.live.plan import LivePlan
     from edge_agent.live.port import Access, Asked
-    from edge_agent.live.rows import Rows, columns_of, time_plan
+    from edge_agent.live.rows import Rows
     from edge_agent.live.samples import Samples
     from edge_agent.sources.window import ENDING, WindowStore
 
@@ -143,12 +149,12 @@ def collect(  # noqa: PLR0917 - click passes options by name
     if plan and columns:
         raise UsageError("--columns: the plan names the columns already")
     logs.configure("error" if is_quiet() else "warning")
-    time = time_plan(plan) if plan else None
-    wanted = columns_of(time) if time else tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
+    live = LivePlan.read(plan, catalogues) if plan else LivePlan()
+    wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
     asked = Asked(
         source,
-        signals=time.signals if time else (),
-        time=time.column if time else "",
+        signals=live.signals,
+        time=live.clock,
         access=Access(identity, ca_file, token_file, insecure_plaintext),
         follow=follow,
         speed=0.0,
@@ -165,7 +171,7 @@ def collect(  # noqa: PLR0917 - click passes options by name
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        filling = Filling(window, Rows(time), notes, work, is_planned=time is not None)
+        filling = Filling(window, Rows(live, drive=notes.drive + 1), notes, work, is_planned=live.time is not None)
         fault = filling.run(samples, count, silence=silence)
     taken, refused, known = filling.taken, filling.refused, filling.known
     if not (taken or known or fault or samples.is_stopped):
@@ -184,8 +190,8 @@ def collect(  # noqa: PLR0917 - click passes options by name
         print_json({**counts, "rows": rows, "store": str(store)})
     else:
         already = f"{known} known already, " if known else ""
-        said = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
-        click.echo(f"{said}; {rows} rows in {store}", err=True)
+        summary = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
+        click.echo(f"{summary}; {rows} rows in {store}", err=True)
     if fault is not None:
         raise fault
 
@@ -219,11 +225,13 @@ class Notes:
         self._digests: dict[str, str] = {}
         self.place = ""
         self.newest = -math.inf
+        self.drive = 0
         if store.is_file():
             with closing(WindowStore.open(store)) as known:
                 self.place = known.noted(key) if key else ""
                 self._digests = json.loads(known.noted("topics") or "{}")
                 self.newest = float(known.noted("newest") or -math.inf)
+                self.drive = int(known.noted("drive") or 0)
 
     def is_known(self, sample: Sample) -> bool:
         """Whether a stored sample was taken before; remembers it, and where it ends."""
@@ -241,7 +249,9 @@ class Notes:
         about = {self._key: self.place} if self._key else {}
         if self._digests:
             about["topics"] = json.dumps(self._digests)
-        return about if self.newest == -math.inf else {**about, "newest": repr(self.newest)}
+        if self.newest > -math.inf:
+            about |= {"newest": repr(self.newest), "drive": str(self.drive)}
+        return about
 
 
 class Filling:
@@ -255,7 +265,7 @@ class Filling:
 
     def __init__(self, window: WindowStore, rows: Rows, notes: Notes, work: Work, *, is_planned: bool) -> None:
         self._window, self._rows, self._notes, self._work = window, rows, notes, work
-        self._is_planned, self._is_first_drive = is_planned, True
+        self._is_planned, self._is_first_drive, self._had_stored = is_planned, True, False
         self._reasons: dict[str, None] = {}
         self._told_at = -math.inf
         self.taken = self.refused = self.known = 0
@@ -302,6 +312,7 @@ class Filling:
             elif self._notes.is_known(sample):
                 self.known += 1
             else:
+                self._had_stored |= sample.is_stored
                 try:
                     # It was stored, but is not known yet: a measurement that was missed, taken once.
                     made = self._rows.push(replace(sample, is_stored=False) if sample.topic else sample)
@@ -320,9 +331,9 @@ class Filling:
         newest = self._notes.newest
         times = self._rows.times
         if rows and self._is_planned:
-            if self._is_first_drive:
+            if self._is_first_drive and self._had_stored:
                 rows = [row for at, row in zip(times, rows, strict=True) if not newest - DAY < at <= newest]
-            self._notes.newest = times[-1]
+            self._notes.newest, self._notes.drive = times[-1], self._rows.drive
         return rows
 
     def _append(self, rows: list[dict[str, Any]]) -> None:

@@ -155,7 +155,7 @@ def _columns(report: Report) -> list[str]:
         column = columns.get(holds.name)
         unit = f" in {column.unit}" if column is not None and column.unit else ""
         why = report.why.get(holds.name, column.take if column is not None else "time in seconds")
-        if report.plan.time is not None and holds.name == report.plan.time.drive:
+        if holds.name in report.plan.times[1:]:
             why = "number of the drive"
         if holds.name == report.plan.target:
             why += " (the target)"
@@ -183,10 +183,10 @@ def _counts(report: Report) -> list[str]:
     """Return what was left out and has no value, by reason, and what to look at."""
     lines = [f"left out: {count:,} {reason}" for reason, count in report.left_out.items() if count]
     for name, marks in report.missing.items():
-        told = ", ".join(
+        counts = ", ".join(
             f"{count:,} {'empty' if not mark else printable(repr(mark))}" for mark, count in marks.items() if count
         )
-        if told:
-            lines.append(f"no value: {printable(name)}: {told}")
+        if counts:
+            lines.append(f"no value: {printable(name)}: {counts}")
     lines += [f"{click.style('warning', fg='yellow')} {printable(warning)}" for warning in report.warnings]
     return [*lines, f"{counted(report.rows, 'rows')}, {counted(sum(report.left_out.values()), 'lines')} left out"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from edge_agent.config import SHARED
 from edge_agent.forecast.log import DEFAULT_MAX_BYTES
@@ -27,6 +27,9 @@ class ForecastConfig(Settings):
     plan : str or None
         TOML file whose table ``[time]`` says how samples become rows, as in learning, or ``qoe`` for the case study's;
         without it each sample is a row. Why: samples that are no rows yet.
+    vss : tuple of Path
+        Catalogues of VSS, separated by commas, for a plan with their paths; what a later one says counts. Why: such a
+        plan.
     model : str or None
         Name of the model to serve; None: the only one that the agent keeps. Why: an agent that keeps several.
     data : str or None
@@ -98,6 +101,7 @@ class ForecastConfig(Settings):
     id: Id
     source: str = Field(min_length=1)
     plan: str | None = None
+    vss: tuple[Path, ...] = ()
     model: Id | None = None
     data: str | None = None
     models: Path | None = None
@@ -113,6 +117,11 @@ class ForecastConfig(Settings):
     source_identity: Path | None = None
     source_ca_file: Path | None = None
     source_token_file: Path | None = None
+
+    @field_validator("vss", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> ForecastConfig:

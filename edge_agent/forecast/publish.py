@@ -100,7 +100,7 @@ def into_vehicle(config: ForecastConfig, access: Access, stack: ExitStack) -> Ta
 
 
 def _to_topic(url: str, access: Access, stack: ExitStack) -> Take:
-    link, topic = link_of(url, access, "mqtt://127.0.0.1:1883/vehicle/forecast")
+    link, topic = link_of(url, access, "mqtt://127.0.0.1:1883/vehicle/forecast", who="signals")
     transport = PahoTransport(link)
     transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
     stack.callback(transport.stop)

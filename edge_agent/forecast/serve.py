@@ -17,8 +17,9 @@ from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
 from edge_agent.forecast.publish import into_vehicle, to_fleet
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Access, Asked, Sample
-from edge_agent.live.rows import Rows, time_plan
+from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from glassfleet.explanation import Explanation
 from glassfleet.reference import explained
@@ -257,7 +258,7 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
     for note in config.notes:
         say.warning("retired-setting", note=note)
     with ExitStack() as stack:
-        plan = None if config.plan is None else time_plan(config.plan)
+        plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
         rows = Rows(plan)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)
@@ -267,8 +268,8 @@ def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = 
         samples = Samples(
             Asked(
                 config.source,
-                signals=() if plan is None else plan.signals,
-                time="" if plan is None else plan.column,
+                signals=plan.signals,
+                time=plan.clock,
                 access=access,
                 speed=config.speed,
             )

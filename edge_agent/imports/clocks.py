@@ -30,6 +30,10 @@ class Sample:
     head: int
     repeated: bool = False
 
+    def place(self, name: str) -> int:
+        """Return which column has a name, from 1."""
+        return self.names.index(name) + 1
+
     def cells(self, index: int) -> list[str]:
         """Return the cells of a column."""
         return [row[index] for row in self.rows]
@@ -117,6 +121,7 @@ def time_of(
     clock: Clock | None,
     kept: dict[str, Column],
     target: str,
+    *,
     shown: dict[str, tuple[str, str]],
     marks: Reading,
 ) -> Time | None:

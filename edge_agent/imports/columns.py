@@ -40,6 +40,10 @@ class Cells:
         """Return the first line with this cell."""
         return next((line for line, each in zip(self.lines, self.cells, strict=True) if each == cell), 0)
 
+    def place(self, cell: str) -> str:
+        """Return in words where a cell is."""
+        return f"{self.name}: line {self.line(cell)} has {cell!r}"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -87,10 +91,9 @@ def judge(given: Cells, separator: str) -> Verdict:
         return Verdict(Column(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0", marks)
     if valued and all(numbers.HEX.match(cell) for cell in valued):
         return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
-    told = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
-    known = set(told)
-    if valued and len(told) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
-        return _numbers(given, column, told, [cell for cell in valued if cell not in known], filled, separator)
+    written = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
+    if valued and len(written) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
+        return _numbers(given, column, written, separator)
     orders = times.judge(valued)
     if orders and not given.is_time:
         return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")
@@ -107,17 +110,17 @@ def _marks(filled: Sequence[str], valued: Sequence[str]) -> frozenset[str]:
 
 
 def _truth(cells: Sequence[str]) -> tuple[str, str] | None:
-    words = {cell.lower() for cell in cells}
+    different = {cell.lower() for cell in cells}
     for pair in PAIRS:
-        if words <= set(pair) and (len(words) == 2 or max(map(len, pair)) > 1):
+        if different <= set(pair) and (len(different) == 2 or max(map(len, pair)) > 1):
             return pair
     return None
 
 
-def _numbers(
-    given: Cells, column: Column, told: Sequence[str], odd: Sequence[str], filled: Sequence[str], separator: str
-) -> Verdict:
-    marks = frozenset(cell.lower() for cell in filled if is_mark(cell) and cell)
+def _numbers(given: Cells, column: Column, written: Sequence[str], separator: str) -> Verdict:
+    marks = frozenset(cell.lower() for cell in given.cells if cell and is_mark(cell))
+    known = set(written)
+    odd = [cell for cell in given.cells if cell and not is_mark(cell) and cell not in known]
     if odd:
         shown = list(dict.fromkeys(odd))
         listed = ", ".join(f"{cell[:30]!r} (line {given.line(cell)})" for cell in shown[:3])
@@ -129,24 +132,24 @@ def _numbers(
             replace_take(column, UNDECIDED), "numbers and words", marks, decision=what,
             lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
         )  # fmt: skip
-    if numbers.is_power(told) and any(cell.isdigit() for cell in told):
-        cell = next(cell for cell in told if numbers.POWER.match(cell))
+    if numbers.is_power(written) and any(cell.isdigit() for cell in written):
+        cell = next(cell for cell in written if numbers.POWER.match(cell))
         return Verdict(
             replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
+            decision=f"{given.place(cell)}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
             lines='take = "number"; or take = "hex"; or take = "nothing"',
         )  # fmt: skip
-    how = numbers.judge(told, separator)
+    how = numbers.judge(written, separator)
     if not how.readings:
         return Verdict(
             replace_take(column, UNDECIDED), "numbers that are written in different ways", marks,
-            decision=f"{given.name}: line {given.line(how.example)} has {how.example!r}, which is written in another way than others",
+            decision=f"{given.place(how.example)}, which is written in another way than others",
             lines='take = "text" or take = "nothing"; or correct the file',
         )  # fmt: skip
     column = column.model_copy(update={"cut": how.unit, "unit": column.unit or how.unit})
     verdict = Verdict(column, "numbers", marks, how.readings, how.example)
     reading = how.readings[0]
-    bodies = [numbers.body(cell)[0] for cell in told]  # type: ignore[index]  # each has one
+    bodies = [numbers.body(cell)[0] for cell in written]  # type: ignore[index]  # each has one
     if len(how.readings) == 1:
         decimal = frozenset({reading.decimal} if any(reading.decimal in text for text in bodies) else set())
         verdict = replace(verdict, proofs=(decimal, frozenset({reading.thousands} - {""})))
@@ -168,8 +171,8 @@ def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: S
             why="left out: numbers with more digits than are kept, like ids",
         )
     steps = {second - first for first, second in pairwise(values)}
-    words = times.words_of(given.name) or ["unnamed"]
-    if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or words[0] in _COUNTERS):
+    of_name = times.words_of(given.name) or ["unnamed"]
+    if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or of_name[0] in _COUNTERS):
         return replace(
             verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id"
         )
@@ -201,7 +204,7 @@ def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[
         cell = next(iter(different))
         return Verdict(
             replace_take(column, UNDECIDED), "times in a form that is not known", marks,
-            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: a time in a form that is not known, or a word",
+            decision=f"{given.place(cell)}: a time in a form that is not known, or a word",
             lines='take = "text"; or take = "nothing"',
         )  # fmt: skip
     return Verdict(text, f"words, {len(different)} different", marks)

@@ -37,7 +37,8 @@ _UNIT_WORDS: Final = words(
 _UNIT: Final = re.compile(r"[\[(<]?\s*([^\[\]()<>\s]{0,12})\s*[\])>]?$")
 _NAME_UNIT: Final = re.compile(r"^(.*\S)\s*[\[(]\s*([^\[\]()]{1,12})\s*[\])]$")
 _VALUE: Final = re.compile(
-    r"[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|[\d.,][\d.,'\u2019 \u00a0\u202f\u2009:/+TZ_\-]*([eE][+-]?\d+)?\s*([AaPp]\.?[Mm]\.?)?"
+    r"[+\-\u2212]?[€$£]?\s?(0[xX][0-9a-fA-F]+|"
+    r"[\d.,][\d.,'\u2019 \u00a0\u202f\u2009:/+TZ_\-]*([eE][+-]?\d+)?\s*([AaPp]\.?[Mm]\.?)?"
     r"\s*([^\W\d_]{1,5}|%|°\w?|[^\W\d_]{1,5}/[^\W\d_]{1,5})?)$"
 )
 
@@ -124,10 +125,10 @@ def judge(lines: Sequence[str], where: str, separator: str = "", names: Sequence
     """
     notes: list[str] = []
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    told = re.match(r"^\W?sep=(.)\s*$", lines[first]) if lines else None
-    if told is not None:
-        separator = separator or told[1]
-        notes.append(f"line {first + 1} says sep={told[1]}")
+    mark_line = re.match(r"^\W?sep=(.)\s*$", lines[first]) if lines else None
+    if mark_line is not None:
+        separator = separator or mark_line[1]
+        notes.append(f"line {first + 1} says sep={mark_line[1]}")
         first += 1
     start = first
     while start < len(lines) and (not lines[start].strip() or lines[start].lstrip().startswith(COMMENTS[:5])):
@@ -279,9 +280,9 @@ def _header(
 def _is_row(cells: Sequence[str], numeric: Sequence[int], width: int) -> bool:
     if len(cells) != width:
         return False
-    told = [cells[column] for column in numeric if cells[column] and not is_mark(cells[column])]
-    values = sum(map(is_value, told))
-    return values > 0 and 2 * values >= len(told)
+    filled = [cells[column] for column in numeric if cells[column] and not is_mark(cells[column])]
+    values = sum(map(is_value, filled))
+    return values > 0 and 2 * values >= len(filled)
 
 
 def _other_width(
@@ -306,7 +307,8 @@ def wrong_widths(header: int, names: int, rows: Sequence[tuple[int, int]], mark:
     mend = "Look for a separator inside a cell (put such a cell in quotes), and for a row that was cut"
     if mark == "," and all(cells > names for _, cells in wrong):
         mend = (
-            'a comma inside numbers cannot be told from one between columns: 1,234 is one cell or two. Write "1,234" in '
+            "a comma inside numbers cannot be told from one between columns: 1,234 is one cell or two. "
+            'Write "1,234" in '
             "quotes, numbers without marks between thousands and with a decimal point, or semicolons between columns"
         )
     return DataError(what, mend, where)

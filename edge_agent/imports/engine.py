@@ -56,6 +56,10 @@ class Engine:
         )
         self.db.execute("SET enable_progress_bar = false; SET TimeZone = 'UTC'")
 
+    def forget_rejects(self) -> None:
+        """Let the lines that do not fit be those of the next query alone."""
+        self.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+
     def rows(self, sql: str, where: str = "") -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
         return list(self._run(lambda: self.db.execute(sql).fetchall(), where))
@@ -94,7 +98,7 @@ class Engine:
     def _explained(self, fault: BaseException, where: str) -> BaseException:
         if not isinstance(fault, self._errors):
             return fault
-        text = str(fault).partition("\n")[0]
+        text = " ".join(str(fault).split())
         if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
             return StorageError(f"{where}: {text}. Free some space")
         if "Out of Memory" in text or "memory limit" in text:
@@ -149,14 +153,14 @@ class Cells:
     without: str = ""
 
 
-def cells_of(engine: Engine, text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
+def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
     """Return a text's table; `names` are those of its columns, all different."""
     width = max(dialect.width, len(names))
     layout = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
     sql = (
-        f"read_csv({text_sql(str(text.path))}, delim={text_sql(dialect.separator)}, quote='\"', escape='\"', header=false, "
-        f"skip={dialect.data - 1}, auto_detect=false, columns={{{layout}}}, store_rejects=true, rejects_limit={REJECTS}, "
-        f"max_line_size={LONGEST_LINE}, parallel=true)"
+        f"read_csv({text_sql(str(text.path))}, delim={text_sql(dialect.separator)}, quote='\"', escape='\"', "
+        f"header=false, skip={dialect.data - 1}, auto_detect=false, columns={{{layout}}}, store_rejects=true, "
+        f"rejects_limit={REJECTS}, max_line_size={LONGEST_LINE}, parallel=true)"
     )
     return Cells(sql, {name: f"c{index}" for index, name in enumerate(names)}, text.source)
 
@@ -191,13 +195,15 @@ def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan) -> s
     if decimal == "." and not thousands and not column.cut:
         plain = f"try_cast({cell} AS DOUBLE)"
         minus = f"try_cast(replace({cell}, '\u2212', '-') AS DOUBLE)"
-        return f"{marked}CASE WHEN isfinite({plain}) AND NOT contains({cell}, '_') THEN {plain} WHEN {plain} IS NULL AND contains({cell}, '\u2212') THEN {minus} END{end}"
+        usual = f"WHEN isfinite({plain}) AND NOT contains({cell}, '_') THEN {plain}"
+        return f"{marked}CASE {usual} WHEN {plain} IS NULL AND contains({cell}, '\u2212') THEN {minus} END{end}"
     text = f"replace({raw}, '\u2212', '-')"
     if column.cut:
         cut = text_sql(column.cut)
         text = (
             f"trim(CASE WHEN ends_with({text}, {cut}) THEN left({text}, length({text}) - {len(column.cut)}) "
-            f"WHEN starts_with({text}, {cut}) THEN substr({text}, {len(column.cut) + 1}) ELSE {text} END, ' \u00a0\u202f')"
+            f"WHEN starts_with({text}, {cut}) THEN substr({text}, {len(column.cut) + 1}) ELSE {text} END, "
+            "' \u00a0\u202f')"
         )
     point = "\\" + decimal
     between = f"|[1-9]\\d{{0,2}}(\\x{{{ord(thousands):x}}}\\d{{3}})+" if thousands else ""
@@ -224,8 +230,7 @@ def time_sql(cells: Cells, plan: Plan) -> str:
 def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) -> None:
     """Count the lines that are no rows by their reason; raises DataError for those without an excuse."""
     found = engine.rows(
-        "SELECT DISTINCT line_byte_position, error_type, coalesce(csv_line, '') FROM reject_errors ORDER BY 1 LIMIT "
-        f"{REJECTS + 1}"
+        f"SELECT DISTINCT line_byte_position, error_type FROM reject_errors ORDER BY 1 LIMIT {REJECTS + 1}"
     )
     if len(found) >= REJECTS:
         what = f"{REJECTS:,} lines and more do not have {len(dialect.names)} cells"
@@ -234,24 +239,18 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
     head = _head(text, dialect)
     with text.path.open("rb") as raw:
         size = raw.seek(0, 2)
-        for position, kind, line in found:
+        for position, kind in found:
             begin = max(0, (position or 1) - 1)
             raw.seek(begin)
             whole = raw.readline()
             follows = raw.readline()
             stripped = whole.decode("utf-8", "replace").strip()
-            at_end = begin + len(whole) >= size
-            if not stripped.strip(dialect.separator + " "):
-                cells.left_out["empty lines"] += 1
-            elif stripped.startswith(("#", "%", "//")):
-                cells.left_out["comments between rows"] += 1
-            elif at_end and not whole.endswith(b"\n"):
-                cells.left_out["last lines that were cut"] += 1
-            elif stripped in head:
-                cells.left_out["lines above the names, again"] += 1
-            elif follows.decode("utf-8", "replace").strip() in head:
-                cells.left_out["lines that were cut before a restart"] += 1
-            elif kind == "UNQUOTED VALUE" or kind == "LINE SIZE OVER MAXIMUM" or kind == "INVALID ENCODING":
+            reason = _reason(stripped, follows.decode("utf-8", "replace").strip(), head, dialect)
+            if not reason and begin + len(whole) >= size and not whole.endswith(b"\n"):
+                reason = "last lines that were cut"
+            if reason:
+                cells.left_out[reason] += 1
+            elif kind in ("UNQUOTED VALUE", "LINE SIZE OVER MAXIMUM", "INVALID ENCODING"):
                 number = lines_between(raw, 0, begin) + 1
                 what = f"line {number}: {str(kind).lower()}, in {stripped[:60]!r}"
                 raise DataError(what, "Look for a quote that is not closed, and correct the line", text.source)
@@ -262,6 +261,17 @@ def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) ->
                     break
     if wrong:
         raise wrong_widths(dialect.header, len(dialect.names), wrong, dialect.separator, text.source)
+
+
+def _reason(line: str, follows: str, head: set[str], dialect: Dialect) -> str:
+    """Return why a line may be left out; empty: there is no excuse."""
+    if not line.strip(dialect.separator + " "):
+        return "empty lines"
+    if line.startswith(("#", "%", "//")):
+        return "comments between rows"
+    if line in head:
+        return "lines above the names, again"
+    return "lines that were cut before a restart" if follows in head else ""
 
 
 def _head(text: Text, dialect: Dialect) -> set[str]:
@@ -287,7 +297,8 @@ def unfit(
         cell = cells.columns[column.source or name]
         value = value_sql(cell, column, plan)
         rows = engine.rows(
-            f"SELECT trim({cell}, ' \t\u00a0\u202f') AS raw, count(*) FROM {cells.sql} WHERE ({value}) IS NULL {extra} {cells.without} "
+            f"SELECT trim({cell}, ' \t\u00a0\u202f') AS raw, count(*) FROM {cells.sql} "
+            f"WHERE ({value}) IS NULL {extra} {cells.without} "
             "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
             cells.where,
         )
@@ -325,11 +336,12 @@ def lines_with(text: Text, dialect: Dialect, index: int, cell: str) -> list[int]
     return lines
 
 
-def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, cells: Cells, plan: Plan) -> DataError:
+def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Plan) -> DataError:
     """Say which cells are no values by the plan, where, and what the plan may say of them."""
     each = found[0]
     column = plan.columns[each.column]
-    index = int(cells.columns[column.source or each.column].removeprefix("c"))
+    name = (column.source or each.column) if plan.long is None else plan.long.value
+    index = list(dialect.names).index(name) if name in dialect.names else len(dialect.names)
     cell, _ = next(iter(each.texts.items()))
     lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
     total = sum(each.texts.values())
@@ -337,7 +349,8 @@ def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, cells: Ce
         column.take, "no value"
     )
     decimal = column.decimal or plan.csv.decimal
-    by = f' (the plan says decimal = "{decimal}", thousands = "{plan.csv.thousands if column.thousands is None else column.thousands}")'
+    thousands = plan.csv.thousands if column.thousands is None else column.thousands
+    by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
     what = f"column {each.column!r}: {cell[:60]!r} (line {lines}) is {kind}{by if column.take == 'number' else ''}"
     if total > 1:
         what += f"; {total} such cells"

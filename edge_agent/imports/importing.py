@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edge_agent.imports import judge, opened
 from edge_agent.imports.catalogued import fit_part, with_paths
+from edge_agent.imports.clocks import Sample
 from edge_agent.imports.dialect import Dialect
 from edge_agent.imports.engine import (
     Engine,
@@ -73,8 +74,7 @@ def import_files(job: Job) -> Report:
     StorageError
         The table cannot be written.
     """
-    needs_catalogue = job.plan is not None and any(column.vss for column in job.plan.columns.values())
-    if needs_catalogue and job.catalogue is None:
+    if job.plan is not None and job.plan.has_paths and job.catalogue is None:
         raise UsageError("the plan has paths of a catalogue: name it with --vss")
     if job.plan is not None and job.plan.undecided:
         raise DataError(f"the plan has lines to decide ({', '.join(job.plan.undecided)})", 'Write what is so for "?"')
@@ -118,7 +118,7 @@ def _recorded(job: Job, source: Path) -> Recorded:
     found = read(source, job.databases)
     if job.plan is not None:
         job.report.plan = job.plan
-    elif not job.report.plan.columns:
+    elif job.report.plan == Plan():
         _accept(job, propose(found, job.target), str(source))
     return found
 
@@ -132,11 +132,11 @@ def _accept(job: Job, proposal: judge.Proposal, where: str) -> None:
     job.report.plan, job.report.why = proposal.plan, proposal.why
 
 
-def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.Sample]:
+def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, Sample]:
     """Return a file's text and layout; the first one's plan counts for all."""
     text = as_text(source, place, job.plan)
     report = job.report
-    known = job.plan or (report.plan if report.plan.columns else None)
+    known = job.plan or (None if report.plan == Plan() else report.plan)
     dialect = judge.layout(text, known)
     given = judge.sample(text, dialect)
     if known is None:
@@ -145,7 +145,7 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
         report.plan = job.plan
     report.notes += [*text.notes, *dialect.notes]
     report.left_out.update(text.left_out)
-    inputs = sum(column.take != "nothing" for column in report.plan.columns.values()) - 1
+    inputs = len(report.plan.taken) - 1
     if inputs > MAX_FEATURES:
         mend = 'Leave columns out in the plan: take = "nothing"'
         raise DataError(f"{inputs:,} input columns; at most {MAX_FEATURES} are allowed", mend, str(source))
@@ -153,16 +153,16 @@ def _judged(job: Job, source: Path, place: Path) -> tuple[Text, Dialect, judge.S
     return text, dialect, given
 
 
-def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, judge.Sample], place: Path) -> Part:
+def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, Sample], place: Path) -> Part:
     text, dialect, given = judged
     report = job.report
-    cells = cells_of(engine, text, dialect, given.names)
+    cells = cells_of(text, dialect, given.names)
     if given.repeated:
         without_repeats(engine, cells, dialect, report)
     reading = Reading(engine, cells, text, dialect, job.plan is None, report, job.catalogue)
     if report.plan.long is not None:
         part = aligned_long(reading, place)
-    elif report.plan.time is not None and report.plan.time.aligned is not None:
+    elif report.plan.aligned is not None:
         part = aligned_wide(reading, place)
     else:
         part = _dense(reading, place)
@@ -171,11 +171,10 @@ def _part(engine: Engine, job: Job, judged: tuple[Text, Dialect, judge.Sample], 
     return part
 
 
-def _proposed(job: Job, text: Text, dialect: Dialect, given: judge.Sample) -> judge.Proposal:
+def _proposed(job: Job, text: Text, dialect: Dialect, given: Sample) -> judge.Proposal:
     proposal = judge.propose_for(given, dialect, job.target, text.source)
     if text.encoding == "cp1252":
-        csv = proposal.plan.csv.model_copy(update={"encoding": text.encoding})
-        proposal.plan = proposal.plan.model_copy(update={"csv": csv})
+        proposal.plan = proposal.plan.with_csv(encoding=text.encoding)
     return proposal
 
 
@@ -201,7 +200,7 @@ def _torn_end(text: Text, dialect: Dialect, place: Path, report: Report) -> None
 def _dense(reading: Reading, place: Path) -> Part:
     """Make a part whose rows are those of the file."""
     plan, cells = reading.plan, reading.cells
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     columns = {name: value_sql(cells.columns[column.source or name], column, plan) for name, column in taken.items()}
     time = ""
     if plan.clock is not None and plan.time is not None:
@@ -210,7 +209,7 @@ def _dense(reading: Reading, place: Path) -> Part:
     part = place / "part.parquet"
     reading.report.units |= {name: column.unit for name, column in taken.items()}
     listed = ", ".join(f"{value} AS {name_sql(name)}" for name, value in columns.items())
-    reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    reading.engine.forget_rejects()
     reading.engine.rows(
         f"COPY (SELECT {listed} FROM {cells.sql} WHERE true {cells.without}) TO {text_sql(str(part))} "
         f"(FORMAT parquet, {reading.report.metadata()})",
@@ -219,9 +218,8 @@ def _dense(reading: Reading, place: Path) -> Part:
     cells.left_out = Counter()
     judge_rejects(reading.engine, cells, reading.text, reading.dialect)
     nulls = _nulls(reading.engine, part)
-    if time and nulls.get(time):
-        if reading.check_times():
-            return _dense(reading, place)
+    if time and nulls.get(time) and reading.check_times():
+        return _dense(reading, place)
     if reading.check([name for name in taken if nulls.get(name)]):
         return _dense(reading, place)
     clock = {time: cells.columns[plan.clock.source]} if time and plan.clock is not None else {}
@@ -231,6 +229,7 @@ def _dense(reading: Reading, place: Path) -> Part:
 
 def _nulls(engine: Engine, part: Path) -> dict[str, int]:
     found = engine.rows(
-        f"SELECT path_in_schema, sum(stats_null_count), sum(num_values) FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
+        "SELECT path_in_schema, sum(stats_null_count), sum(num_values) "
+        f"FROM parquet_metadata({text_sql(str(part))}) GROUP BY 1"
     )
     return {str(name): int(nulls if nulls is not None else 1) for name, nulls, _ in found}

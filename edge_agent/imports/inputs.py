@@ -50,8 +50,8 @@ def _of_arrow(source: Path, scratch: Path, *, is_parquet: bool) -> Text:
     try:
         file = parquet.ParquetFile(source) if is_parquet else ipc.open_file(source)
         schema = file.schema_arrow if is_parquet else file.schema
-        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-        kept = [name for name in schema.names if name not in told and not re.fullmatch(r"__index_level_\d+__", name)]
+        index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+        kept = [name for name in schema.names if name not in index and not re.fullmatch(r"__index_level_\d+__", name)]
         nested = [name for name in kept if pa.types.is_nested(schema.field(name).type)]
         if nested:
             raise DataError(

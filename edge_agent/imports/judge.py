@@ -1,4 +1,4 @@
-"""Proposes a plan for a text: how it is laid out, what its columns hold, which tells the time, and what is to decide."""
+"""Proposes a plan for a text: its layout, what its columns hold, which tells the time, and what is to decide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edge_agent.imports import columns, numbers, times
 from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
 from edge_agent.imports.columns import Cells, Verdict
 from edge_agent.imports.dialect import LINES, Dialect, split_unit
-from edge_agent.imports.dialect import judge as judge_dialect
+from edge_agent.imports.dialect import judge as judge_layout
 from edge_agent.imports.marks import words
 from edge_agent.imports.numbers import Reading
 from edge_agent.imports.opened import Text, lines_between
@@ -63,18 +63,17 @@ def layout(text: Text, plan: Plan | None = None) -> Dialect:
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         lines = list(islice(opened, LINES))
     if plan is None:
-        return judge_dialect(lines, text.source)
-    return judge_dialect(lines, text.source, plan.csv.separator, plan.names)
+        return judge_layout(lines, text.source)
+    return judge_layout(lines, text.source, plan.csv.separator, plan.names)
 
 
 def sample(text: Text, dialect: Dialect) -> Sample:
     """Return rows of a text: the first ones, and of a large one some further on."""
     names = unique(dialect.names)
     found = Sample(names, [], [], 0)
-    titles = list(dialect.names)
     with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
         reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
-        _take(reader, HEAD, dialect, titles, found, dialect.data)
+        _take(reader, HEAD, dialect, found, dialect.data)
     found.head = len(found.rows)
     size = text.path.stat().st_size
     if found.head >= HEAD:
@@ -86,7 +85,7 @@ def sample(text: Text, dialect: Dialect) -> Sample:
                 begin = end
                 raw.readline()
                 lines = (line.decode("utf-8", "replace") for line in raw)
-                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, titles, found, number)
+                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, found, number)
             number -= 1
     return found
 
@@ -94,22 +93,13 @@ def sample(text: Text, dialect: Dialect) -> Sample:
 def sample_of(lines: Sequence[str], dialect: Dialect) -> Sample:
     """Return the rows of lines."""
     found = Sample(unique(dialect.names), [], [], 0)
-    _take(
-        csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator),
-        HEAD,
-        dialect,
-        list(dialect.names),
-        found,
-        dialect.data,
-    )
+    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, found, dialect.data)
     found.head = len(found.rows)
     return found
 
 
-def _take(
-    reader: Iterator[list[str]], most: int, dialect: Dialect, titles: list[str], found: Sample, line: int
-) -> None:
-    width, begins, taken = len(dialect.names), line, 0
+def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: Sample, line: int) -> None:
+    width, begins, taken, titles = len(dialect.names), line, 0, list(dialect.names)
     try:
         for cells in reader:
             row = [cell.strip() for cell in cells]
@@ -173,6 +163,40 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     clock, decisions = clock_of(given, dialect)
     shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     label = _target(given, shown, clock, target, where)
+    verdicts = _verdicts(given, dialect, clock, label)
+    csv_marks, verdicts = _settle(verdicts)
+    if clock is not None and clock.source in verdicts:
+        verdict = verdicts.pop(clock.source)
+        clock = clock.model_copy(update={"decimal": verdict.column.decimal})
+        if verdict.decision:
+            decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
+    kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
+    marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
+    layout = Csv(
+        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
+    )
+    renamed = {shown[name][0]: column for name, column in kept.items()}
+    wanted = shown[label][0]
+    proposal = Proposal(
+        Plan(
+            target=wanted,
+            csv=layout,
+            clock=clock,
+            columns=_last(renamed, wanted),
+            time=time_of(given, clock, kept, wanted, shown=shown, marks=Reading(layout.decimal, layout.thousands)),
+        ),
+        {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
+        decisions,
+    )
+    for name, verdict in verdicts.items():
+        if verdict.decision:
+            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{shown[name][0]}: {verdict.lines}"))
+    return proposal
+
+
+def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) -> dict[str, Verdict]:
+    """Judge each column by its own cells."""
+    shown = dict(zip(given.names, _shown_names(given.names), strict=True))
     verdicts: dict[str, Verdict] = {}
     for index, name in enumerate(given.names):
         if clock is not None and name in (clock.source, clock.of_day):
@@ -191,34 +215,7 @@ def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Pro
     if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
         times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
         verdicts[clock.source] = columns.judge(times_of, dialect.separator)
-    csv_marks, verdicts = _settle(verdicts)
-    if clock is not None and clock.source in verdicts:
-        told = verdicts.pop(clock.source)
-        clock = clock.model_copy(update={"decimal": told.column.decimal})
-        if told.decision:
-            decisions.append(Decision(clock.source, told.decision, f"clock: {told.lines}"))
-    kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
-    marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
-    layout = Csv(
-        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
-    )
-    renamed = {shown[name][0]: column for name, column in kept.items()}
-    wanted = shown[label][0]
-    proposal = Proposal(
-        Plan(
-            target=wanted,
-            csv=layout,
-            clock=clock,
-            columns=_last(renamed, wanted),
-            time=time_of(given, clock, kept, wanted, shown, Reading(layout.decimal, layout.thousands)),
-        ),
-        {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
-        decisions,
-    )
-    for name, verdict in verdicts.items():
-        if verdict.decision:
-            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{shown[name][0]}: {verdict.lines}"))
-    return proposal
+    return verdicts
 
 
 def _named(column: Column, name: str, shown: str) -> Column:
@@ -230,7 +227,7 @@ def _last(given: dict[str, Column], target: str) -> dict[str, Column]:
 
 
 def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each name without the unit in brackets, and that unit; where two would be alike, all of them as they are."""
+    """Return each name without the unit in brackets, and that unit; names that would be alike stay as they are."""
     split = [split_unit(name) for name in names]
     bare = [name for name, _ in split]
     return [
@@ -278,14 +275,14 @@ def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
         at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
         verdicts[name] = replace(
             verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
-            decision=f"{base}: two columns have this name, {given.names.index(base) + 1} and {given.names.index(name) + 1}; "
+            decision=f"{base}: two columns have this name, {given.place(base)} and {given.place(name)}; "
             f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
             lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
         )  # fmt: skip
 
 
 def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
-    """Choose the file's marks in numbers, and decide by them what a column alone does not tell, as far as is certain."""
+    """Choose the file's marks in numbers, and decide by them what a column alone does not tell, where certain."""
     decimal = set().union(*(verdict.proofs[0] for verdict in verdicts.values()))
     thousands = set().union(*(verdict.proofs[1] for verdict in verdicts.values()))
     both = decimal & thousands if len(decimal) < 2 else decimal  # a file that mixes decimal marks proves nothing
@@ -298,7 +295,7 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
         for name, verdict in verdicts.items()
         if len(verdict.readings) > 1
     }
-    for name, readings in left.items():
+    for readings in left.values():
         if len(readings) == 1:
             counts[readings[0]] = counts.get(readings[0], 0) + 1
     common = max(sorted(counts), key=lambda reading: (counts[reading], bool(reading.thousands)), default=Reading("."))
@@ -313,16 +310,17 @@ def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
             what = f"{name}: {number!r} is {one.value(number):.10g} or {two.value(number):.10g}"
             settled[name] = replace(
                 verdict, column=verdict.column.model_copy(update={"decimal": UNDECIDED}), why="numbers, to be decided",
-                decision=what, lines=f"{one.words()} ({one.value(number):.10g}); or {two.words()} ({two.value(number):.10g})",
+                decision=what,
+                lines="; or ".join(f"{each.words()} ({each.value(number):.10g})" for each in (one, two)),
             )  # fmt: skip
             continue
-        told = readings[0] if readings else common
+        reading = readings[0] if readings else common
         own = {}
         if verdict.proofs[0] or name in left:
-            own["decimal"] = told.decimal if told.decimal != common.decimal else None
-        if (verdict.proofs[0] or verdict.proofs[1] or name in left) and told.thousands != common.thousands:
+            own["decimal"] = reading.decimal if reading.decimal != common.decimal else None
+        if (verdict.proofs[0] or verdict.proofs[1] or name in left) and reading.thousands != common.thousands:
             # Without marks between thousands here none may come: 1.234 beside 0.998 is no thousand.
-            own["thousands"] = told.thousands if own.get("decimal") or told.thousands else None
+            own["thousands"] = reading.thousands if own.get("decimal") or reading.thousands else None
         settled[name] = replace(verdict, column=verdict.column.model_copy(update=own))
     return common, settled
 

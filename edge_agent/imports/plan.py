@@ -189,9 +189,34 @@ class Plan(_Table):
     def names(self) -> tuple[str, ...]:
         """Columns that the files must have."""
         if self.long is not None:
-            return tuple(filter(None, (self.long.signal, self.long.value, self.clock and self.clock.source)))
+            time = () if self.clock is None else (self.clock.source,)
+            return (self.long.signal, self.long.value, *time)
         times = () if self.clock is None else tuple(filter(None, (self.clock.source, self.clock.of_day)))
         return (*times, *(column.source or name for name, column in self.columns.items() if column.take != "nothing"))
+
+    @property
+    def aligned(self) -> TimePlan | None:
+        """How signals become rows; None: rows stay as they are."""
+        return None if self.time is None else self.time.aligned
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """Columns of the table that tell when a row was, and of which drive."""
+        return () if self.time is None else (self.time.column, self.time.drive)
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether columns are signals of a catalogue."""
+        return any(column.vss for column in self.columns.values())
+
+    @property
+    def taken(self) -> dict[str, Column]:
+        """The columns that are not left out."""
+        return {name: column for name, column in self.columns.items() if column.take != "nothing"}
+
+    def with_csv(self, **changes: Any) -> Plan:
+        """Return a plan that differs in how texts are laid out."""
+        return self.model_copy(update={"csv": self.csv.model_copy(update=changes)})
 
     @property
     def undecided(self) -> list[str]:

@@ -68,15 +68,13 @@ class Reading:
         for each in found:
             marks = {text: count for text, count in each.texts.items() if self.is_proposed and is_mark(text)}
             missing[each.column].update(marks)
-            csv = self.plan.csv.model_copy(
-                update={"missing": tuple(sorted({*self.plan.csv.missing, *map(str.lower, marks)}))}
-            )
-            self.report.plan = self.plan.model_copy(update={"csv": csv})
+            missing_marks = {*self.plan.csv.missing, *map(str.lower, marks)}
+            self.report.plan = self.plan.with_csv(missing=tuple(sorted(missing_marks)))
             odd = {text: count for text, count in each.texts.items() if text not in marks}
             if odd:
                 left.append(replace(each, texts=odd))
         if left:
-            raise refuse_unfit(left, self.text, self.dialect, cells, self.plan)
+            raise refuse_unfit(left, self.text, self.dialect, self.plan)
         self.report.count_missing(missing)
         return False
 
@@ -101,7 +99,8 @@ class Reading:
         assert plan.clock is not None
         cell = cells.columns[plan.clock.source]
         rows = self.engine.rows(
-            f"SELECT trim({cell}), count(*) FROM {cells.sql} WHERE ({time_sql(cells, plan)}) IS NULL {cells.without} GROUP BY 1 "
+            f"SELECT trim({cell}), count(*) FROM {cells.sql} "
+            f"WHERE ({time_sql(cells, plan)}) IS NULL {cells.without} GROUP BY 1 "
             "ORDER BY 2 DESC LIMIT 100",
             cells.where,
         )
@@ -111,7 +110,8 @@ class Reading:
             return True
         if odd:
             lines = lines_with(self.text, self.dialect, int(cell.removeprefix("c")), odd[0])
-            what = f"the time {odd[0]!r} (line {', '.join(map(str, lines))}) is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
+            place = f"the time {odd[0]!r} (line {', '.join(map(str, lines))})"
+            what = f"{place} is not written as the plan says (form = {plan.clock.form!r}, under [clock])"
             raise DataError(what, "Correct the plan, or the file", self.text.source)
         cells.left_out["rows without a time"] = sum(count for _, count in rows)
         return False

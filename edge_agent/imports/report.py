@@ -85,19 +85,19 @@ class Report:
     def line(self) -> str:
         """Return in one line what was done."""
         layout = self.plan.csv
-        said = [*dict.fromkeys(self.notes)]
+        lines = [*dict.fromkeys(self.notes)]
         if layout.separator != ",":
-            said.append(f"columns separated by {layout.separator!r}")
+            lines.append(f"columns separated by {layout.separator!r}")
         if layout.decimal != ".":
-            said.append(f"decimal {layout.decimal!r}")
+            lines.append(f"decimal {layout.decimal!r}")
         if layout.thousands:
-            said.append(f"{layout.thousands!r} between thousands")
-        said += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
-        said += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+            lines.append(f"{layout.thousands!r} between thousands")
+        lines += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
+        lines += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
         empty = sum(sum(marks.values()) for marks in self.missing.values())
         if empty:
-            said.append(f"{empty:,} cells without a value")
-        return f"{self.rows:,} rows" + (f": {'; '.join(said)}" if said else "")
+            lines.append(f"{empty:,} cells without a value")
+        return f"{self.rows:,} rows" + (f": {'; '.join(lines)}" if lines else "")
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -130,7 +130,7 @@ def look(engine: Engine, table: Path, report: Report) -> None:
     first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
     known = {each.name: each for each in report.columns}
     report.columns = []
-    times_of = (report.plan.time.column, report.plan.time.drive) if report.plan.time else ()
+    times_of = report.plan.times
     for index, (name, kind) in enumerate(kinds.items()):
         missing, low, high = found[1 + 3 * index : 4 + 3 * index]
         holds = known.get(name, Holds(name))
@@ -158,6 +158,7 @@ def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> Non
     for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
         if is_sentinel(value, next_value, other, count, report.rows):
             report.warnings.append(
-                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): it may mean "
-                f'"no value". Then say so in the plan: missing = ["{value:g}"] in the line of columns.{holds.name}'
+                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): "
+                f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
+                f"columns.{holds.name}"
             )

@@ -53,13 +53,13 @@ class Part:
 def aligned_wide(reading: Reading, place: Path) -> Part:
     """Make a part of a table whose signals have times of their own, with empty cells between."""
     plan, cells = reading.plan, reading.cells
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     raw = {name: cells.columns[column.source or name] for name, column in taken.items()}
     listed = [f"{time_sql(cells, plan)} AS t"]
     for index, (name, column) in enumerate(taken.items()):
         listed.append(f"{value_sql(raw[name], column, plan)} AS v{index}")
         listed.append(f"(coalesce(trim({raw[name]}), '') <> '')::DOUBLE AS s{index}")
-    reading.engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    reading.engine.forget_rejects()
     arrays = reading.engine.arrays(
         f"SELECT {', '.join(listed)} FROM {cells.sql} WHERE true {cells.without}", cells.where
     )
@@ -95,7 +95,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     plan, cells, engine = reading.plan, reading.cells, reading.engine
     assert plan.long is not None
     signal, value = cells.columns[plan.long.signal], cells.columns[plan.long.value]
-    engine.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+    engine.forget_rejects()
     engine.rows(
         f"CREATE OR REPLACE TABLE samples AS SELECT row_number() OVER () AS i, {time_sql(cells, plan)} AS t, "
         f"trim({signal}) AS signal, {value} AS raw FROM {cells.sql} WHERE true {cells.without}",
@@ -109,7 +109,7 @@ def aligned_long(reading: Reading, place: Path) -> Part:
     time = engine.arrays("SELECT t FROM samples WHERE t IS NOT NULL ORDER BY i")["t"]
     clean = _cleaned(time, plan, reading.report)
     order = engine.arrays("SELECT i FROM samples WHERE t IS NOT NULL ORDER BY i")["i"].astype(np.int64)
-    taken = {name: column for name, column in plan.columns.items() if column.take != "nothing"}
+    taken = plan.taken
     signals = {}
     for name, column in taken.items():
         of_signal = f"(SELECT * FROM samples WHERE signal = {text_sql(column.source or name)} AND t IS NOT NULL)"
@@ -242,7 +242,8 @@ def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path)
         kept = f"part.* EXCLUDE ({name_sql(part.time)}{', ' + name_sql(time.drive) if part.drives else ''})"
         numbered = f", fixed.d AS {name_sql(time.drive)}" if time.drive else ""
         selects.append(
-            f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
+            f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part "
+            f"POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
         )
     table = scratch / "table.parquet"
     if drive == 0 and time.drive:
@@ -262,7 +263,8 @@ def _is_steady(engine: Engine, part: Part, time: Time) -> bool:
     """Whether time goes on from row to row, without a step that begins a new drive."""
     quoted = name_sql(part.time)
     least, most, missing = engine.rows(
-        f"SELECT min(s), max(s), count(*) FILTER (t IS NULL) FROM (SELECT {quoted} AS t, {quoted} - lag({quoted}) OVER () AS s "
+        "SELECT min(s), max(s), count(*) FILTER (t IS NULL) FROM "
+        f"(SELECT {quoted} AS t, {quoted} - lag({quoted}) OVER () AS s "
         f"FROM read_parquet({text_sql(str(part.path))}))"
     )[0]
     return not missing and (least is None or (least > 0 and most <= time.gap))

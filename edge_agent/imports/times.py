@@ -27,7 +27,10 @@ _SECONDS: Final = {
     **dict.fromkeys(("h", "hr", "hours", "hour", "stunden"), 3600.0),
 }
 _DATE: Final = r"(\d{1,4})[./\-](\d{1,2})[./\-](\d{1,4})"
-_TIME: Final = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9}))?)? ?([AaPp]\.?[Mm]\.?)? ?(Z|UTC|GMT|MEZ|CET|MESZ|CEST|[+\-]\d{2}(?::?\d{2})?)?"
+_TIME: Final = (
+    r"(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9}))?)? ?([AaPp]\.?[Mm]\.?)? ?"
+    r"(Z|UTC|GMT|MEZ|CET|MESZ|CEST|[+\-]\d{2}(?::?\d{2})?)?"
+)
 _MONTH: Final = r"(\d{1,2})[ .\-]{0,2}([A-Za-z]{3})[a-z]*[ .,\-]{1,2}(\d{4})"
 _COMPACT: Final = r"(\d{4})(\d{2})(\d{2})"
 _COMPACT_TIME: Final = r"(\d{2})(\d{2})(\d{2})(?:[.,](\d{1,9}))?"
@@ -153,7 +156,8 @@ def sql(cell: str, order: str) -> str:
         names += ["hh", "mi", "ss", "fr", *([] if order == "compact" else ["half", "zone"])]
     text = f"trim(regexp_replace({cell}, '[\\s\u00a0\u202f\u2009\u2007]+', ' ', 'g'))"
     listed = ", ".join(f"'{name}'" for name in names)
-    inner = f"CASE WHEN regexp_matches({text}, '^{pattern(order)}') THEN regexp_extract({text}, '^{pattern(order)}', [{listed}]) END"
+    form = f"'^{pattern(order)}'"
+    inner = f"CASE WHEN regexp_matches({text}, {form}) THEN regexp_extract({text}, {form}, [{listed}]) END"
     parts = [] if order == CLOCK else [_day_sql(order.removeprefix("date "))]
     if not order.startswith("date"):
         parts.append(_clock_sql(order))
@@ -173,7 +177,8 @@ def _clock_sql(order: str) -> str:
     hour = "try_cast(p.hh AS INT)"
     zone = ""
     if order != "compact":
-        is_half = f"CASE WHEN {hour} BETWEEN 1 AND 12 THEN {hour} % 12 + CASE WHEN lower(p.half[1]) = 'p' THEN 12 ELSE 0 END END"
+        noon = "CASE WHEN lower(p.half[1]) = 'p' THEN 12 ELSE 0 END"
+        is_half = f"CASE WHEN {hour} BETWEEN 1 AND 12 THEN {hour} % 12 + {noon} END"
         hour = f"CASE WHEN p.half <> '' THEN {is_half} WHEN {hour} < 24 THEN {hour} END"
         if order != CLOCK:
             signed = "(try_cast(p.zone[2:3] AS INT) * 3600 + coalesce(try_cast(ltrim(p.zone[4:], ':') AS INT), 0) * 60)"
@@ -182,6 +187,7 @@ def _clock_sql(order: str) -> str:
                 f" - CASE WHEN p.zone[1] = '-' THEN -{signed} WHEN p.zone[1] = '+' THEN {signed} "
                 f"ELSE CASE p.zone {named} ELSE 0 END END"
             )
-    low = "CASE WHEN coalesce(try_cast(p.mi AS INT), 0) < 60 AND coalesce(try_cast(nullif(p.ss, '') AS INT), 0) <= 60 THEN 0 END"
+    second = "coalesce(try_cast(nullif(p.ss, '') AS INT), 0)"
+    low = f"CASE WHEN coalesce(try_cast(p.mi AS INT), 0) < 60 AND {second} <= 60 THEN 0 END"
     rest = f"try_cast(p.mi AS INT) * 60 + coalesce(try_cast(nullif(p.ss, '') AS INT), 0) + {low}"
     return f"({hour}) * 3600 + {rest} + coalesce(try_cast('0.' || nullif(p.fr, '') AS DOUBLE), 0){zone}"

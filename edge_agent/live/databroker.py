@@ -82,8 +82,8 @@ def code_of(fault: VSSClientError) -> int:
 
 def words(fault: VSSClientError, url: str) -> str:
     """Say what a databroker answered, and what to look at."""
-    said = str(fault.error.get("message") or fault.error.get("reason"))[:200]
-    return f"{url}: {said}. {_HINTS.get(code_of(fault), '')}".rstrip()
+    answer = str(fault.error.get("message") or fault.error.get("reason"))[:200]
+    return f"{url}: {answer}. {_HINTS.get(code_of(fault), '')}".rstrip()
 
 
 def refused(fault: VSSClientError, url: str) -> DataError:

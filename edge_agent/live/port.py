@@ -106,6 +106,20 @@ class Asked:
     lost: int = 0
 
 
+class Seen:
+    """What was given already: a server tells its last values again at each connection."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, float] = {}
+
+    def is_new(self, signal: str, at: float) -> bool:
+        """Whether a signal's value of this time was not given yet; from now on it was."""
+        is_new = at > self._newest.get(signal, float("-inf"))
+        if is_new:
+            self._newest[signal] = at
+        return is_new
+
+
 @dataclass(frozen=True)
 class Adapter:
     """One kind of live source.

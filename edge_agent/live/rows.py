@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.live.objects import seconds_of
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Sample
-from glassfleet.data import presets
 from glassfleet.data.alignment import Aligner, Row
 from glassfleet.data.clock import Cut
 from glassfleet.data.timeplan import TimePlan
-from schemas.errors import UsageError, os_faults_as
 
 _NO_PLAN: Final = (
     "values that come one by one make rows only by a plan with a table [time]: give it with --plan (for example rows = "
@@ -22,34 +18,15 @@ _NO_PLAN: Final = (
 )
 
 
-def time_plan(name: str) -> TimePlan:
-    """Return how samples become rows: the table ``[time]`` of a TOML file, or ``qoe``, the case study's.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, has no such table, or one with a fault.
-    """
-    if name == presets.QOE:
-        return presets.time_plan(name)
-    with os_faults_as(UsageError, f"--plan {name}"):
-        text = Path(name).read_bytes()
-    try:
-        document = tomllib.loads(text.decode())
-    except ValueError as fault:
-        raise UsageError(f"--plan {name}: not TOML: {fault}") from fault
-    if "time" not in document:
-        raise UsageError(f"--plan {name}: it has no table [time], which says how samples become rows")
-    return TimePlan.from_document(document["time"])
-
-
 class Rows:
     """The rows of one live source.
 
     Parameters
     ----------
-    plan : TimePlan or None
-        None: each sample is a row.
+    plan : LivePlan or None
+        None: each sample is a row, as it comes.
+    drive : int
+        Number of the first drive.
     wall : callable
         Seconds since the epoch, for samples that do not tell their time.
 
@@ -57,20 +34,21 @@ class Rows:
     ----------
     now : float
         The time of the sample that was taken last.
+    drive : int
+        The drive of the last row.
     times : list of float
         The times of the rows that were returned last, in seconds.
-    stored : int
-        Samples that were left out because the source had them stored and nobody knows since when.
     """
 
-    def __init__(self, plan: TimePlan | None, *, wall: Callable[[], float] = time.time) -> None:
-        self._plan = plan
-        self._aligner = None if plan is None else Aligner(plan)
+    def __init__(self, plan: LivePlan | None, *, drive: int = 1, wall: Callable[[], float] = time.time) -> None:
+        self._plan = plan or LivePlan()
+        self._time = self._plan.time
+        self._aligner = None if self._time is None else Aligner(self._time)
         self._wall = wall
-        self._drive: object = None
+        self._told_drive: object = None
+        self._first_drive = self.drive = drive
         self.now = 0.0
         self.times: list[float] = []
-        self.stored = 0
 
     def cuts(self) -> list[Cut]:
         """Return where drives began since the last call, because of what the clock did."""
@@ -87,17 +65,11 @@ class Rows:
         ValueError
             It can be no part of a row. It is not taken.
         """
-        plan = self._plan
-        at = sample.time
-        if at is None and plan is not None and plan.column:
-            if plan.column not in sample.values:
-                raise ValueError(f"the sample does not tell its time, {plan.column!r}")
-            at = seconds_of(sample.values[plan.column])
-        if at is None and sample.is_stored:
-            self.stored += 1
-            self.times = []
-            return []
-        self.now = self._wall() if at is None else at
+        sample = self._plan.taken(sample)
+        if sample.time is None and sample.is_stored:
+            raise ValueError("its source had it stored, and it does not tell its time")
+        self.now = self._wall() if sample.time is None else sample.time
+        plan = self._time
         if plan is None or self._aligner is None:
             if not sample.is_whole:
                 raise ValueError(_NO_PLAN)
@@ -106,30 +78,26 @@ class Rows:
         rows = []
         if plan.drive and plan.drive in sample.values:
             drive = sample.values[plan.drive]
-            if self._drive is not None and drive != self._drive:
+            if self._told_drive is not None and drive != self._told_drive:
                 rows += self._aligner.end_drive()
-            self._drive = drive
-        try:
-            rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
-        except TypeError as fault:
-            raise ValueError(str(fault)) from fault
+            self._told_drive = drive
+        before = self._aligner.left_out
+        rows += self._aligner.push(self.now, sample.values, is_whole=sample.is_whole)
+        if self._aligner.left_out > before:
+            raise ValueError(f"its time, {self.now:.15g}, was taken already")
         return self._named(plan, rows)
 
     def flush(self) -> list[dict[str, Any]]:
         """Return the rows that wait for a later sample: the source has ended."""
-        if self._plan is None or self._aligner is None:
+        if self._time is None or self._aligner is None:
             return []
-        return self._named(self._plan, self._aligner.flush())
+        return self._named(self._time, self._aligner.flush())
 
     def _named(self, plan: TimePlan, rows: list[Row]) -> list[dict[str, Any]]:
         self.times = [row.time for row in rows]
-        told = [{plan.drive: row.drive, plan.column: row.time} for row in rows]
+        self.drive = self._first_drive + rows[-1].drive if rows else self.drive
+        names = [{plan.drive: self._first_drive + row.drive, plan.column: row.time} for row in rows]
         return [
             {**{name: value for name, value in each.items() if name}, **row.cells}
-            for each, row in zip(told, rows, strict=True)
+            for each, row in zip(names, rows, strict=True)
         ]
-
-
-def columns_of(plan: TimePlan) -> tuple[str, ...]:
-    """Return the columns of the rows that a plan makes, in their order."""
-    return (*(name for name in (plan.drive, plan.column) if name), *plan.inputs)

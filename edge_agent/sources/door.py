@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from edge_agent.imports import judge
 from edge_agent.imports.dialect import LINES
+from edge_agent.imports.dialect import judge as judge_layout
 from edge_agent.imports.inputs import is_json
 from edge_agent.imports.opened import head
 from edge_agent.imports.plan import Plan
@@ -84,7 +85,7 @@ def is_plain(path: Path, target: str = "") -> bool:
     lines = head(path, _BEGIN)
     if lines is None or is_json("".join(lines[:3])):
         return False
-    layout = judge.judge_dialect(lines[:LINES], str(path))
+    layout = judge_layout(lines[:LINES], str(path))
     given = judge.sample_of(lines, layout)
     proposal = judge.propose_for(given, layout, target, str(path))
     if proposal.decisions:
@@ -115,13 +116,13 @@ def _imported(place: Location, out: Path, target: str) -> Taken:
     call = [sys.executable, "-m", "edge_agent.imports", place.text, str(out), target]
     ended = subprocess.run(call, capture_output=True, text=True, check=False)  # noqa: S603 - our own module
     try:
-        said = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout)
     except ValueError:
         words = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
         raise DataError(
             f"its import failed ({words[0][:200]})", "Import it: glassfleet data import", place.shown
         ) from None
-    if "fault" in said:
-        raise DataError(said["fault"]["what"], said["fault"]["mend"], said["fault"]["where"] or place.shown)
-    warnings = tuple(f"{place.shown}: {warning}" for warning in said["warnings"])
-    return Taken(replace(place, text=str(out)), f"{place.shown}: {said['line']}", warnings)
+    if "fault" in answer:
+        raise DataError(answer["fault"]["what"], answer["fault"]["mend"], answer["fault"]["where"] or place.shown)
+    warnings = tuple(f"{place.shown}: {warning}" for warning in answer["warnings"])
+    return Taken(replace(place, text=str(out)), f"{place.shown}: {answer['line']}", warnings)

@@ -36,7 +36,7 @@ def _csv_rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain or compressed; raises DataError that says what is wrong with it, also while it is read."""
+    """Open a text file, plain or compressed; raises DataError that says what is wrong, also while it is read."""
     try:
         with path.open("rb") as raw:
             file: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2).startswith(b"\x1f\x8b") else raw
@@ -90,8 +90,8 @@ def _parquet_columns(place: Location) -> tuple[tuple[str, ...], list[NDArray[Any
 
 def _index_of(schema: Any) -> set[str]:
     """Return the columns that pandas wrote to number the rows: they say nothing of a drive."""
-    told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    return {name for name in schema.names if name in told or re.fullmatch(r"__index_level_\d+__", name)}
+    index = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    return {name for name in schema.names if name in index or re.fullmatch(r"__index_level_\d+__", name)}
 
 
 def _origin(place: Location) -> Origin:

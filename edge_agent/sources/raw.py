@@ -71,29 +71,32 @@ def read_numbers(place: Location, *, target: str | None, labels: bool, missing: 
     """Read a table of numbers, in blocks; raises DataError."""
     with place.reader.rows(place) as (names, blocks):
         check_roles(place.shown, names, target)
-        label, is_gappy = target_of(target, names), place.reader.is_gappy
-        kept = _without_gaps(place.shown, names, blocks, label, missing=missing) if is_gappy else blocks
-        return _collect(place.shown, names, kept, target, labels=labels, missing=missing)
+        if place.reader.is_gappy:
+            kept, rows = _without_gaps(place.shown, names, blocks, target_of(target, names), missing=missing)
+            return _collect(place.shown, kept, iter([rows] if rows else []), target, labels=labels, missing=missing)
+        return _collect(place.shown, names, blocks, target, labels=labels, missing=missing)
 
 
 def _without_gaps(
-    where: str, names: Sequence[str], blocks: Iterable[list[list[Any]]], label: str, *, missing: bool
-) -> Iterator[list[list[Any]]]:
-    """Yield the rows that have a target, and, unless empty cells are taken, all inputs; what is left out is told."""
-    needed = [index for index, name in enumerate(names) if name == label or not missing]
-    left_out: Counter[str] = Counter()
-    for block in blocks:
-        kept = []
-        for cells in block:
-            gap = next((names[index] for index in needed if cells[index] is None), None)
-            if gap is None:
-                kept.append(cells)
-            else:
-                left_out[gap] += 1
-        yield kept
-    if left_out:
-        hint = "an agent with --missing takes rows with empty inputs" if set(left_out) != {label} else ""
-        _log.warning("rows-left-out", source=where, without=dict(left_out), hint=hint)
+    where: str, names: tuple[str, ...], blocks: Iterable[list[list[Any]]], label: str, *, missing: bool
+) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Return names and rows without gaps; what is left out is told.
+
+    Rows without a target go, and, unless empty cells are taken, first columns that are mostly empty, then rows.
+    """
+    rows = [cells for block in blocks for cells in block]
+    empty = Counter(name for cells in rows for name, cell in zip(names, cells, strict=True) if cell is None)
+    rare = () if missing else tuple(name for name in names if name != label and 2 * empty[name] > len(rows))
+    kept = [index for index, name in enumerate(names) if name not in rare]
+    needed = [index for index in kept if names[index] == label or not missing]
+    gaps = [next((names[index] for index in needed if cells[index] is None), None) for cells in rows]
+    left_out = Counter(gap for gap in gaps if gap is not None)
+    if rare or left_out:
+        hint = "an agent with --missing takes them" if rare or set(left_out) != {label} else ""
+        what = {"columns": list(rare), "rows_without": dict(left_out)}
+        _log.warning("left-out", source=where, **{name: value for name, value in what.items() if value}, hint=hint)
+    stay = [[cells[index] for index in kept] for cells, gap in zip(rows, gaps, strict=True) if gap is None]
+    return tuple(names[index] for index in kept), stay
 
 
 def target_of(named: str | None, names: Sequence[str]) -> str:
@@ -116,7 +119,7 @@ def read_categories(
     check_roles(where, names, target)
     if place.reader.is_gappy:
         cells_of_rows = [list(row) for row in zip(*columns, strict=True)]
-        (block,) = _without_gaps(where, names, [cells_of_rows], target_of(target, names), missing=missing)
+        names, block = _without_gaps(where, names, [cells_of_rows], target_of(target, names), missing=missing)
         if not block:
             raise empty_table(where)
         columns = [np.array(texts, dtype=object) for texts in zip(*block, strict=True)]

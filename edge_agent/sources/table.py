@@ -94,7 +94,7 @@ class Source:
         `test` has no rows when there is no split column.
     warnings : tuple of str
         What is odd but usable: constant columns, columns that were left out.
-    said : tuple of str
+    notes : tuple of str
         What was done to the file, and which rows are held back.
     origin : Origin
         Plan and units of the file, as far as it tells them.
@@ -107,7 +107,7 @@ class Source:
     train: Dataset
     test: Dataset
     warnings: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     origin: Origin = field(default_factory=Origin)
     far: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
@@ -154,12 +154,12 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    how = {"labels": labels, "categories": categories, "missing": missing}
+    read = partial(_read_source, target=target, labels=labels, categories=categories, missing=missing)
     if place.reader.mark is not None:
-        return _Moving(place.reader.mark(place), partial(_read_source, place, target=target, **how)).source()
-    rows, source = taken(place, target, partial(_read_source, target=target, **how))
-    said = (rows.line, *source.said) if rows.line else source.said
-    return replace(source, warnings=(*rows.warnings, *source.warnings), said=said)
+        return _Moving(place.reader.mark(place), partial(read, place)).source()
+    rows, source = taken(place, target, read)
+    notes = (rows.line, *source.notes) if rows.line else source.notes
+    return replace(source, warnings=(*rows.warnings, *source.warnings), notes=notes)
 
 
 class _Moving:
@@ -199,13 +199,13 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         what = f"{text}; an agent needs at least 2 rows to learn from"
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
-        said = (f"held back to score models: {words}",) if words else ()
+        notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]
     if when:
-        said += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
     far = {name: value for name, value in _far(raw, train) if name not in texts}
     odd = tuple(
         f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
@@ -220,7 +220,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(test), warnings, said, place.reader.origin(place), tuple(far))
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
 
 
 def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:

@@ -261,18 +261,18 @@ class WindowStore:
 
     def _cells(self, sample: Mapping[str, Any]) -> list[Any]:
         """Return a sample as it is stored; what is new in it becomes a column. Raises ValueError: it is no row."""
-        told = {name: _cell(name, value) for name, value in sample.items() if name in self._places}
+        cells = {name: _cell(name, value) for name, value in sample.items() if name in self._places}
         new = {}
         if not self._is_stated:
             others = (item for item in sample.items() if item[0] not in self._places)
             new = {name: _cell(name, value) for name, value in others if isinstance(value, int | float | str)}
             new = {name: cell for name, cell in new.items() if cell is not None}
-        if not new and all(cell is None for cell in told.values()):
+        if not new and all(cell is None for cell in cells.values()):
             raise ValueError(f"it has none of the fields {', '.join(self.columns[:8]) or 'that make a row'}")
         if new:
             self._add(tuple(sample), new)
-        told |= new
-        return [told.get(name) for name in self._places]
+        cells |= new
+        return [cells.get(name) for name in self._places]
 
     def _add(self, order: Sequence[str], new: Mapping[str, Any]) -> None:
         """Make columns of new fields, each behind the column that stands before it in its sample."""

@@ -231,7 +231,10 @@ class Aligner:
             if value is not None and name in self._statistics:
                 raise ValueError(f"{name!r} is {value[:40]!r}, and its {self._statistics[name]} is asked for")
             return value
-        return float(value)
+        try:
+            return float(value)
+        except TypeError as fault:
+            raise ValueError(f"{name!r} is neither a number nor a text") from fault
 
     def _due(self, until: int) -> list[Row]:
         """Return the rows that stand up to a time and were not returned yet."""

@@ -33,9 +33,9 @@ class Input(BaseModel):
     ----------
     signal : str
     take : str
-        ``last`` known value; ``mean``, ``min``, ``max``, ``slope`` (of the least-squares line, per second) or ``count``
-        of the samples in the window before the row; or ``interpolated``: the value `seconds` before the row, on the
-        line between the samples around that moment, neither of them farther than `seconds` from it.
+        ``last``: the last known value. ``mean``, ``min``, ``max``, ``slope`` (per second) and ``count`` are of the
+        samples in the window before the row. ``interpolated``: the value `seconds` before the row,
+        on the line between the samples around that moment; neither may be farther than `seconds` from it.
     seconds : float
         Up to a day. Samples count that are younger than this; if there is none, the value is missing (a count is 0).
         The last sample may itself say that there is no value; windows pass over such samples.

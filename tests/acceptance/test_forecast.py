@@ -14,12 +14,14 @@ import pytest
 
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.model import load_model
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Sample
 from edge_agent.live.rows import Rows
 from edge_agent.sources import read_source
 from glassfleet.data.lags import remember
+from glassfleet.data.presets import QOE
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
-from lab.qoe.windows import MEMORY, TIME_PLAN
+from lab.qoe.windows import MEMORY
 from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -127,7 +129,7 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
 
     # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
     served = load_model((vehicle.log / "models" / f"{whole['models'][0]}.json").read_bytes())
-    rows_of, features = Rows(TIME_PLAN), LiveFeatures()
+    rows_of, features = Rows(LivePlan.read(QOE)), LiveFeatures()
     features.serve(served.model.domain)
     replayed = []
     for cells in lines[1:]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,15 @@ from broker.paho_transport import PahoTransport
 from broker.port import Handlers, Link, Message
 from broker.servers.mosquitto import find_mosquitto
 from broker.servers.process import free_port
+from edge_agent.forecast.config import ForecastConfig
+from edge_agent.forecast.publish import into_vehicle
 from edge_agent.live.adapters import viss
-from edge_agent.live.port import Asked, Sample
+from edge_agent.live.objects import parse
+from edge_agent.live.port import Access, Asked, Sample, Seen
 from edge_agent.live.samples import Samples
 from edge_agent.sources import read_source
 from edge_agent.sources.window import WindowStore
+from schemas.errors import UsageError
 from tests.support.coordinator_http import record_of, small_document
 from tests.support.processes import Processes, eventually
 
@@ -38,14 +42,13 @@ speed = { signal = "Vehicle.Speed", seconds = 1 }
 """
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+@pytest.fixture
+def url(processes: Processes) -> str:
     """A broker in the vehicle, for this machine alone."""
     program, port = find_mosquitto(), free_port()
     assert program is not None
-    with subprocess.Popen([program, "-p", str(port)], stderr=subprocess.DEVNULL) as process:
-        yield f"mqtt://127.0.0.1:{port}"
-        process.terminate()
+    processes.start("-p", str(port), program=[program])
+    return f"mqtt://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -91,24 +94,57 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
     def answer(message: Message) -> None:
         request = json.loads(message.payload)
         asked.append(request["request"])
-        time, action = "2026-03-01T12:00:00Z", request["request"]["action"]
-        kind, value = ("get", "12.5") if action == "get" else ("subscription", "13")
-        points = [{"value": value, "ts": "2026-03-01T12:00:01Z"}, {"value": "visserr:Data-not-available", "ts": time}]
-        told = {"action": kind, "data": {"path": path, "dp": points}, "ts": time}
+        is_get = request["request"]["action"] == "get"
+        points = [{"value": "12.5", "ts": "2026-03-01T12:00:01Z"}]
+        if not is_get:
+            points = [
+                {"value": "visserr:Data-not-available", "ts": "2026-03-01T12:00:03Z"},
+                *points,
+                {"value": "13", "ts": "2026-03-01T12:00:02Z"},
+            ]
+        told = {"action": "get" if is_get else "subscription", "data": {"path": path, "dp": points}, "ts": ""}
         server.publish(request["topic"], json.dumps(told).encode())
 
     server.subscribe("VIN1/Vehicle")
     server.start(Handlers(answer, lambda: None, lambda _: None))
     eventually(lambda: server.is_connected)
     samples = Samples(Asked(f"viss+{url}/VIN1", signals=(path,), is_urgent=True))
-    got = list(islice(samples, 4))
+    got = list(islice(samples, 3))
     samples.close()
     server.stop()
     assert [request["action"] for request in asked] == ["get", "subscribe"]
     at = 1772366400.0
     assert got == [
-        Sample({path: value}, at + late, is_whole=False) for value, late in ((None, 0), (12.5, 1), (None, 0), (13.0, 1))
+        Sample({path: value}, at + late, is_whole=False, is_stored=late == 1)
+        for value, late in ((12.5, 1), (13.0, 2), (None, 3))
     ]
+
+
+@pytest.mark.needs("mosquitto")
+def test_forecasts_come_back_on_a_topic_as_one_object_each(url: str, tmp_path: Path) -> None:
+    got: list[Any] = []
+    listener = PahoTransport(Link(url, "application"))
+    listener.subscribe("vehicle/forecast")
+    listener.start(Handlers(lambda message: got.append(parse(message.payload)), lambda: None, lambda _: None))
+    eventually(lambda: listener.is_connected)
+    config = ForecastConfig(id="v0", source="-", publish=f"{url}/vehicle/forecast", state_dir=tmp_path)
+    record = {"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9}
+    with ExitStack() as stack:
+        # From the same broker that samples come from, as from one process.
+        samples = Samples(Asked(f"{url}/{TOPIC}", is_urgent=True))
+        stack.callback(samples.close)
+        give = into_vehicle(config, Access(), stack)
+        eventually(lambda: (give(record), got)[1], "one comes")
+        listener.publish(TOPIC, b'{"a": 1}')
+        assert next(sample for sample in samples if isinstance(sample, Sample)).values == {"a": 1}
+    listener.stop()
+    names = ("Value", "Class", "Rule", "IsAlert")
+    values = {
+        f"Vehicle.Glassfleet.Forecast.{name}": value for name, value in zip(names, (0.25, None, 3, True), strict=True)
+    }
+    assert got[0] == Sample({"ts": 1.7e9, **values})
+    with pytest.raises(UsageError, match=r"give kuksa\[s\]://HOST"), ExitStack() as stack:
+        into_vehicle(config.model_copy(update={"publish": "http://x"}), Access(), stack)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +157,7 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
     ],
 )
 def test_what_is_no_value_of_a_viss_server_is_told(payload: bytes, words: str) -> None:
-    (text,) = viss.samples_of(payload)
+    (text,) = viss.samples_of(payload, Seen())
     assert isinstance(text, str)
     assert words in text
 
@@ -130,7 +166,7 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     tmp_path: Path, processes: Processes
 ) -> None:
     pytest.importorskip("kuksa_client")
-    from tests.support.databroker import GEAR, SPEED, TYPES, Databroker, overlay
+    from tests.support.vehicle.databroker import GEAR, SPEED, TYPES, Databroker, overlay
 
     server = Databroker(TYPES | overlay())
     url, store, plan = f"kuksa://127.0.0.1:{server.port}", tmp_path / "drive.window", tmp_path / "plan.toml"
@@ -154,7 +190,8 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     collect(30)
     collect(30)  # the databroker still has the last value, which was a row already
     names, kept = WindowStore.open(store).read()
-    assert names == ("time", "gear", "mean", "speed")
+    assert names == ("drive", "time", "gear", "mean", "speed")
+    assert [row[0] for row in kept] == [1] * 29 + [2] * 30, "a drive ends with the process that saw it"
     assert [row[-1] for row in kept] == list(range(59)), "each once"
     assert read_source(store, categories=True).train.categories["gear"] == tuple(f"G{ten}" for ten in range(6))
 

@@ -207,6 +207,8 @@ def test_statistic_of_a_text_is_refused_and_nothing_is_taken(value: str) -> None
     aligner = Aligner(plan)
     with pytest.raises(ValueError, match="its mean is asked for"):
         aligner.push(5, {"a": value})
+    with pytest.raises(ValueError, match="'a' is neither a number nor a text"):
+        aligner.push(5, {"a": [1]})
     with pytest.raises(ValueError, match="no finite number of seconds"):
         aligner.push(math.nan, {"a": 1.0})
     aligner.push(1, {"a": 1.0})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from edge_agent.live.databroker import FINAL, SCHEMES, cell_of, client_of, code_of, refused, words
-from edge_agent.live.port import Adapter, Asked, Sample, log
+from edge_agent.live.port import Adapter, Asked, Sample, Seen, log
 from schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def read(asked: Asked) -> Iterator[Sample | str]:
 def _samples(asked: Asked) -> Iterator[Sample | str]:
     from kuksa_client.grpc import VSSClientError  # noqa: PLC0415 - the extra `kuksa`
 
-    seen: dict[str, float] = {}
+    seen = Seen()
     is_known = False
     current: list[VSSClient] = []
     threading.Thread(target=_leave, args=(asked, current), daemon=True).start()
@@ -59,20 +59,18 @@ def _leave(asked: Asked, current: list[VSSClient]) -> None:
         client.disconnect()
 
 
-def _new(updates: list[EntryUpdate], seen: dict[str, float], *, is_stored: bool) -> Iterator[Sample | str]:
+def _new(updates: list[EntryUpdate], seen: Seen, *, is_stored: bool) -> Iterator[Sample | str]:
     """Yield what was not given before, oldest first: a new connection begins with the values that were there."""
     found = []
     for update in updates:
         path, point = update.entry.path, update.entry.value
         at = None if point is None or point.timestamp is None else point.timestamp.timestamp()
-        if at is not None and at <= seen.get(path, float("-inf")):
+        if at is not None and not seen.is_new(path, at):
             continue
         try:
             found.append((at, path, None if point is None else cell_of(point.value)))
         except TypeError as fault:
             yield f"{path}: {fault}"
-        if at is not None:
-            seen[path] = at
     for at, path, value in sorted(found, key=lambda each: (each[0] is not None, each[0] or 0.0, each[1])):
         yield Sample({path: value}, at, is_whole=False, is_stored=is_stored)
 

@@ -18,8 +18,10 @@ _WAITING = 1000
 """Messages that wait to be taken; what comes beyond it is lost, and counted."""
 
 
-def link_of(source: str, access: Access, example: str = "mqtt://127.0.0.1:1883/vehicle/samples") -> tuple[Link, str]:
-    """Return how the broker of a source is reached, and the topic.
+def link_of(
+    source: str, access: Access, example: str = "mqtt://127.0.0.1:1883/vehicle/samples", *, who: str = "samples"
+) -> tuple[Link, str]:
+    """Return how the broker of a source is reached, by a client of the name `who`, and the topic.
 
     Raises
     ------
@@ -33,7 +35,7 @@ def link_of(source: str, access: Access, example: str = "mqtt://127.0.0.1:1883/v
         raise UsageError(f"{scheme}://{shown}: name the topic too, as in {example}")
     link = Link(
         f"{scheme}://{host}",
-        f"gf-samples-{threading.get_native_id()}",
+        f"gf-{who}-{threading.get_native_id()}",
         session_expiry=0,
         tls=tls_of(access.identity, access.ca_file),
         insecure_plaintext=access.insecure_plaintext,

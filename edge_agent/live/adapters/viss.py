@@ -10,7 +10,7 @@ from typing import Any
 from broker.paho_transport import PahoTransport
 from edge_agent.live.adapters.mqtt import link_of, listen
 from edge_agent.live.objects import TOO_LONG, seconds_of
-from edge_agent.live.port import MAX_BYTES, Adapter, Asked, Sample
+from edge_agent.live.port import MAX_BYTES, Adapter, Asked, Sample, Seen
 from schemas.errors import UsageError
 
 _CHANGE = {"type": "change", "parameter": {"logic-op": "ne", "diff": "0"}}
@@ -31,11 +31,12 @@ def read(asked: Asked) -> Iterator[Sample | str]:
                 message = {"topic": answers, "request": request}
                 transport.publish(f"{vehicle}/Vehicle", json.dumps(message).encode())
 
-    return listen(asked, link, answers, ask, lambda message: samples_of(message.payload))
+    seen = Seen()
+    return listen(asked, link, answers, ask, lambda message: samples_of(message.payload, seen))
 
 
-def samples_of(payload: bytes) -> list[Sample | str]:
-    """Return the values in a message of a VISS server, oldest first; a text for a fault that it tells."""
+def samples_of(payload: bytes, seen: Seen) -> list[Sample | str]:
+    """Return the new values in a message of a VISS server, oldest first; a text for a fault that it tells."""
     if len(payload) > MAX_BYTES:
         return [TOO_LONG]
     try:
@@ -49,7 +50,12 @@ def samples_of(payload: bytes) -> list[Sample | str]:
         ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as fault:
         return [f"no message of VISS v2: {type(fault).__name__} {fault}"[:200]]
-    return [Sample({path: value}, at, is_whole=False) for at, path, value in sorted(found, key=lambda each: each[0])]
+    is_stored = message.get("action") == "get"
+    return [
+        Sample({path: value}, at, is_whole=False, is_stored=is_stored)
+        for at, path, value in sorted(found, key=lambda each: each[0])
+        if seen.is_new(path, at)
+    ]
 
 
 def _several(part: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from edge_agent import config as agent_config
-from edge_agent.live.rows import time_plan
+from edge_agent.live.plan import LivePlan
 from glassfleet import catalogue
 from glassfleet.data.lags import Memory
 
@@ -91,7 +91,7 @@ def _json(read: Callable[[Any], object]) -> Callable[[str, Path], None]:
 def _time_plan(text: str, folder: Path) -> None:
     path = folder / "plan.toml"
     path.write_text(text)
-    time_plan(str(path))
+    LivePlan.read(str(path))
 
 
 READERS: dict[str, Callable[[str, Path], None]] = {

@@ -21,8 +21,10 @@ from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
 from edge_agent.forecast.verify import at_time, model_of, verify
 from edge_agent.live.objects import parse, seconds_of
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import MAX_BYTES, Sample
 from edge_agent.live.rows import Rows
+from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
@@ -208,7 +210,7 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
     bench.keep(shared)
     scheme: Any = catalogue.load("fedga")
-    tree = scheme.from_document(shared.document).personalise(own)
+    tree = scheme.from_document(shared.document).personalise(read_source(tmp_path / "own.csv").train)
     served = [forecast for sample in samples(own)[:40] if (forecast := bench.forecast(sample)) is not None]
     assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
     assert len({forecast.prediction for forecast in served}) > 1
@@ -310,23 +312,27 @@ def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
 def test_rows_are_made_by_the_plan_and_begin_anew_at_a_new_drive_and_after_a_gap():
     inputs = {take: {"signal": "a", "take": take, "seconds": 2} for take in ("mean", "slope")}
     plan = {"column": "at", "drive": "trip", "rows": "a", "gap": 1.5, "start": 1, "inputs": inputs}
-    rows = Rows(TimePlan.from_document(plan))
+    rows = Rows(LivePlan(TimePlan.from_document(plan), clock="at"))
     samples = [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
     got = [rows.push(Sample({"trip": trip, "at": at, "a": a})) for trip, at, a in samples]
     assert got[0] == got[2] == got[4] == []
-    assert got[1] == [{"trip": 0, "at": 1, "mean": 2, "slope": 2}]
-    assert got[3] == [{"trip": 1, "at": 5, "mean": 9, "slope": 0}]
+    assert got[1] == [{"trip": 1, "at": 1, "mean": 2, "slope": 2}]
+    assert got[3] == [{"trip": 2, "at": 5, "mean": 9, "slope": 0}]
     assert [str(cut) for cut in rows.cuts()] == ["nothing comes for 3 s, up to 4"]
-    for odd, words in (({"a": 1}, "does not tell its time, 'at'"), ({"at": 7, "a": "?"}, "its slope is asked for")):
+    for odd, words in (
+        ({"at": 6, "a": 1}, "its time, 6, was taken already"),
+        ({"a": 1}, "does not tell its time, 'at'"),
+        ({"at": 7, "a": "?"}, "its slope is asked for"),
+    ):
         with pytest.raises(ValueError, match=words):
             rows.push(Sample({"trip": 2, **odd}))
 
 
 def test_sample_that_was_stored_makes_no_row_unless_it_tells_its_time():
     rows = Rows(None)
-    assert rows.push(Sample({"a": 1}, topic="t", is_stored=True)) == []
+    with pytest.raises(ValueError, match="had it stored, and it does not tell its time"):
+        rows.push(Sample({"a": 1}, topic="t", is_stored=True))
     assert rows.push(Sample({"a": 1}, 5.0, topic="t", is_stored=True)) == [{"a": 1}]
-    assert rows.stored == 1
     with pytest.raises(ValueError, match=r"give it with --plan"):
         rows.push(Sample({"a": 1}, is_whole=False))
 

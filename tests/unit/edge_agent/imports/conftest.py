@@ -33,7 +33,9 @@ def imported(tmp_path: Path) -> Import:
         columns = {}
         for name, column in table.items():
             gone = np.ma.getmaskarray(column)
-            columns[name] = [None if no else value for no, value in zip(gone, np.ma.getdata(column).tolist(), strict=True)]
+            columns[name] = [
+                None if no else value for no, value in zip(gone, np.ma.getdata(column).tolist(), strict=True)
+            ]
         return columns, report
 
     return do

@@ -38,7 +38,9 @@ def fuel(row: int) -> str:
 
 
 @pytest.mark.skipif(not VEHICLE, reason="GLASSFLEET_VEHICLE names no folder of vehicles' files with their truths")
-@pytest.mark.parametrize("truth", sorted(Path(VEHICLE, "csv").glob("*.truth.json")) if VEHICLE else [], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "truth", sorted(Path(VEHICLE, "csv").glob("*.truth.json")) if VEHICLE else [], ids=lambda p: p.name
+)
 def test_files_of_vehicles_come_out_as_their_truths(imported, truth):
     expected = json.loads(truth.read_text())
     source = truth.with_name(truth.name.removesuffix(".truth.json"))
@@ -57,7 +59,12 @@ def test_what_is_to_decide_is_written_into_the_plan_and_decided_there(tmp_path, 
     call = ["data", "import", str(source), "--plan", str(plan), "--out", str(out)]
     assert run(call) == 3
     said = capsys.readouterr().err
-    for words in ("rpm: '1.100' is 1.1 or 1100", 'columns.rpm: decimal = "."', 'thousands = "."', "with the lines to decide"):
+    for words in (
+        "rpm: '1.100' is 1.1 or 1100",
+        'columns.rpm: decimal = "."',
+        'thousands = "."',
+        "with the lines to decide",
+    ):
         assert words in said
     assert not out.exists()
     assert run(call) == 3
@@ -96,7 +103,9 @@ def test_plan_that_cannot_be_meant_is_refused(tmp_path, document, words):
 
 
 def test_plan_with_other_marks_refuses_another_vehicles_file_and_never_reads_it_wrongly(imported):
-    german = table(separator=";", speed=lambda row: speed(row).replace(".", ","), fuel=lambda row: fuel(row).replace(".", ","))
+    german = table(
+        separator=";", speed=lambda row: speed(row).replace(".", ","), fuel=lambda row: fuel(row).replace(".", ",")
+    )
     _, report = imported(german.replace("7,25", "1.007,25"))
     assert (report.plan.csv.decimal, report.plan.csv.thousands) == (",", ".")
     with pytest.raises(DataError, match=r"column 'speed': '0\.25' \(line 2, .*the plan says decimal = \",\""):
@@ -127,7 +136,9 @@ def test_files_of_a_vehicle_become_one_table_in_the_order_of_time(imported):
     assert columns["time"] == sorted(columns["time"])
     assert columns["drive"] == [1.0] * 30 + [2.0] * 30
     assert report.rows == 60
-    one, _ = imported(table(30, 1_794_000_000.0, speed=speed, fuel=fuel), table(30, 1_794_000_015.0, speed=speed, fuel=fuel))
+    one, _ = imported(
+        table(30, 1_794_000_000.0, speed=speed, fuel=fuel), table(30, 1_794_000_015.0, speed=speed, fuel=fuel)
+    )
     assert "drive" not in one
     with pytest.raises(DataError, match="the plan names the column 'fuel', which no line of names has"):
         imported(early, table(speed=speed, gas=fuel))
@@ -171,13 +182,14 @@ PERSONS = {
 
 @pytest.mark.parametrize("name", PERSONS)
 def test_texts_about_persons_and_vehicles_are_left_out_unless_asked_for_by_name(imported, tmp_path, name):
-    text = table(**{name: PERSONS[name], "gear": lambda row: "PRD"[row % 3], "fuel": fuel})
+    columns: dict[str, Any] = {name: PERSONS[name], "gear": lambda row: "PRD"[row % 3], "fuel": fuel}
+    text = table(**columns)
     columns, report = imported(text)
     assert list(columns) == ["time", "gear", "fuel"]
     assert report.why[name].startswith("left out")
     source = read_source(tmp_path / "drive-0.csv", categories=True)
     assert source.train.features == ("time", "gear")
-    assert any(name in line for line in source.said)
+    assert any(name in line for line in source.notes)
     asked = {**report.plan.columns, name: report.plan.columns[name].model_copy(update={"take": "text"})}
     columns, _ = imported(text, plan=report.plan.model_copy(update={"columns": asked}))
     assert len(columns[name]) == 40
@@ -186,10 +198,14 @@ def test_texts_about_persons_and_vehicles_are_left_out_unless_asked_for_by_name(
 
 def test_agent_takes_a_file_that_needs_no_decision_and_says_in_one_line_what_it_did(tmp_path):
     path = tmp_path / "german.csv"
-    path.write_text(table(separator=";", speed=lambda row: speed(row).replace(".", ","), fuel=lambda row: fuel(row).replace(".", ",")))
+    path.write_text(
+        table(
+            separator=";", speed=lambda row: speed(row).replace(".", ","), fuel=lambda row: fuel(row).replace(".", ",")
+        )
+    )
     source = read_source(path)
     assert source.train.X[:2].tolist() == [[0.0, 0.25], [0.5, 7.25]]
-    assert source.said[0] == f"{path}: 40 rows: columns separated by ';'; decimal ','"
+    assert source.notes[0] == f"{path}: 40 rows: columns separated by ';'; decimal ','"
     path.write_text(table(separator=";", speed=lambda row: f"1.{row + 100}", fuel=lambda row: f"{row},5"))
     with pytest.raises(DataError, match=r"speed: '1\.100' is 1\.1 or 1100\. Decide it in a plan"):
         read_source(path)
@@ -203,8 +219,8 @@ def test_torn_end_parks_no_vehicle(tmp_path, rows):
     path.write_text(table(rows, speed=speed, fuel=fuel) + "999999.0,1")
     source = read_source(path)
     assert source.train.rows + source.test.rows > 0.9 * rows * 0.98
-    assert "line" in source.said[0]
-    assert "left out" in source.said[0]
+    assert "line" in source.notes[0]
+    assert "left out" in source.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,10 @@ import json
 import tomllib
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 
-from edge_agent.imports.importing import Job, import_files
 from edge_agent.imports.plan import Plan
 from schemas.errors import DataError
 
@@ -40,7 +37,9 @@ def text(parts: list[str], end: str = "\n") -> bytes:
 
 def with_times(write: Callable[[float], str], separator: str = ",") -> bytes:
     head, *rows = lines(separator)
-    return text([head, *(write(float(row.split(separator)[0])) + separator + row.partition(separator)[2] for row in rows)])
+    return text(
+        [head, *(write(float(row.split(separator)[0])) + separator + row.partition(separator)[2] for row in rows)]
+    )
 
 
 def of_day(seconds: float) -> str:
@@ -68,7 +67,10 @@ def without(*rows: int) -> dict[str, list[float]]:
 
 
 def with_none(name: str, *rows: int) -> dict[str, list[float | None]]:
-    return {**TRUTH, name: [None if row in rows else value for row, value in enumerate(TRUTH[name])]}
+    return {
+        **{each: [*values] for each, values in TRUTH.items()},
+        name: [None if row in rows else value for row, value in enumerate(TRUTH[name])],
+    }
 
 
 PLAIN = text(lines())
@@ -201,7 +203,9 @@ def test_a_file_of_this_kind_comes_out_right(imported, kind):
     for name, values in truth.items():
         missing = [row for row, value in enumerate(values) if value is None]
         assert [row for row, value in enumerate(table[name]) if value is None] == missing, name
-        assert [value or 0.0 for value in table[name]] == pytest.approx([value or 0.0 for value in values], rel=1e-12), name
+        assert [value or 0.0 for value in table[name]] == pytest.approx(
+            [value or 0.0 for value in values], rel=1e-12
+        ), name
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
@@ -69,7 +70,7 @@ def motion(speed: float, brake: int, at: float = 0.0) -> Any:
 
 
 def rows_of(samples: Iterator[Any]) -> list[dict[str, Any]]:
-    rows = Rows(PLAN)
+    rows = Rows(LivePlan(PLAN))
     return [row for sample in samples for row in rows.push(sample)] + rows.flush()
 
 

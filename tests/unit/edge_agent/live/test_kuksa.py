@@ -9,22 +9,25 @@ from contextlib import ExitStack
 from importlib import resources
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from edge_agent import logs
 from edge_agent.forecast import publish
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.live import databroker
 from edge_agent.live.adapters import kuksa
+from edge_agent.live.plan import LivePlan
 from edge_agent.live.port import Access, Asked, Sample
 from edge_agent.live.rows import Rows
 from edge_agent.live.samples import Samples
 from glassfleet.data.timeplan import Input, TimePlan
 from schemas.errors import DataError, UsageError
-from tests.support.databroker import ARRAY, DOOR, GEAR, SPEED, TYPES, Databroker, certificate, overlay
 from tests.support.processes import eventually
+from tests.support.vehicle.databroker import ARRAY, DOOR, GEAR, SPEED, TYPES, Databroker, certificate, overlay
 
 grpc_client = pytest.importorskip("kuksa_client.grpc")
 
@@ -96,7 +99,7 @@ def test_nothing_is_given_twice_when_the_databroker_goes_away_and_comes_back(bro
 
 def test_rows_are_made_of_what_is_young_enough(broker: Broker, listen: Any) -> None:
     inputs = {"speed": Input(signal=SPEED, seconds=1), "gear": Input(signal=GEAR, seconds=60)}
-    rows = Rows(TimePlan(rows=SPEED, inputs=inputs))
+    rows = Rows(LivePlan(TimePlan(rows=SPEED, inputs=inputs)))
     server = broker()
     server.set({GEAR: "D"}, 100.0)
     server.set({SPEED: 2.0}, 130.0)
@@ -182,8 +185,12 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
 
 
 def test_forecasts_go_on_when_the_databroker_does_not_know_the_overlay_or_is_away(
-    broker: Broker, capsys: pytest.CaptureFixture[str]
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(
+        logs, "get_logger", lambda _name: SimpleNamespace(warning=lambda event, **_: lines.append(event))
+    )
     server = broker()
     config = ForecastConfig(id="v0", source="-", publish=f"kuksa://127.0.0.1:{server.port}")
     with ExitStack() as stack:
@@ -192,7 +199,7 @@ def test_forecasts_go_on_when_the_databroker_does_not_know_the_overlay_or_is_awa
         for _ in range(50):
             give({"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9})
         assert time.monotonic() - begun < 1, "who forecasts does not wait"
-        eventually(lambda: "not-published" in capsys.readouterr().out, "it is told")
+        eventually(lambda: lines == ["not-published"], "it is told")
     assert not server.published
 
 

@@ -154,6 +154,15 @@ def test_agent_leaves_out_rows_of_a_window_that_lack_the_target_or_an_input(tmp_
     assert [row[1] for row in store.read()[1]] == [None, 0, 1, 2, 3, 4, 1]
 
 
+@pytest.mark.parametrize("categories", [False, True])
+def test_field_that_one_sample_has_costs_the_others_nothing(categories: bool, tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"boot": 1, "a": 0, "y": 0}, *({"a": number, "y": number} for number in range(1, 10))])
+    train = read_source(store.path, categories=categories).train
+    assert (train.features, train.rows) == (("a",), 10)
+    assert read_source(store.path, categories=categories, missing=True).train.features == ("boot", "a")
+
+
 def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window")
     assert store.append([sample(0, b=True), sample(1, b=False)]) == []
@@ -267,3 +276,19 @@ def test_collector_says_that_nothing_came_when_its_source_has_no_sample(tmp_path
     done = collect(source, tmp_path)
     assert (done.returncode, json.loads(done.stdout)["rows"]) == (3, 0), done.stderr
     assert f"--source {source}: it had no sample to take (4 refused)." in done.stderr
+
+
+def test_full_disk_takes_nothing_of_a_batch_and_the_window_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([sample(1)])
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StorageError, match=r"full\. Check the folder, its rights and the free space"):
+        store.append([sample(number, late="x" * 500) for number in range(50)], place="50")
+    assert (store.noted("place"), store.columns) == ("", ("a", "b", "c", "y"))
+    assert [row[0] for row in WindowStore.open(store.path).read()[1]] == [1]
+    store._db.execute(f"PRAGMA max_page_count={100 * pages}")
+    store.append([sample(2, late="x")])
+    assert WindowStore.open(store.path).read() == (
+        ("a", "b", "c", "y", "late"), [[*sample(1).values(), None], [*sample(2).values(), "x"]]
+    )  # fmt: skip

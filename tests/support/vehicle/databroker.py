@@ -62,7 +62,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return files
 
 
-class Databroker(val_pb2_grpc.VALServicer):
+class Databroker(val_pb2_grpc.VALServicer):  # type: ignore[misc]  # its library has no types
     """Signals, their values, and who hears of them.
 
     Parameters
