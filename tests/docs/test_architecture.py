@@ -51,7 +51,7 @@ MOST_LINES = {"product": 86_750, "lab": 13_850, "tests": 49_300}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
-    # Of ours: a vehicle's long answers, recordings, brokers, folds of experiments, all of demo, chaos, benchmarks and tests.
+    # Of ours: a vehicle's long answers, recordings, brokers, folds of experiments, all of demo, chaos, benchmarks, tests.
     "edge_agent/compute/worker.py", "edge_agent/recordings/apart.py", "broker/servers/child.py",
     "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.

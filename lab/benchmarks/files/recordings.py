@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,17 +38,18 @@ def recordings() -> None:
         for ending in (*LOGS, ".mf4"):
             path = folder / f"drive{ending}"
             (_measurement if ending == ".mf4" else _log)(path)
-            ours, theirs = ([*_seconds(who, path, database)] for who in ("ours", "theirs"))
+            ours, theirs = (_seconds(who, path, database) for who in ("ours", "theirs"))
             what = f"100 MB of samples, `{ending}`" if ending == ".mf4" else f"a million frames, `{ending}`"
-            rows.append([what, f"{path.stat().st_size / 1e6:.0f}", ours[0], theirs[0], f"{theirs[1] / ours[1]:.1f}"])
+            size = f"{path.stat().st_size / 1e6:.0f}"
+            rows.append([what, size, f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.2f}"])
             path.unlink()
         print_table("Recordings (s)", ["recording", "MB", "Glassfleet", "libraries alone", "times as fast"], rows)
 
 
-def _seconds(who: str, path: Path, database: Path) -> tuple[str, float]:
+def _seconds(who: str, path: Path, database: Path) -> float:
     command = [sys.executable, "-m", "lab.benchmarks.files.recordings", who, str(path), str(database)]
     seconds, _ = timed(lambda: subprocess.run(command, check=True), repeats=3)
-    return f"{seconds:.1f}", seconds
+    return seconds
 
 
 def _log(path: Path) -> None:
@@ -89,7 +91,8 @@ def _theirs(path: Path, database: Path) -> None:
     import can
     import cantools
 
-    known, found = cantools.database.load_file(database), {}
+    known = cantools.database.load_file(database)
+    found: dict[str, list[tuple[float, Any]]] = {}
     assert isinstance(known, cantools.database.Database)
     for message in can.LogReader(path):
         values = known.decode_message(message.arbitration_id, bytes(message.data))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import asammdf
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 RECORDS = [(number / 10, number * 0.5, number % 7) for number in range(300)]
 
 
-def signal(values, time, name, **more):
+def signal(values: Any, time: Any, name: str, **more: Any) -> asammdf.Signal:
     return asammdf.Signal(np.asarray(values), np.asarray(time, dtype=float), name=name, **more)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +52,7 @@ def catalogue(tmp_path):
     return vss.Catalogue([tmp_path / "vss.json.gz", tmp_path / "overlay.json"])
 
 
-def column(values, unit="", name="column", **more):
+def column(values: Sequence[Any], unit: str = "", name: str = "column", **more: Any) -> Signal:
     value = np.array(values, dtype=object if any(isinstance(each, str) for each in values) else float)
     return Signal(name, unit, np.arange(float(len(values))), value, **more)
 
