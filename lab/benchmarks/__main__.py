@@ -32,6 +32,7 @@ BENCHMARKS = {
     "pages": "looks:pages",
     "standby": "standby:standby",
     "recordings": "files.recordings:recordings",
+    "tables": "files.tables:tables",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }

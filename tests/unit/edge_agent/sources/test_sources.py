@@ -79,7 +79,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
         ("split\ntrain\n", None, "no separator parts its lines into columns"),
         ("split,a\ntrain,1\n", "split", "it cannot be the target"),
         (b"SQLite format 3\x00\x04\xff", None, "an SQLite database, not a table of text. Name its rows: sqlite:///"),
-        (b"PAR1\xff\xff", None, "a Parquet file, and damaged or misnamed"),
+        (b"PAR1\xff\xff", None, "not a readable table of Parquet or Arrow"),
         (b"PK\x03\x04\xff", None, "the zip archive cannot be read"),
         (b"\x1f\x8b\x08\xff", None, "the gzip file is damaged"),
     ],
