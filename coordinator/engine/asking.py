@@ -67,11 +67,11 @@ def kinds(state: RunState) -> dict[str, str]:
     plain = [offer for offer in _offers(state).values() if not offer.kinds]
     found = {}
     for name in sorted(_needed(state) | {state.target}):
-        told = Counter(each[name] for each in offers if name in each)
-        told[NUMBERS] += sum(name in offer.features or name == offer.target for offer in plain)
-        if told["words"] > told.total() - told["words"]:
+        counts = Counter(each[name] for each in offers if name in each)
+        counts[NUMBERS] += sum(name in offer.features or name == offer.target for offer in plain)
+        if counts["words"] > counts.total() - counts["words"]:
             found[name] = "words"
-        elif units := {kind: count for kind, count in told.items() if kind not in (NUMBERS, "words")}:
+        elif units := {kind: count for kind, count in counts.items() if kind not in (NUMBERS, "words")}:
             found[name] = min(units, key=lambda kind: (-units[kind], kind))
     return found
 

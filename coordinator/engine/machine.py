@@ -357,12 +357,12 @@ def _is_enough(state: RunState, able: int, wanted: int) -> bool:
 def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
     """Return the units that the vehicles tell, and those of the specification, which count."""
     known = {*parameters.features, parameters.target}
-    told = {
+    units = {
         name: kind.removeprefix(f"{NUMBERS} in ")
         for name, kind in state.kinds.items()
         if kind.startswith(f"{NUMBERS} in ") and name in known
     }
-    return told | parameters.units
+    return units | parameters.units
 
 
 def wakes_at(state: RunState) -> float | None:

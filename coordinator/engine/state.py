@@ -49,9 +49,9 @@ class Offer:
 
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
-        more: dict[str, Value] = {"kinds": list(self.kinds), "far": list(self.far), "plan": self.plan}
-        told = {name: value for name, value in more.items() if value}
-        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **told}
+        offered: dict[str, Value] = {"kinds": list(self.kinds), "far": list(self.far), "plan": self.plan}
+        more = {name: value for name, value in offered.items() if value}
+        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Offer:

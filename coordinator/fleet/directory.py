@@ -367,5 +367,5 @@ def _words(incarnation: str, software: str) -> int:
 
 def offer_of(body: AgentState) -> Offer:
     """Return what a birth certificate offers."""
-    told = tuple(body.kinds), tuple(body.far), body.plan
-    return Offer(frozenset(body.schemes), tuple(body.features), body.target, *told)
+    more = tuple(body.kinds), tuple(body.far), body.plan
+    return Offer(frozenset(body.schemes), tuple(body.features), body.target, *more)

@@ -35,6 +35,7 @@ def is_mark(cell: str, *, among_words: bool = False) -> bool:
     known = text in MARKS or inner in MARKS
     return known and not (among_words and inner in NO_WORDS)
 
+
 FAR: Final = 2.0
 """So many times the range of all the others a value is away from them when it hardly is one."""
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -214,9 +214,11 @@ class Plan(_Table):
         """The columns that are not left out."""
         return {name: column for name, column in self.columns.items() if column.take != "nothing"}
 
-    def with_csv(self, **changes: Any) -> Plan:
-        """Return a plan that differs in how texts are laid out."""
-        return self.model_copy(update={"csv": self.csv.model_copy(update=changes)})
+    def with_csv(self, *, encoding: str = "", missing: Iterable[str] = ()) -> Plan:
+        """Return a plan with another encoding, and with more cells that stand for no value."""
+        marks = tuple(sorted({*self.csv.missing, *missing}))
+        csv = self.csv.model_copy(update={"encoding": encoding or self.csv.encoding, "missing": marks})
+        return self.model_copy(update={"csv": csv})
 
     @property
     def undecided(self) -> list[str]:

@@ -68,8 +68,7 @@ class Reading:
         for each in found:
             marks = {text: count for text, count in each.texts.items() if self.is_proposed and is_mark(text)}
             missing[each.column].update(marks)
-            missing_marks = {*self.plan.csv.missing, *map(str.lower, marks)}
-            self.report.plan = self.plan.with_csv(missing=tuple(sorted(missing_marks)))
+            self.report.plan = self.plan.with_csv(missing=map(str.lower, marks))
             odd = {text: count for text, count in each.texts.items() if text not in marks}
             if odd:
                 left.append(replace(each, texts=odd))

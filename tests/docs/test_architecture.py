@@ -51,7 +51,7 @@ MOST_LINES = {"product": 86_750, "lab": 13_850, "tests": 49_300}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
-    # Of ours: a vehicle's long answers, recordings, brokers, folds of experiments, all of demo, chaos, benchmarks, tests.
+    # Of ours: a vehicle's long answers, recordings, brokers, folds, all of demo, chaos, benchmarks and tests.
     "edge_agent/compute/worker.py", "edge_agent/recordings/apart.py", "broker/servers/child.py",
     "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.
@@ -91,7 +91,6 @@ READ = """
     A model's notes say it as text: coordinator/http/dashboard/show.py
     Other libraries say it as text: broker/connection.py broker/tls.py edge_agent/sources/files.py
     edge_agent/sources/window.py edge_agent/imports/engine.py edge_agent/imports/inputs.py
-    edge_agent/recordings/databases.py edge_agent/recordings/process.py
     An import's own notes, shortened for its one line: edge_agent/imports/report.py
 """
 """Who looks into a text that is made for people, and why."""

@@ -85,7 +85,7 @@ def write_log(path: Path, frames: Iterable[can.Message]) -> Path:
     return path
 
 
-def mf4(records: Sequence[tuple[float, float, int]], *, sync: int = 1, said: int | None = None) -> bytes:
+def mf4(records: Sequence[tuple[float, float, int]], *, sync: int = 1, claimed: int | None = None) -> bytes:
     """Return an MF4 file with its samples at the end, as loggers write it (asammdf writes them first).
 
     Parameters
@@ -94,7 +94,7 @@ def mf4(records: Sequence[tuple[float, float, int]], *, sync: int = 1, said: int
         Time in s, speed in km/h, rpm; 14 bytes each at the end of the file.
     sync : int
         What the first is: 1 a time, 2 an angle, 3 a distance.
-    said : int or None
+    claimed : int or None
         How many records the file says that it has.
     """
     out = bytearray(b"MDF     4.10    by hand " + struct.pack("<4xH34x", 410) + bytes(104))
@@ -110,17 +110,17 @@ def mf4(records: Sequence[tuple[float, float, int]], *, sync: int = 1, said: int
         content = words.encode() + b"\0"
         return block(b"##TX", [], content + bytes(-len(content) % 8))
 
-    def channel(name: str, unit: str, *told_of: int) -> int:
-        kind, data_type, place, bits, following = told_of
+    def channel(name: str, unit: str, *layout: int) -> int:
+        kind, data_type, place, bits, following = layout
         links = [following, 0, text(name), 0, 0, 0, text(unit), 0]
-        told = (kind, sync if kind == 2 else 0, data_type, 0, place, bits, 0, 0, 0, 0, *[0.0] * 6)
-        return block(b"##CN", links, struct.pack("<BBBBIIIIBxHdddddd", *told))
+        fields = (kind, sync if kind == 2 else 0, data_type, 0, place, bits, 0, 0, 0, 0, *[0.0] * 6)
+        return block(b"##CN", links, struct.pack("<BBBBIIIIBxHdddddd", *fields))
 
     history = block(b"##FH", [0, 0], struct.pack("<QhhB3x", 10**18, 0, 0, 0))
     rpm = channel("rpm", "rpm", 0, 0, 12, 16, 0)
     speed = channel("speed", "km/h", 0, 4, 8, 32, rpm)
     time = channel("time", "s", 2, 4, 0, 64, speed)
-    count = len(records) if said is None else said
+    count = len(records) if claimed is None else claimed
     group = block(b"##CG", [0, time, text("drive"), 0, 0, 0], struct.pack("<QQHH4xII", 0, count, 0, 0, 14, 0))
     data_group = block(b"##DG", [0, 0, 0, 0], bytes(8))
     samples = block(b"##DT", [], b"".join(struct.pack("<dfH", *record) for record in records))

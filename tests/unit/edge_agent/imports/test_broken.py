@@ -123,11 +123,11 @@ def test_broken_file_is_refused_in_one_line_with_exit_code_3(tmp_path, capsys, k
     source, out = tmp_path / "drive.csv", tmp_path / "drive.parquet"
     source.write_bytes(content() if callable(content) else content)
     assert run(["data", "import", str(source), "--out", str(out)]) == 3
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
-    assert len(said) < 1500
-    assert "\x1b" not in said
+    output = capsys.readouterr().err
+    assert words in output
+    assert output.count("\n") == 1
+    assert len(output) < 1500
+    assert "\x1b" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["drive.csv"]
 
 

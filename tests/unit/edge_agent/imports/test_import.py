@@ -58,14 +58,14 @@ def test_what_is_to_decide_is_written_into_the_plan_and_decided_there(tmp_path, 
     source.write_text(text)
     call = ["data", "import", str(source), "--plan", str(plan), "--out", str(out)]
     assert run(call) == 3
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     for words in (
         "rpm: '1.100' is 1.1 or 1100",
         'columns.rpm: decimal = "."',
         'thousands = "."',
         "with the lines to decide",
     ):
-        assert words in said
+        assert words in output
     assert not out.exists()
     assert run(call) == 3
     assert "the plan has lines to decide (columns.rpm)" in capsys.readouterr().err
@@ -234,10 +234,10 @@ def test_torn_end_parks_no_vehicle(tmp_path, rows):
     ],
 )
 def test_vehicle_holds_its_newest_drives_or_rows_back_and_never_neighbours(drives, tests, words):
-    train, test, said = held_back(100, drives)
+    train, test, output = held_back(100, drives)
     assert np.flatnonzero(test).tolist() == list(tests)
     assert not (train & test).any()
-    assert said == words
+    assert output == words
     if drives is None:
         assert np.flatnonzero(train)[-1] == tests[0] - 2
 

@@ -101,8 +101,8 @@ def test_the_agent_tells_kinds_units_and_plan_of_its_rows(world, tmp_path):
     given = ("first.blf", "--database", "bus.dbc", "--vss", "vss.json", "--target", "Speed")
     assert world(*given, "--out", "d.parquet").exit_code == 0
     source = read_source(tmp_path / "d.parquet", categories=True, missing=True)
-    told = dict(zip((*source.train.features, source.train.target), kinds_of(source), strict=True))
-    assert (told["Vehicle.Speed"], told["Torque"], told["Gear"]) == ("numbers in m/s", "numbers in Nm", "words")
+    kinds = dict(zip((*source.train.features, source.train.target), kinds_of(source), strict=True))
+    assert (kinds["Vehicle.Speed"], kinds["Torque"], kinds["Gear"]) == ("numbers in m/s", "numbers in Nm", "words")
     assert len(source.origin.plan) == 64
 
 

@@ -69,7 +69,7 @@ MEASUREMENTS = {
     "blocks.mf4": (mf4(RECORDS)[:300], "is cut, damaged, or not what its name says"),
     "circle.mf4": (mf4(RECORDS).replace(b"##DG\0\0\0\0", b"##DG\1\1\1\1"), None),
     "zeros.mf4": (mf4(RECORDS)[:200] + bytes(5000), "is cut, damaged, or not what its name says"),
-    "many.mf4": (mf4(RECORDS, said=2**62), None),
+    "many.mf4": (mf4(RECORDS, claimed=2**62), None),
     "angle.mf4": (mf4(RECORDS, sync=2), "no samples in it"),
     "none.mf4": (mf4([]), "no samples in it|is cut"),
     "empty.mf4": (b"", "is empty"),

@@ -115,7 +115,7 @@ def test_cut_in_its_samples_it_is_read_up_to_there(tmp_path, read):
 
 def test_more_records_said_than_there_are(tmp_path, read):
     path = tmp_path / "drive.mf4"
-    path.write_bytes(mf4(RECORDS, said=1000))
+    path.write_bytes(mf4(RECORDS, claimed=1000))
     signals, left_out = read(path)
     assert (len(signals["speed"].value), left_out) == (300, {"records cut at the end": 700})
 

@@ -50,8 +50,8 @@ def test_column_of_yes_and_no_and_numbers_is_refused_in_any_order(
         place = write_database(tmp_path / "rows.db", ("a", "b", "y"), rows)
     odd = next(row for row, cell in enumerate(cells, 1) if isinstance(cell, str) != isinstance(cells[0], str))
     what = "is a number, where cells before it are words" if isinstance(cells[0], str) else "is not a number"
-    told = rf"row {odd} of the data, column 'a': '{cells[odd - 1]}' {what}" if kind == "sqlite" else "'?a'?: "
-    with pytest.raises(DataError, match=told):
+    words = rf"row {odd} of the data, column 'a': '{cells[odd - 1]}' {what}" if kind == "sqlite" else "'?a'?: "
+    with pytest.raises(DataError, match=words):
         read_source(place)
 
 
