@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import cantools
 import numpy as np
@@ -41,7 +42,7 @@ def layouts(draw, length, name="s"):
     )
 
 
-def frames_of(rows):
+def frames_of(rows: list[list[int]]) -> Frames:
     data = np.array(rows, dtype=np.uint8)
     return Frames("1", 1, False, np.arange(len(data), dtype=float), data, np.full(len(data), data.shape[1], np.uint8))
 
@@ -54,7 +55,8 @@ def test_bits_of_any_layout(data):
     message = Message(1, "m", length, [layout], strict=False, is_fd=length > 8)
     found = extract(np.array([list(row) for row in rows], dtype=np.uint8), layout)
     for row, number in zip(rows, found.tolist(), strict=True):
-        expected = message.decode(row, decode_choices=False, scaling=False)["s"]
+        decoded: Any = message.decode(row, decode_choices=False, scaling=False)
+        expected = decoded["s"]
         assert number == expected or (number != number and expected != expected)  # noqa: PLR0124 - NaN
 
 
@@ -85,7 +87,7 @@ SG_MUL_VAL_ 1 other page {pages[-1]}-{pages[-1]};
     }
     for number, row in enumerate(rows):
         try:
-            expected = known.messages[0].decode(row)
+            expected: Any = known.messages[0].decode(row)
         except cantools.database.errors.DecodeError:  # a page that the database does not know: the rest is there
             assert found["always", number] is not None
             continue
