@@ -47,7 +47,7 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 86_750, "lab": 13_850, "tests": 49_300}
+MOST_LINES = {"product": 94_200, "lab": 14_100, "tests": 52_500}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
