@@ -176,6 +176,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
             labels=config.labels,
             categories=config.categories,
             missing=config.missing,
+            hold_back=True,
         )
 
     def count(name: str) -> None:

@@ -130,6 +130,7 @@ def read_source(
     labels: bool = False,
     categories: bool = False,
     missing: bool = False,
+    hold_back: bool = False,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -146,6 +147,9 @@ def read_source(
     missing : bool
         Cells of inputs without a value are taken too, as NaN or as a category of their own; otherwise they are a fault.
 
+    hold_back : bool
+        Without a column ``split`` some rows test, as an agent has it (`edge_agent.sources.holdback`); otherwise none.
+
     Raises
     ------
     DataError
@@ -154,7 +158,8 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    read = partial(_read_source, target=target, labels=labels, categories=categories, missing=missing)
+    how = {"labels": labels, "categories": categories, "missing": missing, "hold_back": hold_back}
+    read = partial(_read_source, target=target, **how)
     if place.reader.mark is not None:
         return _Moving(place.reader.mark(place), partial(read, place)).source()
     rows, source = taken(place, target, read)
@@ -179,7 +184,9 @@ class _Moving:
         return self._source
 
 
-def _read_source(place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool) -> Source:
+def _read_source(
+    place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool, hold_back: bool
+) -> Source:
     where = place.shown
     raw, texts = (
         read_categories(place, target=target, labels=labels, missing=missing)
@@ -200,7 +207,7 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
     test = ~train
     notes: tuple[str, ...] = ()
-    if SPLIT not in raw.names:
+    if hold_back and SPLIT not in raw.names:
         train, test, words = held_back(len(train), _drives(raw, texts))
         notes = (f"held back to score models: {words}",) if words else ()
     when = [name for name in features if tells_when(name)]

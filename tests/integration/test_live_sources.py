@@ -70,8 +70,8 @@ def test_stored_sample_is_one_row_however_often_the_collector_starts_and_a_misse
         source = ("--source", f"{url}/{TOPIC}", "--count", "1", "--store", str(store), "--json")
         done = processes.call("data", "collect", *source)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        return [told[name] for name in ("taken", "known", "rows")]
+        printed = json.loads(done.stdout)
+        return [printed[name] for name in ("taken", "known", "rows")]
 
     def publish(speed: int) -> None:
         car.publish(TOPIC, json.dumps({"speed": speed, "quality": 0.5}).encode(), retain=True)
@@ -102,8 +102,8 @@ def test_viss_server_is_asked_for_each_signal_and_its_values_come_with_their_tim
                 *points,
                 {"value": "13", "ts": "2026-03-01T12:00:02Z"},
             ]
-        told = {"action": "get" if is_get else "subscription", "data": {"path": path, "dp": points}, "ts": ""}
-        server.publish(request["topic"], json.dumps(told).encode())
+        printed = {"action": "get" if is_get else "subscription", "data": {"path": path, "dp": points}, "ts": ""}
+        server.publish(request["topic"], json.dumps(printed).encode())
 
     server.subscribe("VIN1/Vehicle")
     server.start(Handlers(answer, lambda: None, lambda _: None))
@@ -207,9 +207,9 @@ def test_databroker_fills_a_window_is_learned_from_and_gets_forecasts_back(
     threading.Thread(target=drive, args=(60, 70)).start()
     eventually(lambda: sum(path.endswith(".IsAlert") for path, _ in server.published) >= 1)
     assert process.end(20) == 0, process.logged()
-    told = [(path.rpartition(".")[2], value) for path, value in server.published[:3]]
-    assert [name for name, _ in told] == ["Value", "Rule", "IsAlert"]
-    assert told[-1] == ("IsAlert", True)
+    printed = [(path.rpartition(".")[2], value) for path, value in server.published[:3]]
+    assert [name for name, _ in printed] == ["Value", "Rule", "IsAlert"]
+    assert printed[-1] == ("IsAlert", True)
 
     done = processes.call("doctor", "--kuksa", url, "--json")
     found = [each for each in json.loads(done.stdout) if each["check"] == "databroker"]

@@ -129,9 +129,9 @@ class Databroker(val_pb2_grpc.VALServicer):  # type: ignore[misc]  # its library
         with self._lock:
             self.points |= points
             for paths, waiting in self._heard:
-                told = {path: point for path, point in points.items() if path in paths}
-                if told:
-                    waiting.put(told)
+                wanted = {path: point for path, point in points.items() if path in paths}
+                if wanted:
+                    waiting.put(wanted)
 
     def _check(self, context: grpc.ServicerContext, paths: list[str]) -> None:
         metadata = dict(context.invocation_metadata())

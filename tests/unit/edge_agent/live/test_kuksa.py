@@ -64,7 +64,7 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Iterator[S
         each.close()
 
 
-def told(samples: Iterator[Sample | str], count: int) -> list[Any]:
+def first_of(samples: Iterator[Sample | str], count: int) -> list[Any]:
     return [each if isinstance(each, str) else (each.time, each.values) for each in islice(samples, count)]
 
 
@@ -73,28 +73,28 @@ def test_values_come_with_their_own_times_oldest_first_and_absent_ones_as_none(b
     server.set({SPEED: 2.5}, 101.0)
     server.set({GEAR: "D"}, 20.5)
     samples = listen(server.port, SPEED, GEAR, DOOR, ARRAY)
-    assert told(samples, 4) == [
+    assert first_of(samples, 4) == [
         (None, {DOOR: None}),
         (None, {ARRAY: None}),
         (20.5, {GEAR: "D"}),
         (101.0, {SPEED: 2.5}),
     ]
     server.set({SPEED: None, DOOR: False}, 102.25)
-    assert told(samples, 2) == [(102.25, {DOOR: False}), (102.25, {SPEED: None})]
+    assert first_of(samples, 2) == [(102.25, {DOOR: False}), (102.25, {SPEED: None})]
     server.set({ARRAY: ["P0420"]}, 103.0)
-    assert told(samples, 1) == [f"{ARRAY}: it is an array, and a cell is a number or a text"]
+    assert first_of(samples, 1) == [f"{ARRAY}: it is an array, and a cell is a number or a text"]
 
 
 def test_nothing_is_given_twice_when_the_databroker_goes_away_and_comes_back(broker: Broker, listen: Any) -> None:
     first = broker()
     first.set({SPEED: 1.0, GEAR: "P"}, 10.0)
     samples = listen(first.port, SPEED, GEAR)
-    assert len(told(samples, 2)) == 2
+    assert len(first_of(samples, 2)) == 2
     first.stop()
     second = broker(port=first.port)
     second.points = dict(first.points)
     second.set({SPEED: 2.0}, 11.0)
-    assert told(samples, 1) == [(11.0, {SPEED: 2.0})]
+    assert first_of(samples, 1) == [(11.0, {SPEED: 2.0})]
 
 
 def test_rows_are_made_of_what_is_young_enough(broker: Broker, listen: Any) -> None:
