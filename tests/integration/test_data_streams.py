@@ -231,8 +231,8 @@ def test_query_reads_postgresql_with_the_password_from_the_environment_and_canno
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     source = read_source(f"{place}?query=SELECT *, speed::int %25 2 AS even, quality AS y FROM drive WHERE load < 2")
     assert source.train.features == ("speed", "load", "price", "quality", "even")
-    assert source.train.rows == 1975
-    assert read_source(f"{place}?table=public.drive").train.rows == 3950
+    assert source.train.rows == 2500
+    assert read_source(f"{place}?table=public.drive").train.rows == 5000
     with pytest.raises(DataError, match="Only reading is allowed here"):
         read_source(f"{place}?query=DELETE FROM drive RETURNING speed, quality")
     with pytest.raises(DataError, match=r"cannot execute nextval\(\) in a read-only transaction.*write a SELECT"):
@@ -241,7 +241,7 @@ def test_query_reads_postgresql_with_the_password_from_the_environment_and_canno
         read_source(f"{place}?query=SELECT a, y FROM gaps ORDER BY a")
     with pytest.raises(DataError, match='relation "nosuch" does not exist'):
         read_source(f"{place}?table=nosuch")
-    assert read_source(f"{place}?table=drive").train.rows == 3950
+    assert read_source(f"{place}?table=drive").train.rows == 5000
 
 
 FUELS = {"v1": ("petrol", "diesel"), "v2": ("petrol", "gas"), "v3": ("diesel", "gas")}

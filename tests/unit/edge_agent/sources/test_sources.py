@@ -49,7 +49,7 @@ def test_source_reads_many_rows_in_blocks_as_numpy_does(write):
     table = np.random.default_rng(0).random((5001, 3))
     path = write("")
     np.savetxt(path, table, delimiter=",", header="a,b,y", comments="", fmt="%.17g")
-    source = read_source(path)
+    source = read_source(path, hold_back=True)
     assert np.array_equal(source.train.X, table[:3951, :2])
     assert np.array_equal(source.test.y, table[4001:, 2])
 
