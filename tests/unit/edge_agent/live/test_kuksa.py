@@ -170,8 +170,8 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
         eventually(lambda: len(server.published) == 3, "the forecast is published")
         give({"prediction": "Poor", "rule": 0, "alert": False, "time": 1.7e9 + 1})
         eventually(lambda: len(server.published) == 6, "the next forecast is published")
-    first_of = [(path.rpartition(".")[2], value) for path, value in server.published]
-    assert first_of == [("Value", 0.25), ("Rule", 3), ("IsAlert", True), ("Class", "Poor"), ("Rule", 0), ("IsAlert", False)]
+    published = [(path.rpartition(".")[2], value) for path, value in server.published]
+    assert published == [("Value", 0.25), ("Rule", 3), ("IsAlert", True), ("Class", "Poor"), ("Rule", 0), ("IsAlert", False)]
     with databroker.client_of(config.publish, access) as client:  # as another application reads it
         (updates,) = islice(client.v2_subscribe([f"{publish.BRANCH}.Value"]), 1)
     assert updates[0].entry.value.value == 0.25
@@ -199,7 +199,7 @@ def test_forecasts_go_on_when_the_databroker_does_not_know_the_overlay_or_is_awa
         for _ in range(50):
             give({"prediction": 0.25, "rule": 3, "alert": True, "time": 1.7e9})
         assert time.monotonic() - begun < 1, "who forecasts does not wait"
-        eventually(lambda: lines == ["not-published"], "it is first_of")
+        eventually(lambda: lines == ["not-published"], "the refusal is noted")
     assert not server.published
 
 
