@@ -171,7 +171,14 @@ def test_forecasts_come_back_as_signals_over_tls_with_a_token_the_alert_last(bro
         give({"prediction": "Poor", "rule": 0, "alert": False, "time": 1.7e9 + 1})
         eventually(lambda: len(server.published) == 6, "the next forecast is published")
     published = [(path.rpartition(".")[2], value) for path, value in server.published]
-    assert published == [("Value", 0.25), ("Rule", 3), ("IsAlert", True), ("Class", "Poor"), ("Rule", 0), ("IsAlert", False)]
+    assert published == [
+        ("Value", 0.25),
+        ("Rule", 3),
+        ("IsAlert", True),
+        ("Class", "Poor"),
+        ("Rule", 0),
+        ("IsAlert", False),
+    ]
     with databroker.client_of(config.publish, access) as client:  # as another application reads it
         (updates,) = islice(client.v2_subscribe([f"{publish.BRANCH}.Value"]), 1)
     assert updates[0].entry.value.value == 0.25
