@@ -158,8 +158,9 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    how = {"labels": labels, "categories": categories, "missing": missing, "hold_back": hold_back}
-    read = partial(_read_source, target=target, **how)
+    read = partial(
+        _read_source, target=target, labels=labels, categories=categories, missing=missing, hold_back=hold_back
+    )
     if place.reader.mark is not None:
         return _Moving(place.reader.mark(place), partial(read, place)).source()
     rows, source = taken(place, target, read)
