@@ -27,6 +27,9 @@ EXTRAS = {
     "mlflow": "mlflow",
     "sklearn": "experiments",
     "pyarrow": "parquet",
+    "can": "can",
+    "cantools": "can",
+    "kuksa_client": "kuksa",
 }
 """Which optional part of the package brings a module."""
 

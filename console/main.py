@@ -106,7 +106,7 @@ def cli() -> None:
     \b
     Examples:
       glassfleet demo
-      glassfleet data check vehicle-07.csv.gz
+      glassfleet data import vehicle-07.csv --out drive.parquet
       glassfleet run start --model qoe --wait
     """
 

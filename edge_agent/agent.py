@@ -132,7 +132,7 @@ class Agent:
 
         self._decoder = Decoder(self._topics, config.id)
         self._presence = Presence(
-            self._topics, config.id, self._identity, schemes=self.schemes, rows=source.train, clock=clock, log=self.log,
+            self._topics, config.id, self._identity, schemes=self.schemes, source=source, clock=clock, log=self.log,
             head=lambda: newest_head(config.directory / "forecasts"),
         )  # fmt: skip
         self._reannouncer = Reannouncer(self._identity.own)

@@ -176,6 +176,7 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
             labels=config.labels,
             categories=config.categories,
             missing=config.missing,
+            hold_back=True,
         )
 
     def count(name: str) -> None:
@@ -190,6 +191,8 @@ def make_agent(config: AgentConfig, source: Source | None = None) -> Agent:
 
     verifier = None if credentials is None else credentials.verifier
     agent = Agent(config, source, make_transport, verifier=verifier)
+    for note in source.notes:
+        agent.log.info("data", note=note)
     for warning in source.warnings:
         agent.log.warning("data", note=warning)
     if config.evaluate and not source.test.rows:

@@ -96,6 +96,11 @@ class WireError(ValueError):
         self.detail = detail
 
 
+def one_line(raised: BaseException, most: int = 300) -> str:
+    """Return what an error of a library says, in one line; its kind, if it says nothing."""
+    return " ".join(str(raised).split())[:most] or type(raised).__name__
+
+
 @contextmanager
 def os_faults_as(kind: type[GlassfleetError], what: str, way_out: str = "") -> Iterator[None]:
     """Raise `kind` for an OSError: what could not be done, the system's reason, and the `way_out` behind it."""

@@ -20,6 +20,8 @@ Id = Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
 Text = Annotated[str, Field(max_length=500)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
+Kind = Annotated[str, Field(max_length=60, pattern=r"^(words|numbers( in [^\x00-\x1f\x7f]{1,40})?)$")]
+"""What a column holds."""
 
 Outcome = Literal["accepted", "duplicate", "late", "rejected", "unknown-run"]
 """What became of a contribution. Every outcome ends the send."""
@@ -76,6 +78,13 @@ class AgentState(Body):
         Columns it can offer as inputs.
     target : str
         Column it offers as target.
+    kinds : list of str
+        What the columns hold, the target last: ``words``, ``numbers``, or ``numbers in km/h``. Empty: all hold numbers
+        whose units nobody told.
+    far : list of str
+        Columns in which one value, which is there more than once, lies far from all the others: it may mean no value.
+    plan : str
+        SHA-256 of the plan that the rows were made by; empty: by none.
     forecasts : LogHead or None
         The newest head of the log of forecasts beside it; None: there is none, or it goes.
     """
@@ -87,7 +96,16 @@ class AgentState(Body):
     schemes: list[Name] = Field(default_factory=list, max_length=256)
     features: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES)
     target: Annotated[str, Field(max_length=200)] = ""
+    kinds: list[Kind] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda kinds: not kinds)
+    far: list[Name] = Field(default_factory=list, max_length=MAX_FEATURES + 1, exclude_if=lambda names: not names)
+    plan: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(default="", exclude_if=lambda plan: not plan)
     forecasts: LogHead | None = Field(default=None, exclude_if=lambda head: head is None)
+
+    @model_validator(mode="after")
+    def _kinds_of_all(self) -> AgentState:
+        if self.kinds and len(self.kinds) != len(self.features) + 1:
+            raise ValueError("kinds are told of all features and the target, or of none")
+        return self
 
 
 class PrivateGroup(Body):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from console.checkup.access import clock
 from console.checkup.finding import Finding, fine, size, warning, wrong
+from schemas.text import counted
 
 
 def coordinator(url: str | None, state_dir: Path) -> Iterator[Finding]:
@@ -44,14 +45,13 @@ def journal(url: str) -> Iterator[Finding]:
     """Look at the journal without taking its lock; raises StorageError when it cannot be read."""
     from coordinator.journal.inspect import inspect, rows  # extra coordinator
     from coordinator.journal.port import Damaged
-    from edge_agent.sources.judge import many  # numpy comes with it
 
     seen = inspect(url)
     if seen is None:
         yield fine("journal", "none yet: the coordinator makes it at its first start")
         return
     used = "in use by a running coordinator" if seen.is_locked else "not in use"
-    holds = f"{many(seen.records, 'record')}, {many(seen.unfinished, 'unfinished run')}, {size(seen.bytes)}"
+    holds = f"{counted(seen.records, 'records')}, {counted(seen.unfinished, 'unfinished runs')}, {size(seen.bytes)}"
     says = f"{seen.what}: {holds}, {used}"
     if seen.revision != seen.known:
         if seen.revision > seen.known:
@@ -66,6 +66,6 @@ def journal(url: str) -> Iterator[Finding]:
         )  # fmt: skip
     elif damaged := sum(isinstance(row, Damaged) for _, row in rows(url)):
         fix = "glassfleet journal verify names them; restore it from a backup"
-        yield wrong("journal", f"{says}; {many(damaged, 'row')} damaged", fix)
+        yield wrong("journal", f"{says}; {counted(damaged, 'rows')} damaged", fix)
     else:
         yield fine("journal", says)

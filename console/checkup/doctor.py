@@ -35,6 +35,9 @@ class DoctorOptions(BrokerOptions):
     journal: str | None
     data: str | None
     target: str | None
+    kuksa: str | None
+    kuksa_ca_file: Path | None
+    kuksa_token_file: Path | None
     as_json: bool
 
 
@@ -66,10 +69,23 @@ _MARKS = {"ok": ("ok   ", "green"), "warning": ("look ", "yellow"), "wrong": ("W
     "--data", callback=rows_place, metavar="SOURCE", help="A vehicle's data to look at, as --data of the agent."
 )
 @click.option("--target", metavar="COLUMN", help="Its target column. Default: the last one.")
+@click.option(
+    "--kuksa", metavar="URL",
+    help="Databroker in the vehicle, kuksa[s]://HOST[:PORT]: what it has, and whether forecasts can go there. If "
+    "nobody has published yet, it is told that there is no alert.",
+)  # fmt: skip
+@click.option(
+    "--kuksa-ca-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Certificate authority of a databroker at kuksas.",
+)  # fmt: skip
+@click.option(
+    "--kuksa-token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="File with a token for the databroker.",
+)  # fmt: skip
 @result_options
 @options_as(DoctorOptions)
 def doctor(options: DoctorOptions) -> int:
-    """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal and data.
+    """Check packages, disk, broker, TLS, access rules, clock, coordinator, journal, data and databroker.
 
     Each fault is told with a way out; exit code 1 when something is wrong. What is only worth a look does not count.
 
@@ -80,6 +96,7 @@ def doctor(options: DoctorOptions) -> int:
     Examples:
       glassfleet doctor --broker mqtt://127.0.0.1 --data vehicle-07.csv.gz
       glassfleet doctor --broker mqtts://broker.example.org --identity identity --agent vehicle-07
+      glassfleet doctor --kuksa kuksa://127.0.0.1:55555
     """
     findings = []
     with progress("looking") as work:
@@ -121,7 +138,18 @@ def _examine(options: DoctorOptions) -> Iterator[Finding]:
         yield from looked("journal", lambda: _journal(journal))
     if data is not None:
         yield from looked("data", lambda: machine.data(data, options.target))
+    kuksa = options.kuksa
+    if kuksa is not None:
+        yield from looked("databroker", lambda: _databroker(kuksa, options))
     yield from machine.extras()
+
+
+def _databroker(url: str, options: DoctorOptions) -> Iterator[Finding]:
+    from console.checkup.databroker import databroker
+    from edge_agent.live.port import Access
+
+    ca_file, token_file = options.kuksa_ca_file, options.kuksa_token_file
+    return databroker(url, Access(None, ca_file, token_file, options.insecure_plaintext))
 
 
 def _none(state_dir: Path, *, is_needed: bool) -> Finding:

@@ -11,6 +11,7 @@ from pathlib import Path
 from console.checkup.finding import Finding, fine, size, warning, wrong
 from console.lazy import EXTRAS
 from schemas.private_files import writable_by_others
+from schemas.text import counted
 
 CORE = ("click", "cryptography", "msgpack", "numpy", "paho", "pydantic", "rfc8785", "scipy", "structlog")
 
@@ -85,12 +86,11 @@ def data(path: str, target: str | None) -> list[Finding]:
     """Read a vehicle's rows as its agent would; raises DataError that says what is wrong with them."""
     from edge_agent.sources import read_source
     from edge_agent.sources.cells import HOW_TO_TEST, NO_TEST_ROWS
-    from edge_agent.sources.judge import many
 
     source = read_source(path, target=target)
     says = (
-        f"{many(source.train.rows, 'row')} to train, {source.test.rows} to test, "
-        f"{many(len(source.train.features), 'input')}, target {source.train.target}"
+        f"{counted(source.train.rows, 'rows')} to train, {source.test.rows} to test, "
+        f"{counted(len(source.train.features), 'inputs')}, target {source.train.target}"
     )
     findings = [fine("data", says), *(warning("data", text) for text in source.warnings)]
     return findings if source.test.rows else [*findings, warning("data", NO_TEST_ROWS, HOW_TO_TEST)]

@@ -11,11 +11,11 @@ from console.common import print_json, table_lines
 from console.model.inputs import inputs_of
 from console.model.words import OTHERWISE, wrapped
 from console.progress import progress
-from edge_agent.sources.judge import many
 from glassfleet.explain import over_rows
 from glassfleet.reference import Reference
 from glassfleet.scheme import Model
 from schemas.errors import UsageError
+from schemas.text import counted
 
 SHOWN = 10
 """Rules that are told in words."""
@@ -54,19 +54,19 @@ def over_rows_lines(report: dict[str, Any]) -> list[str]:
     """Return what `over_rows` found as lines of text."""
     explained, rules = report["explained"], report["nature"] == "rules"
     of = "" if explained == report["rows"] else f", spread evenly over {report['rows']}"
-    lines = [f"{report['target']}: {many(explained, 'row')} explained{of}", *_forecast_lines(report)]
+    lines = [f"{report['target']}: {counted(explained, 'rows')} explained{of}", *_forecast_lines(report)]
     for note in report["notes"]:
         lines += wrapped(f"note: {note}", "")
     lines += ["", *_input_lines(report)] if report["nature"] != "structures" else []
     lines += ["", *_rule_lines(report)] if report["rules"] else []
-    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {many(report['fallback'], 'row')}"
+    fell = f"no rule's conditions were met ({OTHERWISE}, or the heaviest rule): {counted(report['fallback'], 'rows')}"
     by_input = ", ".join(f"{name} {count}" for name, count in report["outside"]["inputs"].items())
-    outside = many(report["outside"]["rows"], "row") + (f" ({by_input})" if by_input else "")
+    outside = counted(report["outside"]["rows"], "rows") + (f" ({by_input})" if by_input else "")
     return [
         *lines,
         "",
         *([fell] if rules else []),
-        f"clipped to the target's limits: {many(report['clipped'], 'row')}",
+        f"clipped to the target's limits: {counted(report['clipped'], 'rows')}",
         f"with an input outside the model's range: {outside}",
     ]
 
@@ -94,7 +94,7 @@ def _input_lines(report: dict[str, Any]) -> list[str]:
     base = f" (base: {report['base_text']})" if report["base_text"] else ""
     lines = [*wrapped(f"what moves it: shares of {what}{base}", ""), *(f"  {line}" for line in table_lines(rows))]
     without = report["explained"] - report["with_shares"]
-    return [*lines, f"  ({many(without, 'row')} had nothing to share out)"] if without else lines
+    return [*lines, f"  ({counted(without, 'rows')} had nothing to share out)"] if without else lines
 
 
 def _rule_lines(report: dict[str, Any]) -> list[str]:
@@ -103,5 +103,7 @@ def _rule_lines(report: dict[str, Any]) -> list[str]:
         lines += wrapped(f"{each['rows']:>6} {each['share']:>6.1%}  rule {each['rule']}: {each['brief']}", "")
     rest = report["rules"][SHOWN:]
     return (
-        [*lines, f"{sum(each['rows'] for each in rest):>6}         {many(len(rest), 'other rule')}"] if rest else lines
+        [*lines, f"{sum(each['rows'] for each in rest):>6}         {counted(len(rest), 'other rules')}"]
+        if rest
+        else lines
     )

@@ -221,7 +221,9 @@ def _of_run(options: LeakageOptions) -> tuple[dict[str, Any], list[Line], list[t
     if missing := [agent for agent in agents if agent not in files]:
         raise DataError(f"--data {options.data} has no file of {', '.join(missing[:5])}: {missing[0]}.csv, .csv.gz ...")
     target = domain.target_name
-    fleet = {agent: _read(files[agent], target, scheme, labels=domain.target is None) for agent in agents}
+    fleet = {
+        agent: _read(files[agent], target, scheme, labels=domain.target is None, hold_back=True) for agent in agents
+    }
     _check_same(transcript, protection, {agent: each.train for agent, each in fleet.items()})
     rows = {agent: counted_rows(each.train, domain, state.max_rows_each) for agent, each in fleet.items()}
     lines = attack(protection, opened, {agent: truth(domain, data) for agent, data in rows.items()})
@@ -413,13 +415,13 @@ def _fleet(options: LeakageOptions, scheme: Scheme) -> dict[str, Source]:
 
         files = list(vehicle_files(options.data))
         labels = _are_labels(files[0][1], options.target, scheme)
-        return {agent: _read(path, options.target, scheme, labels=labels) for agent, path in files}
+        return {agent: _read(path, options.target, scheme, labels=labels, hold_back=True) for agent, path in files}
     import numpy as np
 
     from edge_agent.sources import Source
 
     labels = _are_labels(options.data, options.target, scheme)
-    both = _read(options.data, options.target, scheme, labels=labels)
+    both = _read(options.data, options.target, scheme, labels=labels, hold_back=False)
     data = both.train
     order = np.random.default_rng(0).permutation(data.rows)
     cut = int(data.rows * (1 - HELD_OUT))
@@ -444,9 +446,9 @@ def _are_labels(path: Path, target: str | None, scheme: Scheme) -> bool:
     return (target or table.names[-1]) in table.text
 
 
-def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool) -> Source:
+def _read(path: Path, target: str | None, scheme: Scheme, *, labels: bool, hold_back: bool) -> Source:
     from edge_agent.sources import read_source
     from glassfleet.traits import takes_categories, takes_missing
 
     takes = {"categories": takes_categories(scheme), "missing": takes_missing(scheme)}
-    return read_source(path, target=target, labels=labels, **takes)
+    return read_source(path, target=target, labels=labels, hold_back=hold_back, **takes)

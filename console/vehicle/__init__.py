@@ -1,1 +1,1 @@
-"""Commands for a vehicle: agent, enrolment, data checks and collection, forecasts."""
+"""Commands for a vehicle: agent, enrolment, import and collection of data, forecasts."""

@@ -41,8 +41,8 @@ def agent(context: click.Context, given: Given[AgentConfig]) -> None:
     try:
         run_agent(config)
     except DataError as fault:
-        check = f"glassfleet data check {shlex.quote(str(config.data))}"
-        advice = f"; what else is wrong: {check}" if Path(config.data).is_file() else ""
+        plan = f"glassfleet data import {shlex.quote(str(config.data))} --plan plan.toml --out drive.parquet"
+        advice = f". Look at it, and decide, with: {plan}" if Path(config.data).is_file() else ""
         raise DataError(f"{fault}{advice}") from fault
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import queue
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +24,9 @@ from console.settings import retired_option
 from schemas.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from edge_agent.forecast.source import Samples
+    from edge_agent.live.port import Asked, Sample
+    from edge_agent.live.rows import Rows
+    from edge_agent.live.samples import Samples
     from edge_agent.sources.window import WindowStore
 
 BATCH = 500
@@ -34,11 +40,16 @@ REASONS = 5
 
 DAY = 24 * 3600.0
 
+TOPICS = 4096
+"""Most topics of which the last sample is known again."""
+
 
 @click.command()
 @click.option(
     "--source", envvar="GLASSFLEET_DATA_SOURCE", required=True, metavar="URL", callback=rows_place,
-    help="mqtt[s]://[user@]host[:port]/TOPIC, a file or pipe of one JSON object per line, or - for standard input.",
+    help="mqtt[s]://[user@]host[:port]/TOPIC, viss+mqtt[s]://host/VEHICLE, kuksa[s]://host:port, "
+    "can:CHANNEL?database=FILE, a recording or table to replay, a file or pipe of one JSON object per line, or - for "
+    "standard input.",
 )  # fmt: skip
 @click.option(
     "--store", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE.window",
@@ -53,8 +64,14 @@ DAY = 24 * 3600.0
     help="Rows that came longer ago go; 0: never. Default: as the store was made, or 0.",
 )  # fmt: skip
 @click.option(
-    "--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: those of the first sample."
-)
+    "--plan", metavar="FILE.toml",
+    help="Plan whose table [time] says how samples become rows, as in learning. Default: each sample is a row.",
+)  # fmt: skip
+@click.option(
+    "--vss", "catalogues", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Catalogue of VSS for a plan with its paths; several: what a later one says counts.",
+)  # fmt: skip
+@click.option("--columns", metavar="A,B,...", help="Fields to keep, the target last. Default: all that come.")
 @click.option(
     "--follow", is_flag=True,
     help="At the end of a file wait for more lines, at the end of a pipe for the next writer. Started again, it goes "
@@ -66,12 +83,16 @@ DAY = 24 * 3600.0
     "certificate one connection.",
 )  # fmt: skip
 @click.option(
+    "--token-file", envvar="GLASSFLEET_DATA_TOKEN_FILE", type=click.Path(path_type=Path), metavar="FILE",
+    help="File with the token for a databroker.",
+)  # fmt: skip
+@click.option(
     "--ca-file", envvar="GLASSFLEET_DATA_CA_FILE", type=click.Path(path_type=Path), metavar="FILE",
-    help="Certificate authority for mqtts, in place of the identity's or the system's.",
+    help="Certificate authority for mqtts or kuksas, in place of the identity's or the system's.",
 )  # fmt: skip
 @click.option(
     "--insecure-plaintext", envvar="GLASSFLEET_DATA_INSECURE_PLAINTEXT", is_flag=True,
-    help="Allow mqtt to another machine, where everybody on the way can read and change what is said.",
+    help="Allow mqtt or kuksa to another machine, where everybody on the way can read and change what is said.",
 )  # fmt: skip
 @click.option(
     "--silence", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="SECONDS",
@@ -80,17 +101,20 @@ DAY = 24 * 3600.0
 )  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many samples.")
 @retired_option("--window-wait", "edge_agent.sources.window.BUSY_WAIT")
-@retired_option("--queue-samples", "edge_agent.forecast.source.WAITING")
-@retired_option("--max-sample-bytes", "edge_agent.forecast.source.MAX_BYTES")
+@retired_option("--queue-samples", "edge_agent.live.samples.WAITING")
+@retired_option("--max-sample-bytes", "edge_agent.live.port.MAX_BYTES")
 @result_options
 def collect(  # noqa: PLR0917 - click passes options by name
     source: str,
     store: Path,
     max_rows: int | None,
     max_days: float | None,
+    plan: str | None,
+    catalogues: tuple[Path, ...],
     columns: str | None,
     follow: bool,
     identity: Path | None,
+    token_file: Path | None,
     ca_file: Path | None,
     insecure_plaintext: bool,
     silence: float,
@@ -99,39 +123,58 @@ def collect(  # noqa: PLR0917 - click passes options by name
 ) -> None:
     """Keep the newest rows of a live stream on disk, for an agent to learn from.
 
-    A row is a JSON object of numbers and texts, complete with its target. What does not fit is refused and counted. It
-    may be killed at any moment; started again, it goes on. The agent takes what is in the window when a run freezes
-    its rows. Rows stay on this machine.
+    A row is a JSON object of numbers and texts, its target last, or what a plan makes of signals at their own times. A
+    field that comes later is a column from then on. What is no row is refused and counted. It may be killed at any
+    moment; started again, it goes on.
+
+    The agent takes what is in the window when a run freezes its rows. It leaves out, with a word, rows without a
+    target, and those with an empty input unless it takes empty cells. Rows stay on this machine.
 
     \b
     Examples:
       glassfleet data collect --source mqtt://127.0.0.1:1883/vehicle/samples --store drive.window --max-days 7
       glassfleet data collect --source - --store drive.window --max-rows 20000 --columns speed,load,quality
-      glassfleet data collect --source samples.jsonl --follow --store drive.window
       glassfleet data collect --source mqtts://broker.car/samples --identity collector --store drive.window
+      glassfleet data collect --source kuksa://127.0.0.1:55555 --plan plan.toml --store drive.window
     """
     from edge_agent import logs
+    from edge_agent.live.plan import LivePlan
+    from edge_agent.live.port import Access, Asked
+    from edge_agent.live.rows import Rows
+    from edge_agent.live.samples import Samples
     from edge_agent.sources.window import ENDING, WindowStore
 
     if store.suffix != ENDING:
         raise UsageError(f"--store {store}: the name must end in {ENDING}, by which an agent knows what it is")
-    wanted = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    if plan and columns:
+        raise UsageError("--columns: the plan names the columns already")
     logs.configure("error" if is_quiet() else "warning")
-    place = f"place:{Path(source).absolute()}" if follow else ""
-    behind = ""
-    if follow and store.is_file():
-        with closing(WindowStore.open(store)) as known:
-            behind = known.noted(place)
+    live = LivePlan.read(plan, catalogues) if plan else LivePlan()
+    wanted = live.names or tuple(filter(None, (name.strip() for name in (columns or "").split(","))))
+    asked = Asked(
+        source,
+        signals=live.signals,
+        time=live.clock,
+        access=Access(identity, ca_file, token_file, insecure_plaintext),
+        follow=follow,
+        speed=0.0,
+        is_urgent=True,  # a server that is not there, or refuses us, is an error now, not a silent wait
+    )
+    _check(asked)
+    notes = Notes(f"place:{Path(source).absolute()}" if follow else "", store)
+    asked.behind = notes.place
     # First: a source that cannot be opened makes no window.
-    samples = _samples(source, (identity, ca_file, insecure_plaintext), follow=follow, behind=behind)
+    samples = Samples(asked)
     is_new = not store.exists()
     window = WindowStore(
         store, max_rows=max_rows, max_seconds=None if max_days is None else max_days * DAY, columns=wanted
     )
     # A service for weeks: it is silent where there is no terminal.
     with progress("collecting", count, silence=math.inf) as work:
-        taken, refused, fault = _fill(window, samples, count, place, work, silence=silence)
-    if not (taken or fault or samples.is_stopped):
+        filling = Filling(window, Rows(live, drive=notes.drive + 1), notes, work, is_planned=live.time is not None)
+        fault = filling.run(samples, count, silence=silence)
+    taken, refused, known = filling.taken, filling.refused, filling.known
+    if not (taken or known or fault or samples.is_stopped):
         refusals = f" ({refused} refused)" if refused else ""
         fault = DataError(
             f"--source {source}: it had no sample to take{refusals}. A sample is a JSON object of field and value, on "
@@ -142,34 +185,171 @@ def collect(  # noqa: PLR0917 - click passes options by name
     window.close()
     if is_new and fault is not None and not taken:
         store.unlink(missing_ok=True)
-    lost = samples.dropped
+    counts = {"taken": taken, "refused": refused, "known": known, "lost": samples.lost}
     if as_json:
-        print_json({"taken": taken, "refused": refused, "lost": lost, "rows": rows, "store": str(store)})
+        print_json({**counts, "rows": rows, "store": str(store)})
     else:
-        click.echo(f"{taken} samples taken, {refused} refused, {lost} lost; {rows} rows in {store}", err=True)
+        already = f"{known} known already, " if known else ""
+        summary = f"{taken} samples taken, {refused} refused, {already}{samples.lost} lost"
+        click.echo(f"{summary}; {rows} rows in {store}", err=True)
     if fault is not None:
         raise fault
 
 
-def _samples(source: str, access: tuple[Path | None, Path | None, bool], *, follow: bool, behind: str) -> Samples:
-    """Open a live source; an MQTT broker that is not there, or refuses us, is an error now, not a silent wait."""
-    from broker.paho_transport import connect_once
-    from edge_agent.forecast.source import Access, Samples, is_table, is_topic, link_of
+def _check(asked: Asked) -> None:
+    is_server = "://" in asked.source
+    access = asked.access
+    if not is_server and any((access.identity, access.ca_file, access.token_file, access.insecure_plaintext)):
+        raise UsageError(f"--source {asked.source} is no server: leave out --identity, --ca-file and the like")
+    from edge_agent.live.adapters import adapter_of
 
-    if is_topic(source):
-        connect_once(link_of(source, Access(*access))[0])
-    elif any(access):
-        raise UsageError(f"--source {source} is no broker's topic: leave out --identity, --ca-file and the like")
-    if follow and (is_topic(source) or source == "-" or is_table(source)):
-        raise UsageError(f"--follow is for a file or named pipe of JSON lines, not for --source {source}")
-    return Samples(
-        source,
-        speed=0.0,
-        access=Access(*access),
-        follow=follow,
-        behind=behind,
-        is_strict=False,  # the window judges the fields that it keeps
-    )
+    if asked.follow and (asked.source == "-" or adapter_of(asked.source).files != "lines"):
+        raise UsageError(f"--follow is for a file or named pipe of JSON lines, not for --source {asked.source}")
+
+
+class Notes:
+    """What a window notes of its source, in one transaction with the rows: neither is there without the other.
+
+    Parameters
+    ----------
+    key : str
+        Under which the place in a followed file is noted; empty: the source has none.
+    store : Path
+        The window; it need not be there.
+    """
+
+    def __init__(self, key: str, store: Path) -> None:
+        from edge_agent.sources.window import WindowStore
+
+        self._key = key
+        self._digests: dict[str, str] = {}
+        self.place = ""
+        self.newest = -math.inf
+        self.drive = 0
+        if store.is_file():
+            with closing(WindowStore.open(store)) as known:
+                self.place = known.noted(key) if key else ""
+                self._digests = json.loads(known.noted("topics") or "{}")
+                self.newest = float(known.noted("newest") or -math.inf)
+                self.drive = int(known.noted("drive") or 0)
+
+    def is_known(self, sample: Sample) -> bool:
+        """Whether a stored sample was taken before; remembers it, and where it ends."""
+        self.place = sample.place
+        if not sample.topic:
+            return False
+        digest = hashlib.blake2b(repr((sample.time, sample.values)).encode(), digest_size=8).hexdigest()
+        is_known = sample.is_stored and self._digests.get(sample.topic) == digest
+        if sample.topic in self._digests or len(self._digests) < TOPICS:
+            self._digests[sample.topic] = digest
+        return is_known
+
+    def about(self) -> dict[str, str]:
+        """Return what to note."""
+        about = {self._key: self.place} if self._key else {}
+        if self._digests:
+            about["topics"] = json.dumps(self._digests)
+        if self.newest > -math.inf:
+            about |= {"newest": repr(self.newest), "drive": str(self.drive)}
+        return about
+
+
+class Filling:
+    """Moves samples into a window.
+
+    Attributes
+    ----------
+    taken, refused, known : int
+        Samples that were taken, that are none, and that were known already.
+    """
+
+    def __init__(self, window: WindowStore, rows: Rows, notes: Notes, work: Work, *, is_planned: bool) -> None:
+        self._window, self._rows, self._notes, self._work = window, rows, notes, work
+        self._is_planned, self._is_first_drive, self._had_stored = is_planned, True, False
+        self._reasons: dict[str, None] = {}
+        self._told_at = -math.inf
+        self.taken = self.refused = self.known = 0
+
+    def run(self, samples: Samples, count: int | None, *, silence: float) -> Exception | None:
+        """Work until the source ends or fails, `count` came, or a signal; return why the source failed."""
+        arrived: queue.Queue[Sample | str | None] = queue.Queue(2 * BATCH)
+        faults: list[Exception] = []
+
+        def feed() -> None:
+            try:
+                for sample in samples:
+                    arrived.put(sample)
+            except Exception as fault:  # noqa: BLE001 - raised where the command ends
+                faults.append(fault)
+            arrived.put(None)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: samples.stop())
+        threading.Thread(target=feed, name="collect", daemon=True).start()
+        is_open = True
+        while is_open and (count is None or self._came < count):
+            batch = [_next(arrived, silence, self._work)]
+            most = BATCH if count is None else min(BATCH, count - self._came)
+            while batch[-1] is not None and len(batch) < most and not arrived.empty():
+                batch.append(arrived.get())
+            is_open = batch[-1] is not None
+            self._take([each for each in batch if each is not None])
+            self._work.at(self._came, doing=f"{self.taken} taken, {self.refused} refused")
+            self._tell(at_once=not is_open)
+        # It may have failed while the last batch was written; who has all that was asked for need not know.
+        self._append(self._new(self._rows.flush()))
+        return None if is_open else next(iter(faults), None)
+
+    @property
+    def _came(self) -> int:
+        return self.taken + self.refused + self.known
+
+    def _take(self, batch: Sequence[Sample | str]) -> None:
+        rows: list[dict[str, Any]] = []
+        for sample in batch:
+            if isinstance(sample, str):
+                self._refuse(sample)
+            elif self._notes.is_known(sample):
+                self.known += 1
+            else:
+                self._had_stored |= sample.is_stored
+                try:
+                    # It was stored, but is not known yet: a measurement that was missed, taken once.
+                    made = self._rows.push(replace(sample, is_stored=False) if sample.topic else sample)
+                except ValueError as fault:
+                    self._refuse(str(fault))
+                else:
+                    self.taken += 1
+                    rows += self._new(made)
+        for cut in self._rows.cuts():
+            self._is_first_drive = False
+            self._work.say(f"a new drive begins: {cut}")
+        self._append(rows)
+
+    def _new(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Leave out the rows that a former process had made of values that the source still had."""
+        newest = self._notes.newest
+        times = self._rows.times
+        if rows and self._is_planned:
+            if self._is_first_drive and self._had_stored:
+                rows = [row for at, row in zip(times, rows, strict=True) if not newest - DAY < at <= newest]
+            self._notes.newest, self._notes.drive = times[-1], self._rows.drive
+        return rows
+
+    def _append(self, rows: list[dict[str, Any]]) -> None:
+        for fault in self._window.append(rows, **self._notes.about()):
+            self.taken -= 1
+            self._refuse(fault)
+
+    def _refuse(self, reason: str) -> None:
+        self.refused += 1
+        self._reasons = dict.fromkeys([*self._reasons, reason][-REASONS:])
+
+    def _tell(self, *, at_once: bool) -> None:
+        if self._reasons and (at_once or time.monotonic() - self._told_at > TELL_EVERY):
+            self._told_at = time.monotonic()
+            self._work.say(f"refused ({self.refused} so far): {'; '.join(self._reasons)}")
+            self._reasons = {}
 
 
 def _next(arrived: queue.Queue[Any], silence: float, work: Work) -> Any:
@@ -182,51 +362,3 @@ def _next(arrived: queue.Queue[Any], silence: float, work: Work) -> Any:
             "broker that forbids it may stay silent)?"
         )
         return arrived.get()
-
-
-def _fill(
-    window: WindowStore, samples: Samples, count: int | None, place: str, work: Work, *, silence: float
-) -> tuple[int, int, Exception | None]:
-    """Move samples into the window until the source ends or fails, `count` came, or a signal.
-
-    Returns how many came, how many were refused, and why the source failed.
-    """
-    arrived: queue.Queue[Any] = queue.Queue(2 * BATCH)
-    faults_of_source: list[Exception] = []
-
-    def feed() -> None:
-        try:
-            for sample in samples:
-                arrived.put((sample, samples.place))
-        except Exception as fault:  # noqa: BLE001 - raised where the command ends
-            faults_of_source.append(fault)
-        arrived.put(None)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: samples.stop())
-    threading.Thread(target=feed, name="collect", daemon=True).start()
-    taken = refused = 0
-    warned_at = float("-inf")
-    reasons: dict[str, None] = {}
-    open_ = True
-    while open_ and (count is None or taken + refused < count):
-        batch = [_next(arrived, silence, work)]
-        most = BATCH if count is None else min(BATCH, count - taken - refused)
-        while batch[-1] is not None and len(batch) < most and not arrived.empty():
-            batch.append(arrived.get())
-        open_ = batch[-1] is not None
-        came = [each for each in batch if each is not None]
-        rows = [sample for sample, _ in came if isinstance(sample, dict)]
-        # The place is kept with the rows, in one transaction: neither is there without the other.
-        about = {place: came[-1][1]} if place and came else {}
-        faults = [sample for sample, _ in came if isinstance(sample, str)] + window.append(rows, **about)
-        taken += len(came) - len(faults)
-        refused += len(faults)
-        work.at(taken + refused, doing=f"{taken} taken, {refused} refused")
-        reasons = dict.fromkeys([*reasons, *dict.fromkeys(faults)][-REASONS:])
-        if reasons and (time.monotonic() - warned_at > TELL_EVERY or not open_):
-            warned_at = time.monotonic()
-            work.say(f"refused ({refused} so far): {'; '.join(reasons)}")
-            reasons = {}
-    # It may have failed while the last batch was written; who has all that was asked for need not know.
-    return taken, refused, None if open_ else next(iter(faults_of_source), None)

@@ -20,9 +20,6 @@ from schemas.text import show_hidden
 if TYPE_CHECKING:
     from edge_agent.forecast.verify import Checked, Seen
 
-OWN = "qoe"
-"""What ``--window`` calls the case study's own windows."""
-
 LOG = "forecasts"
 """A forecaster's log, in its agent's folder."""
 
@@ -65,20 +62,13 @@ def run(given: Given[ForecastConfig], *, as_json: bool, printed: bool) -> None:
     \b
     Examples:
       glassfleet forecast run --id vehicle-07 --source drive.csv --speed 10 --alert 0.5
+      glassfleet forecast run --id vehicle-07 --source kuksa://127.0.0.1 --plan plan.toml --publish kuksa://127.0.0.1
     """
     config = given.load(waits=False)
     from edge_agent.forecast.serve import run as serve  # a wrong flag is told without loading numpy
-    from glassfleet.data.windows import WindowPlan
 
-    plan = None
-    if config.window == Path(OWN):
-        from glassfleet.data import presets
-
-        plan = presets.window(OWN)
-    elif config.window is not None:
-        plan = WindowPlan.from_document(json_file(config.window, "window"))
     _tell_if_strange(config)
-    serve(config, plan, None if not printed else _say_json if as_json else _say)
+    serve(config, None if not printed else _say_json if as_json else _say)
 
 
 def _tell_if_strange(config: ForecastConfig) -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from coordinator.engine import learning
-from coordinator.engine.state import Offer, Round, RunState
+from coordinator.engine.state import NUMBERS, Offer, Round, RunState
 from coordinator.specification.run import PrivatePolicy
+from glassfleet.data.clock import tells_when
 from glassfleet.data.lags import recalled_names
 from schemas.trial import place_in_sample
 
@@ -24,7 +25,7 @@ _REASON_CHARS = 120
 
 
 def columns(state: RunState) -> tuple[tuple[str, ...], str]:
-    """Settle the run's columns: as declared, else as most agents that can run the scheme offer them."""
+    """Settle the run's columns: as declared, else as most agents that can run the scheme offer them, without times."""
     spec = state.spec
     if spec.domain is not None:
         return spec.domain.names, spec.domain.target_name
@@ -37,7 +38,9 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
             continue
         if spec.features is not None and not set(spec.features) <= set(offer.features):
             continue
-        features = spec.features or tuple(name for name in offer.features if name != target)
+        offered = [name for name in offer.features if name != target]
+        # When it was is no cause: a model that learns from the time knows no other day.
+        features = spec.features or tuple([name for name in offered if not tells_when(name)] or offered)
         if features and target:
             votes[recalled_names(spec.memory, features), target] += 1
     if not votes:
@@ -49,7 +52,40 @@ def columns(state: RunState) -> tuple[tuple[str, ...], str]:
 def settled(state: RunState) -> RunState:
     """Return the state of a run that gathers with its columns as they would be settled now."""
     features, target = columns(state)
-    return replace(state, features=features, target=target)
+    known = replace(state, features=features, target=target, kinds={})
+    return replace(known, kinds=kinds(known)) if features else known
+
+
+def kinds(state: RunState) -> dict[str, str]:
+    """Return what the run's columns hold at most agents that have them, as far as it is not just numbers.
+
+    Words or numbers, as most say; then the unit that most tell.
+    """
+    offers = [offer.kind_of for offer in _offers(state).values() if offer.kinds]
+    if not offers:
+        return {}
+    plain = [offer for offer in _offers(state).values() if not offer.kinds]
+    found = {}
+    for name in sorted(_needed(state) | {state.target}):
+        counts = Counter(each[name] for each in offers if name in each)
+        counts[NUMBERS] += sum(name in offer.features or name == offer.target for offer in plain)
+        if counts["words"] > counts.total() - counts["words"]:
+            found[name] = "words"
+        elif units := {kind: count for kind, count in counts.items() if kind not in (NUMBERS, "words")}:
+            found[name] = min(units, key=lambda kind: (-units[kind], kind))
+    return found
+
+
+def differs(state: RunState, offer: Offer) -> str:
+    """Return in which column an agent holds something else than most, and what; empty: in none."""
+    if not state.kinds and not offer.kinds:
+        return ""
+    own = offer.kind_of
+    for name in sorted((_needed(state) | {state.target}) & own.keys()):
+        mine, most = own[name], state.kinds.get(name, NUMBERS)
+        if mine != most and ("words" in (mine, most) or NUMBERS not in (mine, most)):
+            return f"has {mine} in {name!r}, where most have {most}"
+    return ""
 
 
 def wanted(state: RunState) -> tuple[int, str]:
@@ -98,6 +134,7 @@ def _can(state: RunState, agent: str, offer: Offer, needed: frozenset[str]) -> b
         and agent not in state.spec.without
         and (not offer.features or needed <= set(offer.features))
         and offer.target in ("", state.target)
+        and not differs(state, offer)
     )
 
 
@@ -119,6 +156,8 @@ def unable(state: RunState) -> dict[str, str]:
             reasons[agent] = f"has no column {', '.join(map(repr, missing[:_NAMED]))}{_more(len(missing))}"
         elif target and offer.target not in ("", target):
             reasons[agent] = f"has the target {offer.target!r}, not {target!r}"
+        elif state.features and (odd := differs(state, offer)):
+            reasons[agent] = odd
         elif not state.features and not (target or offer.target):
             reasons[agent] = "offers no target, and the run names none"
         elif not state.features and not set(offer.features) - {target or offer.target}:

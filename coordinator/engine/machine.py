@@ -65,7 +65,7 @@ from coordinator.engine.collecting import Collecting, Openly, Privately
 from coordinator.engine.draft import Draft
 from coordinator.engine.effects import Effect
 from coordinator.engine.learning import Lookup
-from coordinator.engine.state import RunState
+from coordinator.engine.state import NUMBERS, RunState
 from coordinator.engine.table import TABLE
 from coordinator.specification.run import Bounds, RunSpec, limits_of
 from glassfleet import catalogue
@@ -235,6 +235,7 @@ class Engine:
             if state.spec.guarded:
                 guard = {"guarded": True, "readable": True, "max_rows_each": state.max_rows_each}
                 parameters = parameters.model_copy(update=guard)
+            parameters = parameters.model_copy(update={"units": _units(state, parameters)})
             if state.spec.memory is not None:
                 parameters = parameters.remembering(state.spec.memory)
             private = state.spec.private
@@ -334,8 +335,8 @@ def _gather(draft: Draft) -> None:
         return  # without a look at everybody, for each who comes
     settled = asking.settled(state)
     able = asking.able(settled) if settled.features else ()
-    if len(able) >= wanted:
-        draft.update(features=settled.features, target=settled.target)
+    if len(able) >= wanted or _is_enough(settled, len(able), wanted):
+        draft.update(features=settled.features, target=settled.target, kinds=settled.kinds)
         opening.begin(draft, "enough-agents")
     elif is_due:
         draft.move(
@@ -345,6 +346,25 @@ def _gather(draft: Draft) -> None:
             + draft.without_broker("that time")
             + asking.why_not(asking.unable(settled)),
         )
+
+
+def _is_enough(state: RunState, able: int, wanted: int) -> bool:
+    """Whether a run may begin without agents whose columns hold something else than most: it waits for no others."""
+    if state.spec.private is not None or not state.features:
+        return False
+    there = able + sum(bool(asking.differs(state, offer)) for offer in state.agents.values())
+    return there >= wanted and able >= learning.share(state.spec.policy.min_agents, there)
+
+
+def _units(state: RunState, parameters: DiscoveryParameters) -> dict[str, str]:
+    """Return the units that the vehicles tell, and those of the specification, which count."""
+    known = {*parameters.features, parameters.target}
+    units = {
+        name: kind.removeprefix(f"{NUMBERS} in ")
+        for name, kind in state.kinds.items()
+        if kind.startswith(f"{NUMBERS} in ") and name in known
+    }
+    return units | parameters.units
 
 
 def wakes_at(state: RunState) -> float | None:

@@ -25,6 +25,8 @@ Phase = Literal[
     "gathering", "pairing", "domain", "recruiting", "learning", "checking", "scoring", "finished", "failed", "cancelled"
 ]
 T = TypeVar("T")
+NUMBERS = "numbers"
+"""What a column holds; behind it may be `` in`` and the unit."""
 ENDED: frozenset[Phase] = frozenset({"finished", "failed", "cancelled"})
 
 
@@ -35,15 +37,33 @@ class Offer:
     schemes: frozenset[str] = frozenset()
     features: tuple[str, ...] = ()
     target: str = ""
+    kinds: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
+    plan: str = ""
+
+    @property
+    def kind_of(self) -> dict[str, str]:
+        """What each column holds."""
+        names = (*self.features, self.target)
+        return dict(zip(names, self.kinds or (NUMBERS,) * len(names), strict=True))
 
     def to_value(self) -> dict[str, Value]:
         """Return the offer as a codec value."""
-        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target}
+        offered: dict[str, Value] = {"kinds": list(self.kinds), "far": list(self.far), "plan": self.plan}
+        more = {name: value for name, value in offered.items() if value}
+        return {"schemes": sorted(self.schemes), "features": list(self.features), "target": self.target, **more}
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> Offer:
         """Rebuild an offer."""
-        return cls(frozenset(value["schemes"]), tuple(value["features"]), value["target"])
+        return cls(
+            frozenset(value["schemes"]),
+            tuple(value["features"]),
+            value["target"],
+            tuple(value.get("kinds", ())),
+            tuple(value.get("far", ())),
+            value.get("plan", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +245,8 @@ class RunState:
         Who is up.
     features, target
         Columns of the run, once settled.
+    kinds : Mapping of str to str
+        What these hold at most agents, where it is not just numbers; see `Offer`.
     max_rows_each : int
         At most so many rows of each agent count; 0: all (or not yet found).
     guard : Mapping
@@ -290,6 +312,7 @@ class RunState:
     agents: Map[str, Offer] = field(default_factory=Map)
     features: tuple[str, ...] = ()
     target: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)
     domain: Domain | None = None
     domain_contributors: tuple[str, ...] = ()
     max_rows_each: int = 0

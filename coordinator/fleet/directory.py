@@ -104,7 +104,7 @@ class SharedOffers:
 
 def size_of(offer: Offer) -> int:
     """Return the bytes of memory that an offer takes: a name of one letter takes fifty to eighty."""
-    names = (*offer.schemes, *offer.features, offer.target)
+    names = (*offer.schemes, *offer.features, offer.target, *offer.kinds, *offer.far, offer.plan)
     places = sys.getsizeof(offer.schemes) + sys.getsizeof(offer.features)
     return _OFFER_BYTES + places + sum(map(sys.getsizeof, names))
 
@@ -367,4 +367,5 @@ def _words(incarnation: str, software: str) -> int:
 
 def offer_of(body: AgentState) -> Offer:
     """Return what a birth certificate offers."""
-    return Offer(frozenset(body.schemes), tuple(body.features), body.target)
+    more = tuple(body.kinds), tuple(body.far), body.plan
+    return Offer(frozenset(body.schemes), tuple(body.features), body.target, *more)

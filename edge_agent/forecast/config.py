@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from edge_agent.config import SHARED
 from edge_agent.forecast.log import DEFAULT_MAX_BYTES
@@ -21,12 +21,15 @@ class ForecastConfig(Settings):
         The agent beside which it works: its models are used, and forecasts are published under its id. Why: every
         vehicle has its own.
     source : str
-        Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic`` (JSON
-        objects on a broker of the vehicle), a table's file as for an agent (replayed), or a file or named pipe of JSON
-        lines. Why: every vehicle has its own.
-    window : Path or None
-        JSON file that says which inputs the last samples make, or ``qoe`` for the case study's; without it samples are
-        rows with the inputs already. Why: samples that are no rows yet.
+        Where samples come from: ``-`` (JSON objects on standard input, a line each), ``mqtt[s]://host/a/topic``,
+        ``viss+mqtt[s]://host/VEHICLE``, ``kuksa[s]://host:port``, ``can:CHANNEL?database=FILE``, a table or recording
+        (replayed), or a file or named pipe of JSON lines. Why: every vehicle has its own.
+    plan : str or None
+        TOML file whose table ``[time]`` says how samples become rows, as in learning, or ``qoe`` for the case study's;
+        without it each sample is a row. Why: samples that are no rows yet.
+    vss : tuple of Path
+        Catalogues of VSS, separated by commas, for a plan with their paths; what a later one says counts. Why: such a
+        plan.
     model : str or None
         Name of the model to serve; None: the only one that the agent keeps. Why: an agent that keeps several.
     data : str or None
@@ -41,44 +44,64 @@ class ForecastConfig(Settings):
         Most bytes of the log; then the oldest sixteenth gives way. 64 KiB to 1 TiB. Why: the disk, and how long
         forecasts must be kept.
     speed : float
-        A replayed file goes so many times as fast as one row a second; 0: as fast as it can. Why: a long file.
+        A replayed file goes so many times as fast as it was recorded; 0: as fast as it can. Why: a long file.
     every : float
-        Seconds from a forecast to the next, 0 to 3600; samples that come faster still fill windows and memory. A row
-        of a replayed file is a second. Why: forecasts that are needed more, or less, often.
+        Seconds from a forecast to the next, 0 to 3600; samples that come faster still fill windows and memory. A
+        replayed file has its own time; a table without one, a row a second. Why: forecasts that are needed more, or
+        less, often.
     alert : str or None
         A forecast below this number, or of this class, is an alert. Why: it says what is bad here.
     observed : str or None
         Field of a sample with the target's present value, for models that remember the target. Why: such a model.
     publish : str
+        Where forecast, alert and number of the rule go as signals of VSS: ``kuksa[s]://host:port``, or
+        ``mqtt[s]://host/a/topic``. Why: another application in the vehicle acts on them.
+    report : str
         ``none``, ``alerts`` or ``all`` of the forecasts on the fleet's broker, with their explanation. It tells about
-        the vehicle's rows, so nothing is published unless asked. Of a tree of the vehicle's own only what it answers.
+        the vehicle's rows, so nothing is reported unless asked. Of a tree of the vehicle's own only what it answers.
         Why: somebody in the cloud wants to see them.
     broker : str or None
-        Broker's URL, when forecasts are published. Why: every fleet has its own.
+        Broker's URL, when forecasts are reported. Why: every fleet has its own.
     source_identity : Path or None
         Folder with ``key.pem``, ``cert.pem`` and ``ca.pem`` for a source at ``mqtts``, of an id of its own too. Why: a
         vehicle's broker that asks for a certificate.
     source_ca_file : Path or None
-        Certificate authority for a source at ``mqtts``, in place of that identity's or the system's. Why: a vehicle's
-        broker with a certificate of others.
+        Certificate authority of the source's and ``publish``'s server, in place of that identity's or the system's.
+        Why: a server in the vehicle with a certificate of others.
+    source_token_file : Path or None
+        File with the token for a databroker, which lets it read the source's signals, and provide what is published.
+        Why: a databroker that asks for one.
     """
 
     service: ClassVar = "forecast"
     shared: ClassVar = SHARED
     top: ClassVar = "shared"
-    first: ClassVar = ("id", "source", "model", "every", "alert", "publish", "broker", "identity", "log", "state_dir")
+    first: ClassVar = (
+        "id",
+        "source",
+        "model",
+        "every",
+        "alert",
+        "publish",
+        "report",
+        "broker",
+        "identity",
+        "log",
+        "state_dir",
+    )
     retired: ClassVar = {
         "data_pause": "edge_agent.forecast.model.DATA_PAUSE",
         "kept_rows": "edge_agent.forecast.features.KEPT_ROWS",
-        "queue_samples": "edge_agent.forecast.source.WAITING",
-        "max_sample_bytes": "edge_agent.forecast.source.MAX_BYTES",
+        "queue_samples": "edge_agent.live.samples.WAITING",
+        "max_sample_bytes": "edge_agent.live.port.MAX_BYTES",
         "faults_told_every": "edge_agent.forecast.serve.FAULTS_LOGGED_EVERY",
         "identity_look": "broker.credentials.LOOK_EVERY",
     }
 
     id: Id
     source: str = Field(min_length=1)
-    window: Path | None = None
+    plan: str | None = None
+    vss: tuple[Path, ...] = ()
     model: Id | None = None
     data: str | None = None
     models: Path | None = None
@@ -88,15 +111,22 @@ class ForecastConfig(Settings):
     every: Annotated[float, Field(ge=0, le=3600)] = 1.0
     alert: str | None = None
     observed: str | None = None
-    publish: Literal["none", "alerts", "all"] = "none"
+    publish: str = ""
+    report: Literal["none", "alerts", "all"] = "none"
     broker: str | None = None
     source_identity: Path | None = None
     source_ca_file: Path | None = None
+    source_token_file: Path | None = None
+
+    @field_validator("vss", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _consistent(self) -> ForecastConfig:
-        if self.publish != "none" and not self.broker:
-            raise ValueError("to publish forecasts a broker is needed: give --broker, or --publish none")
+        if self.report != "none" and not self.broker:
+            raise ValueError("to report forecasts a broker is needed: give --broker, or --report none")
         return self
 
     @property

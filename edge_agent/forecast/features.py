@@ -1,4 +1,4 @@
-"""From live samples to a model's inputs: windows, then memory. The same code as in learning; no I/O, no clock."""
+"""From rows to a model's inputs: memory and categories. The same code as in learning; no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from glassfleet.data.categories import code_of
 from glassfleet.data.cells import MISSING, PAIRS, as_number, is_empty
 from glassfleet.data.domain import Domain
 from glassfleet.data.lags import Recollection
-from glassfleet.data.windows import SlidingWindow, WindowPlan
 
 KEPT_ROWS = 600
 """Rows in memory, ten minutes of one a second, so that a new model with a longer memory need not wait for them."""
@@ -24,16 +23,13 @@ class LiveFeatures:
 
     Parameters
     ----------
-    plan : WindowPlan or None
-        What becomes of the samples; None: they are rows already.
     observed : str or None
-        Field of a sample with the target's present value, for models that remember the target.
+        Field of a row with the target's present value, for models that remember the target.
     """
 
-    def __init__(self, plan: WindowPlan | None = None, observed: str | None = None) -> None:
-        self._window = None if plan is None else SlidingWindow(plan)
+    def __init__(self, observed: str | None = None) -> None:
         self._observed = observed
-        self._rows: deque[tuple[dict[str, float], float | None]] = deque(maxlen=KEPT_ROWS)
+        self._rows: deque[tuple[Mapping[str, Any], float | None]] = deque(maxlen=KEPT_ROWS)
         self._domain: Domain | None = None
         self._recollection: Recollection | None = None
 
@@ -48,26 +44,22 @@ class LiveFeatures:
                 except (KeyError, ValueError):
                     self._recollection.clear()  # seen under another declaration; what follows counts
 
-    def push(self, sample: Mapping[str, Any]) -> dict[str, float] | None:
-        """Take a sample; return the inputs by name, in the model's order.
+    def push(self, row: Mapping[str, Any]) -> dict[str, float] | None:
+        """Take a row; return the inputs by name, in the model's order.
 
         Returns
         -------
         dict or None
-            None: there is no model, or the window or memory is not full yet.
+            None: there is no model, or its memory is not full yet.
 
         Raises
         ------
         KeyError
-            The sample lacks a field.
+            The row lacks a field.
         ValueError, TypeError
-            A value is no finite number, no text where the model takes one, or comes out of order. The sample is not
-            taken.
+            A value is no finite number, no text where the model takes one, or comes out of order. The row is not taken.
         """
-        row = dict(sample) if self._window is None else self._window.push(sample)
-        if row is None:
-            return None
-        observed = None if self._observed is None else float(sample[self._observed])
+        observed = None if self._observed is None else float(row[self._observed])
         if self._domain is None:
             self._rows.append((row, observed))
             return None

@@ -101,7 +101,9 @@ def _own_of(scheme: Any, model: Any, rows: str) -> Any:
 
     domain = model.domain
     categories = any(variable.categories for variable in domain.features)
-    source = read_source(rows, target=domain.target_name, labels=domain.target is None, categories=categories)
+    source = read_source(
+        rows, target=domain.target_name, labels=domain.target is None, categories=categories, hold_back=True
+    )
     try:
         return personal_model(scheme, model, remember(source.train, domain.memory))
     except (KeyError, ValueError) as fault:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 import threading
 import time
@@ -12,23 +11,20 @@ from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
-from broker.paho_transport import PahoTransport
-from broker.port import Handlers, Link
-from broker.signed import signed
-from broker.tls import tls_of
 from edge_agent import logs
 from edge_agent.forecast.config import ForecastConfig
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch, Served
-from edge_agent.forecast.source import Access, Sample, Samples, is_topic
-from glassfleet.data.windows import WindowPlan
+from edge_agent.forecast.publish import into_vehicle, to_fleet
+from edge_agent.live.plan import LivePlan
+from edge_agent.live.port import Access, Asked, Sample
+from edge_agent.live.rows import Rows
+from edge_agent.live.samples import Samples
 from glassfleet.explanation import Explanation
 from glassfleet.reference import explained
-from schemas.envelope import Envelope
 from schemas.errors import NotFoundError, UsageError
 from schemas.messages import Forecast
-from schemas.topics import Topics
 
 SLACK = 0.5
 """A sample may come this much of the time between two forecasts before its time: clocks and networks jitter."""
@@ -45,6 +41,7 @@ class Forecaster:
 
     Parameters
     ----------
+    rows : Rows
     features : LiveFeatures
     watch : ModelWatch
     log : ForecastLog
@@ -68,6 +65,7 @@ class Forecaster:
 
     def __init__(
         self,
+        rows: Rows,
         features: LiveFeatures,
         watch: ModelWatch,
         log: ForecastLog,
@@ -79,6 +77,7 @@ class Forecaster:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self._rows = rows
         self._features = features
         self._watch = watch
         self._log = log
@@ -87,7 +86,7 @@ class Forecaster:
         self._publish = publish
         self._say = say
         self._clock, self._wall = clock, wall
-        self._due = float("-inf")
+        self._due = self._seen = float("-inf")
         self._alerting = False
         self._asked_for_model = False
         self.record: dict[str, Any] = {}
@@ -117,13 +116,30 @@ class Forecaster:
             self._fault("no-sample", sample)
             return None
         try:
-            inputs = self._features.push(sample)
-        except KeyError as fault:
-            self._fault("missing-field", f"the sample has no {fault.args[0]!r}")
-            return None
-        except (ValueError, TypeError) as fault:
+            rows = self._rows.push(sample)
+        except ValueError as fault:
             self._fault("unusable-sample", str(fault))
             return None
+        for cut in self._rows.cuts():
+            self._say.warning("new-drive", reason=str(cut))
+        return self._of_rows(served, rows)
+
+    def finish(self) -> Forecast | None:
+        """Return the forecast of what waits for a later sample: there will be none."""
+        return self._of_rows(self._watch.look()[0], self._rows.flush())
+
+    def _of_rows(self, served: Served | None, rows: list[dict[str, Any]]) -> Forecast | None:
+        """Take rows into memory; return the forecast of the last one, if one is due."""
+        inputs = None
+        for row in rows:
+            try:
+                inputs = self._features.push(row)
+            except KeyError as fault:
+                inputs = None
+                self._fault("missing-field", f"the sample has no {fault.args[0]!r}")
+            except (ValueError, TypeError) as fault:
+                inputs = None
+                self._fault("unusable-sample", str(fault))
         if served is None or inputs is None or not self._is_due():
             self.counts["waiting"] += 1
             return None
@@ -131,6 +147,9 @@ class Forecaster:
 
     def _is_due(self) -> bool:
         now = self._clock()
+        if now < self._seen:  # a recording's clock that steps back; this machine's never does
+            self._due = float("-inf")
+        self._seen = now
         if now < self._due - SLACK * self._every:
             return False
         # By the schedule and not from now, so that a late sample does not cost the next one its forecast.
@@ -216,16 +235,12 @@ def is_alert(prediction: float | str, threshold: str | None) -> bool:
         return False
 
 
-def run(
-    config: ForecastConfig, plan: WindowPlan | None = None, tell: Callable[[dict[str, Any]], None] | None = None
-) -> Counter[str]:
+def run(config: ForecastConfig, tell: Callable[[dict[str, Any]], None] | None = None) -> Counter[str]:
     """Forecast until the source ends, or SIGTERM or SIGINT; return what was counted.
 
     Parameters
     ----------
     config : ForecastConfig
-    plan : WindowPlan or None
-        What becomes of the samples; None: they are rows already.
     tell : callable or None
         Takes the record of each forecast.
 
@@ -243,23 +258,35 @@ def run(
     for note in config.notes:
         say.warning("retired-setting", note=note)
     with ExitStack() as stack:
-        features = LiveFeatures(plan, config.observed)
+        plan = LivePlan() if config.plan is None else LivePlan.read(config.plan, config.vss)
+        rows = Rows(plan)
         log = ForecastLog(config.log_directory, max_bytes=config.log_max_bytes)
         stack.callback(log.close)
-        publish = _publisher(config, stack)
-        samples = Samples(config.source, speed=config.speed, access=_access(config))
+        access = _access(config)
+        publish = to_fleet(config, stack)
+        publish_signals = into_vehicle(config, access, stack)
+        samples = Samples(
+            Asked(
+                config.source,
+                signals=plan.signals,
+                time=plan.clock,
+                access=access,
+                speed=config.speed,
+            )
+        )
         stack.callback(samples.close)
         watch = ModelWatch(config.models_directory, config.model, say, config.data)
         forecaster = Forecaster(
-            features,
+            rows,
+            LiveFeatures(config.observed),
             watch,
             log,
             every=config.every,
             alert=config.alert,
             publish=publish,
             say=say,
-            # A replayed row is a second, however fast it comes.
-            clock=itertools.count().__next__ if samples.is_replay else time.monotonic,
+            # What was recorded has its own time, however fast it comes.
+            clock=(lambda: rows.now) if samples.is_replay else time.monotonic,
         )
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -267,10 +294,17 @@ def run(
         # Without user and password, if it is a URL that has them.
         source = config.source.rpartition("@")[2]
         say.info("forecaster", source=source, log=str(config.log_directory), records=log.head.n)
+
+        def made(forecast: Forecast | None) -> None:
+            if forecast is not None:
+                publish_signals(forecaster.record)
+                if tell is not None:
+                    tell(forecaster.record)
+
         try:
             for sample in samples:
-                if forecaster.forecast(sample) is not None and tell is not None:
-                    tell(forecaster.record)
+                made(forecaster.forecast(sample))
+            made(forecaster.finish())
         finally:
             say.info("forecaster-ends", **forecaster.counts)
         _tell_if_in_vain(forecaster.counts, watch, samples)
@@ -289,54 +323,21 @@ def _tell_if_in_vain(counts: Counter[str], watch: ModelWatch, samples: Samples) 
 
 
 def _access(config: ForecastConfig) -> Access:
-    folder, ca_file = config.source_identity, config.source_ca_file
-    if (folder or ca_file) and not is_topic(config.source):
-        raise UsageError(
-            f"--source {config.source} is no broker's topic: leave out --source-identity and --source-ca-file"
-        )
-    if folder is not None and config.identity is not None and folder.resolve() == config.identity.resolve():
-        raise UsageError(
-            f"--source-identity {folder} is --identity, too: a broker gives one connection to each certificate. Enrol "
-            f"another one, such as {config.id}-samples"
-        )
-    return Access(folder, ca_file, config.insecure_plaintext)
-
-
-def _publisher(config: ForecastConfig, stack: ExitStack) -> Callable[[Forecast], None]:
-    if config.publish == "none" or config.broker is None:
-        return lambda _forecast: None
-    speaker, credentials = config.id, None
-    if config.identity is not None:
-        from broker.credentials import FolderCredentials  # noqa: PLC0415 - loaded by fleets that sign
-        from broker.identity import check_owner  # noqa: PLC0415
-
-        speaker = check_owner(config.identity, "agent").owner.id
-        if speaker == config.id:
+    folder, source, publish = config.source_identity, config.source, config.publish
+    if folder is not None:
+        if config.identity is not None and folder.resolve() == config.identity.resolve():
             raise UsageError(
-                f"--identity {config.identity} is agent {config.id}'s own: a broker gives one connection to each "
-                "certificate, so publishing would throw the agent out. Enrol a second one, such as "
-                f"{config.id}-forecast"
+                f"--source-identity {folder} is --identity, too: a broker gives one connection to each certificate. "
+                f"Enrol another one, such as {config.id}-samples"
             )
-        credentials = FolderCredentials(config.identity)
-    topics = Topics(config.fleet)
-    link = Link(
-        url=config.broker,
-        client_id=f"gf-{config.fleet}-forecast-{config.id}",
-        session_expiry=0,
-        tls=tls_of(config.identity, config.ca_file),
-        insecure_plaintext=config.insecure_plaintext,
-    )
-    # It subscribes to nothing but, perhaps, the revocation list: there is nothing else to refuse.
-    transport = signed(link, topics, credentials, lambda _message, _fault: None, PahoTransport)
-    topic = topics.forecast(speaker)
-    transport.start(Handlers(lambda _message: None, lambda: None, lambda _why: None))
-    stack.callback(transport.stop)
-    stack.callback(transport.flush, 1.0)
-
-    def publish(forecast: Forecast) -> None:
-        # What nobody could hear at its time is not news later: nothing is queued while the broker is away.
-        if transport.is_connected and (config.publish == "all" or forecast.alert):
-            envelope = Envelope(fleet=config.fleet, body=forecast, agent=speaker, time=forecast.at)
-            transport.publish(topic, envelope.to_bytes())
-
-    return publish
+        if source.startswith("mqtts://") and publish.startswith("mqtts://"):
+            raise UsageError(
+                f"--source-identity {folder} for --source and --publish: a broker gives one connection to each "
+                "certificate. Publish to a databroker, or where a user name is enough"
+            )
+    access = Access(folder, config.source_ca_file, config.source_token_file, config.insecure_plaintext)
+    if any((folder, access.ca_file, access.token_file)) and "://" not in f"{source}{publish}":
+        raise UsageError(
+            f"--source {source} is no server: leave out --source-identity, --source-ca-file and --source-token-file"
+        )
+    return access

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.port import Message, Transport
 from edge_agent.messages.duplicate_id import Identity
-from glassfleet.data.dataset import Dataset
+from edge_agent.sources import Source
 from schemas.envelope import Envelope
 from schemas.errors import BrokerError, IdentityError, UsageError
 from schemas.messages import AgentState, LogHead
@@ -35,8 +35,8 @@ class Presence:
     identity : Identity
     schemes : sequence of str
         Those that it offers.
-    rows : Dataset
-        Its columns are told, nothing else.
+    source : Source
+        Names, kinds and units of its columns are told, and the digest of their plan; no rows.
     head : callable
         Returns the newest head of the vehicle's log of forecasts, or None.
     clock : callable
@@ -56,7 +56,7 @@ class Presence:
         identity: Identity,
         *,
         schemes: Sequence[str],
-        rows: Dataset,
+        source: Source,
         head: Callable[[], LogHead | None],
         clock: Callable[[], float],
         log: Any,
@@ -65,7 +65,9 @@ class Presence:
         self._agent = agent
         self._identity = identity
         self._schemes = schemes
-        self._rows = rows
+        self._rows = source.train
+        self._source = source
+        self._kinds = kinds_of(source)
         self._head = head
         self._last_head: LogHead | None = None
         self._clock = clock
@@ -96,6 +98,9 @@ class Presence:
             schemes=list(self._schemes) if status == "up" else [],
             features=list(self._rows.features) if status == "up" else [],
             target=self._rows.target if status == "up" else "",
+            kinds=self._kinds if status == "up" else [],
+            far=list(self._source.far) if status == "up" else [],
+            plan=self._source.origin.plan if status == "up" else "",
             # Not in the last will: that is written down now, and published when the log has gone on.
             forecasts=self._head() if status == "up" else None,
         )
@@ -148,6 +153,19 @@ class Presence:
                 self._log.warning("state-overwritten", incarnation=state.incarnation[:8], status=state.status)
                 return True
         return False
+
+
+def kinds_of(source: Source) -> list[str]:
+    """Return what the columns hold, as a birth certificate tells it."""
+    rows, units = source.train, source.origin.units
+    worded = {*rows.categories, *([rows.target] if rows.y.dtype.kind != "f" else [])}
+
+    def kind(name: str) -> str:
+        unit = "".join(sign for sign in units.get(name, "") if sign.isprintable())[:40]
+        return "words" if name in worded else f"numbers in {unit}" if unit else "numbers"
+
+    kinds = [kind(name) for name in (*rows.features, rows.target)]
+    return kinds if set(kinds) != {"numbers"} else []
 
 
 @functools.cache

@@ -13,14 +13,14 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from glassfleet.data.cells import MISSING, is_empty, truth_of
+from glassfleet.data.cells import MISSING, is_empty, label_of, truth_of
 from schemas.errors import DataError
 
 SPLIT: Final = "split"
 """Name of the column that says which rows train and which test."""
 
 NO_TEST_ROWS: Final = "no test rows: no model is scored here, and a version that no vehicle scores stays a candidate"
-HOW_TO_TEST: Final = f"Add a column {SPLIT!r} with 'train' and 'test', or use `glassfleet model promote` each time"
+HOW_TO_TEST: Final = f"Collect more rows, or add a column {SPLIT!r} with 'train' and 'test'"
 
 LONGEST_NAME: Final = 200
 """Most characters of a column's name."""
@@ -63,8 +63,6 @@ def header(where: str, cells: Sequence[str]) -> tuple[str, ...]:
     mend = "A header row with the column names is needed"
     if not names:
         raise DataError("the file is empty", mend, where)
-    if what := separated(names):
-        raise DataError(f"the columns are separated by {what}", "Read it with a plan: glassfleet data prepare", where)
     if all(is_number(name) for name in names):
         raise DataError("the first row holds numbers only", mend, where)
     return column_names(where, names)
@@ -85,15 +83,6 @@ def column_names(where: str, cells: Sequence[str]) -> tuple[str, ...]:
             what = f"two columns are called {name!r} ({names.index(name) + 1} and {index + 1})"
             raise DataError(what, "Rename one of them", where)
     return names
-
-
-def separated(names: Sequence[str]) -> str:
-    """Return what a table's columns are separated by, if not by commas."""
-    if len(names) == 1:
-        for mark, which in ((";", "semicolons"), ("\t", "tabs"), ("|", "vertical bars")):
-            if mark in names[0]:
-                return which
-    return ""
 
 
 def check_roles(where: str, names: tuple[str, ...], target: str | None) -> None:
@@ -128,7 +117,7 @@ def train_rows(where: str, splits: list[Any], row: int) -> NDArray[np.bool_]:
 def class_labels(where: str, label: str, values: list[Any], row: int) -> Iterator[str]:
     """Yield labels as text; raises DataError for an empty one."""
     for offset, value in enumerate(values):
-        text = "" if value is None else str(value).strip()
+        text = "" if value is None else label_of(value)
         if not text:
             raise empty_cell(where, label, row + offset)
         yield text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -14,6 +14,22 @@ from schemas.text import without_password
 
 Rows: TypeAlias = AbstractContextManager[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]
 """The columns' names, and blocks of rows; cells are numbers, texts or None."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a file comes from, as far as it tells it.
+
+    Attributes
+    ----------
+    plan : str
+        SHA-256 of the plan that it was made by, which a person may have changed; empty: by none.
+    units : mapping of str to str
+        Of columns.
+    """
+
+    plan: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,13 +48,18 @@ class Reader:
         How its URLs begin, before ``://`` or ``+``; such a URL ends with a query or a table.
     columns : callable or None
         Returns names and columns at once, where they are stored so; a column with nulls has dtype object and None.
-    lines : callable or None
-        Yields the rows of a text file, the header too and those of a wrong width, with the line where each begins.
     mark : callable or None
         Of rows that change while an agent runs: opens a location and returns a function, whose value differs from the
         one before when the rows do. None: the rows stay as they are.
+    origin : callable
+        Of a location: where its file comes from.
+    is_text : bool
+        Whether its files are texts as loggers and spreadsheets write them: looked at, and converted where they need it.
     is_stream : bool
         Whether each line of its files is a live sample too: such a file is followed as it grows, and not replayed.
+    is_gappy : bool
+        Whether its rows are taken as they come from a vehicle: one without a target, or without an input where empty
+        cells are not taken, is left out and counted, and no fault of all rows.
     """
 
     help: str
@@ -46,9 +67,11 @@ class Reader:
     endings: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     columns: Callable[[Location], tuple[tuple[str, ...], list[NDArray[Any]]]] | None = None
-    lines: Callable[[Location], Iterator[tuple[int, list[str]]]] | None = None
     mark: Callable[[Location], Callable[[], object]] | None = None
+    origin: Callable[[Location], Origin] = lambda _: Origin()
+    is_text: bool = False
     is_stream: bool = False
+    is_gappy: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +103,6 @@ def refuse_password(text: str, option: str) -> None:
     if without_password(text) != text:
         raise UsageError(
             f"{option} {without_password(text)}: a password on a command line can be read by every user of this "
-            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; an agent and `data check` also take the "
-            "whole URL from GLASSFLEET_AGENT_DATA, an agent from a file of settings, too"
+            "machine. Leave it out, and put it into ~/.pgpass or PGPASSWORD; an agent also takes the whole "
+            "URL from GLASSFLEET_AGENT_DATA, or from a file of settings"
         )

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from edge_agent.sources import database, files, plan, window
+from edge_agent.sources import database, files, window
 from edge_agent.sources.location import Location, Reader
 from schemas.errors import UsageError
 from schemas.text import without_password
 
-READERS = (files.CSV, files.PARQUET, plan.READER, window.READER, database.READER)
+READERS = (files.CSV, files.PARQUET, window.READER, database.READER)
 """Every kind of source; the first is that of a file whose name tells nothing."""
 
 _LONGEST_QUERY: Final = 60

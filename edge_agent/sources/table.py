@@ -1,7 +1,7 @@
 """A vehicle's data, read once and checked in full: a table from a file, a database or a window store.
 
-A table has names, one row per observation, an optional ``split`` column (``train`` or ``test``; without it all rows
-train), and the target last or named. Cells are numbers, or yes and no; there are no empty ones.
+A table has names, one row per observation, an optional ``split`` column (``train`` or ``test``; without it the newest
+rows are held back), and the target last or named. Cells are numbers, or yes and no; there are no empty ones.
 
 CSV is read in blocks with the standard library's parser and turned into floats a block at a time: 36,000 rows of 15
 columns take a fraction of a second and little more memory than the numbers themselves, without pandas. A query's rows
@@ -10,7 +10,7 @@ come in blocks too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,24 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_agent.imports.marks import is_sentinel
 from edge_agent.sources.cells import (
     SPLIT,
-    YesAndNo,
     as_numbers,
-    block_of_numbers,
-    check_roles,
-    check_widths,
-    class_labels,
-    empty_table,
-    is_number,
     no_column,
-    text_cell,
-    train_rows,
-    without_marks,
 )
-from edge_agent.sources.location import Location
+from edge_agent.sources.door import taken
+from edge_agent.sources.holdback import held_back
+from edge_agent.sources.location import Location, Origin
+from edge_agent.sources.raw import Raw, columns_of, first_text, read_categories, read_numbers, target_of
 from edge_agent.sources.readers import locate
 from glassfleet.data.cells import truth_of
+from glassfleet.data.clock import DRIVES, tells_when
 from glassfleet.data.dataset import Dataset
 from schemas.errors import DataError
 from schemas.limits import MAX_FEATURES
@@ -84,7 +79,7 @@ class Table:
             column = self.column(name)
             truth = truth_of(column) if name in self.text else None
             if name in self.text and truth is None:
-                raise _first_text(self.path, name, column)
+                raise first_text(self.path, name, column)
             out[:, index] = column if truth is None else [truth[cell] for cell in column]
         return out
 
@@ -98,7 +93,13 @@ class Source:
     train, test : Dataset
         `test` has no rows when there is no split column.
     warnings : tuple of str
-        What is odd but usable: constant columns.
+        What is odd but usable: constant columns, columns that were left out.
+    notes : tuple of str
+        What was done to the file, and which rows are held back.
+    origin : Origin
+        Plan and units of the file, as far as it tells them.
+    far : tuple of str
+        Columns in which one value, which is there more than once, lies far from all the others.
     refresh : callable or None
         Of a window that moves: reads it again.
     """
@@ -106,6 +107,9 @@ class Source:
     train: Dataset
     test: Dataset
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    origin: Origin = field(default_factory=Origin)
+    far: tuple[str, ...] = ()
     refresh: Callable[[], Source] | None = field(default=None, compare=False, repr=False)
 
     def current(self) -> Source:
@@ -126,6 +130,7 @@ def read_source(
     labels: bool = False,
     categories: bool = False,
     missing: bool = False,
+    hold_back: bool = False,
 ) -> Source:
     """Read a vehicle's data.
 
@@ -142,6 +147,9 @@ def read_source(
     missing : bool
         Cells of inputs without a value are taken too, as NaN or as a category of their own; otherwise they are a fault.
 
+    hold_back : bool
+        Without a column ``split`` some rows test, as an agent has it (`edge_agent.sources.holdback`); otherwise none.
+
     Raises
     ------
     DataError
@@ -150,8 +158,14 @@ def read_source(
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    read = partial(_read_source, place, target=target, labels=labels, categories=categories, missing=missing)
-    return read() if place.reader.mark is None else _Moving(place.reader.mark(place), read).source()
+    read = partial(
+        _read_source, target=target, labels=labels, categories=categories, missing=missing, hold_back=hold_back
+    )
+    if place.reader.mark is not None:
+        return _Moving(place.reader.mark(place), partial(read, place)).source()
+    rows, source = taken(place, target, read)
+    notes = (rows.line, *source.notes) if rows.line else source.notes
+    return replace(source, warnings=(*rows.warnings, *source.warnings), notes=notes)
 
 
 class _Moving:
@@ -171,14 +185,16 @@ class _Moving:
         return self._source
 
 
-def _read_source(place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool) -> Source:
+def _read_source(
+    place: Location, *, target: str | None, labels: bool, categories: bool, missing: bool, hold_back: bool
+) -> Source:
     where = place.shown
     raw, texts = (
-        _read_categories(place, target=target, labels=labels, missing=missing)
+        read_categories(place, target=target, labels=labels, missing=missing)
         if categories
-        else (_read(place, target=target, labels=labels, missing=missing), {})
+        else (read_numbers(place, target=target, labels=labels, missing=missing), {})
     )
-    label = _target(target, raw.names)
+    label = target_of(target, raw.names)
     features = tuple(name for name in raw.names if name not in (SPLIT, label))
     if not features:
         raise DataError(f"there is no input column beside the target {label!r}", where=where)
@@ -190,7 +206,21 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         text = f"only one row{which}" if train.any() else f"no rows{which}"
         what = f"{text}; an agent needs at least 2 rows to learn from"
         raise DataError(what, "Collect more data, or leave this vehicle out", where)
-    warnings = _constant_columns(raw.numbers[train], raw.numeric_names, features)
+    test = ~train
+    notes: tuple[str, ...] = ()
+    if hold_back and SPLIT not in raw.names:
+        train, test, words = held_back(len(train), _drives(raw, texts))
+        notes = (f"held back to score models: {words}",) if words else ()
+    when = [name for name in features if tells_when(name)]
+    if when:
+        notes += (f"{' and '.join(map(repr, when))} tell when: no inputs, unless a run names them",)
+    far = {name: value for name, value in _far(raw, train) if name not in texts}
+    odd = tuple(
+        f'column {name!r} has {value:g} in some rows, far from all its other values: does it mean "no value"? A plan'
+        f' says so: missing = ["{value:g}"] (glassfleet data import)'
+        for name, value in far.items()
+    )
+    warnings = (*raw.warnings, *odd, *_constant_columns(raw.numbers[train], raw.numeric_names, features))
     columns = [raw.numeric_names.index(name) for name in features]
 
     def dataset(rows: NDArray[np.bool_]) -> Dataset:
@@ -198,7 +228,29 @@ def _read_source(place: Location, *, target: str | None, labels: bool, categorie
         y: NDArray[Any] = raw.labels[rows] if labels else raw.numbers[rows, raw.numeric_names.index(label)]
         return Dataset(features, label, X, y, categories=texts)
 
-    return Source(dataset(train), dataset(~train), warnings)
+    return Source(dataset(train), dataset(test), warnings, notes, place.reader.origin(place), tuple(far))
+
+
+def _far(raw: Raw, rows: NDArray[np.bool_]) -> Iterator[tuple[str, float]]:
+    """Yield columns with a value that is hardly one, and that value."""
+    for index, name in enumerate(raw.numeric_names):
+        column = raw.numbers[rows, index]
+        column = column[~np.isnan(column)]
+        if not column.size:
+            continue
+        low, high = float(column.min()), float(column.max())
+        for value, inner, other in ((high, column[column < high], low), (low, column[column > low], high)):
+            if inner.size:
+                nearest = float(inner.max() if value == high else inner.min())
+                if is_sentinel(value, nearest, other, column.size - inner.size, column.size):
+                    yield name, value
+                    break
+
+
+def _drives(raw: Raw, texts: Mapping[str, tuple[str, ...]]) -> NDArray[Any] | None:
+    """Return which drive each row is of, where a column tells it."""
+    name = next((name for name in raw.numeric_names if name.lower() in DRIVES and name not in texts), None)
+    return None if name is None else raw.numbers[:, raw.numeric_names.index(name)]
 
 
 def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Table:
@@ -214,7 +266,7 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
         The URL names no kind of source that there is.
     """
     place = locate(path)
-    names, columns = _columns(place)
+    _, (names, columns) = taken(place, None, columns_of)
     gaps = names if missing is None else missing
     checked = [
         as_numbers(place.shown, name, column, may_be_empty=name in gaps)
@@ -222,124 +274,6 @@ def read_table(path: Path | str, *, missing: Collection[str] | None = ()) -> Tab
     ]
     text = tuple(name for name, column in zip(names, checked, strict=True) if column.dtype == object)
     return Table(place.shown, names, tuple(checked), text)
-
-
-def _columns(place: Location) -> tuple[tuple[str, ...], Sequence[NDArray[Any]]]:
-    """Return a table's names and columns with the cells as they stand in it; raises DataError when it has no rows."""
-    if place.reader.columns is not None:
-        names, columns = place.reader.columns(place)
-    else:
-        names, cells = gathered(place)
-        columns = [np.array(texts, dtype=object) for texts in cells]
-    if not columns or not len(columns[0]):
-        raise empty_table(place.shown)
-    return names, columns
-
-
-def gathered(place: Location) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """Return a table's names, and the cells of each column as its reader gives them; raises DataError."""
-    with place.reader.rows(place) as (names, blocks):
-        columns: list[list[Any]] = [[] for _ in names]
-        for block in blocks:
-            check_widths(place.shown, block, len(names), len(columns[0]))
-            for index, part in enumerate(zip(*block, strict=True)):
-                columns[index].extend(part)
-    return names, columns
-
-
-@dataclass(frozen=True)
-class _Raw:
-    names: tuple[str, ...]
-    numeric_names: tuple[str, ...]
-    numbers: NDArray[np.float64]
-    labels: NDArray[Any]
-    train: NDArray[np.bool_]
-
-
-def _read(place: Location, *, target: str | None, labels: bool, missing: bool) -> _Raw:
-    with place.reader.rows(place) as (names, blocks):
-        check_roles(place.shown, names, target)
-        return _collect(place.shown, names, blocks, target, labels=labels, missing=missing)
-
-
-def _target(named: str | None, names: Sequence[str]) -> str:
-    return named if named is not None else [name for name in names if name != SPLIT][-1]
-
-
-def _first_text(where: str, name: str, column: NDArray[Any]) -> DataError:
-    row = next((row for row, cell in enumerate(column) if not is_number(cell)), 0)
-    return text_cell(where, name, row, str(column[row]))
-
-
-def _read_categories(
-    place: Location, *, target: str | None, labels: bool, missing: bool
-) -> tuple[_Raw, dict[str, tuple[str, ...]]]:
-    """Read a file with columns of text: these become positions among their categories, in lexicographic order."""
-    where = place.shown
-    names, columns = _columns(place)
-    check_roles(where, names, target)
-    label, cells = _target(target, names), dict(zip(names, columns, strict=True))
-    rows, split, classes = len(columns[0]), cells.pop(SPLIT, None), cells.pop(label) if labels else ()
-    numbers = np.empty((rows, len(cells)), dtype=np.float64)
-    categories: dict[str, tuple[str, ...]] = {}
-    for index, name in enumerate(cells):
-        column = as_numbers(where, name, cells[name], may_be_empty=missing and name != label)
-        if column.dtype == object:
-            if name == label:
-                raise _first_text(where, name, column)
-            texts, column = np.unique(np.array([cell.strip() for cell in column], dtype=np.str_), return_inverse=True)
-            categories[name] = tuple(texts.tolist())
-        numbers[:, index] = column
-    train = np.ones(rows, dtype=np.bool_) if split is None else train_rows(where, list(split), 0)
-    given: NDArray[Any] = np.array(list(class_labels(where, label, list(classes), 0)), dtype=np.str_)
-    return _Raw(names, tuple(cells), numbers, given if labels else np.empty(rows), train), categories
-
-
-def _collect(
-    where: str,
-    names: tuple[str, ...],
-    blocks: Iterator[list[list[Any]]],
-    target: str | None,
-    *,
-    labels: bool,
-    missing: bool,
-) -> _Raw:
-    label = _target(target, names)
-    split_at = names.index(SPLIT) if SPLIT in names else None
-    label_at = names.index(label) if labels else None
-    numeric = [index for index in range(len(names)) if index not in (split_at, label_at)]
-    inputs = [place for place, index in enumerate(numeric) if names[index] != label]
-    truth = YesAndNo(where, {place: names[numeric[place]] for place in inputs})
-    may_be_empty = inputs if missing else []
-    # Grows in place: a list of blocks would leave as many bytes to the process as the table has.
-    numbers = bytearray()
-    classes: list[str] = []
-    train: list[NDArray[np.bool_]] = []
-    row = 0
-    for block in blocks:
-        check_widths(where, block, len(names), row)
-        if split_at is not None:
-            splits = [cells[split_at] for cells in block]
-            train.append(train_rows(where, splits, row))
-        else:
-            train.append(np.ones(len(block), dtype=np.bool_))
-        if label_at is not None:
-            classes.extend(class_labels(where, label, [cells[label_at] for cells in block], row))
-        if len(numeric) < len(names):
-            block = [[cells[index] for index in numeric] for cells in block]  # noqa: PLW2901 - lean: the former block goes
-        without_marks(block, may_be_empty)
-        truth.convert(block, row)
-        numbers += block_of_numbers(where, block, [names[index] for index in numeric], row, may_be_empty).tobytes()
-        row += len(train[-1])
-    if not row:
-        raise empty_table(where)
-    return _Raw(
-        names,
-        tuple(names[index] for index in numeric),
-        np.frombuffer(numbers).reshape(row, len(numeric)),
-        np.array(classes, dtype=np.str_) if labels else np.empty(row),
-        np.concatenate(train),
-    )
 
 
 def _constant_columns(numbers: NDArray[np.float64], names: Sequence[str], features: Sequence[str]) -> tuple[str, ...]:

@@ -3,34 +3,49 @@
 Every `WindowStore.append` is one transaction (WAL), so a killed collector loses at most the rows that it had not yet
 handed over, and never damages the file. An agent reads it when a run takes its snapshot.
 
-The first row decides the columns and which of them are numbers; what does not fit later is refused, row by row, so
-that one odd sample cannot spoil the window.
+No sample decides for the others. A field that comes later is a column from then on, and empty in the rows before. What
+a column is, numbers or texts, most of its cells say when the window is read: rows of the others are left out then, and
+counted, so that one odd sample cannot spoil the window.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from edge_agent.sources.cells import column_names, is_finite
 from edge_agent.sources.location import Location, Reader
+from schemas import limits
 from schemas.errors import DataError, StorageError
 
 BUSY_WAIT = 10.0
 """Seconds to wait for another process that writes to the same window: its transactions take milliseconds."""
 
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 ENDING: Final = ".window"
 """How the name of a window store ends."""
 
 MAX_ROWS: Final = 50_000
 """Rows that a window keeps unless told otherwise."""
+
+LONGEST_JUMP: Final = 3600.0
+"""Seconds. After a longer step of the clock rows are let go by age only when it has gone on from there for as long: a
+clock that is ahead for a while must not empty the window. With a shorter window, half of its age."""
+
+LONGEST_PARKED: Final = 366 * 86_400.0
+"""Seconds; a step ahead by more is a clock that is wrong, and makes no row older."""
+
+_log = structlog.get_logger("glassfleet.window")
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -51,11 +66,19 @@ class WindowStore:
     max_seconds : float or None
         Oldest row's age, >= 0, by the time of arrival; 0: any age. None: as the store was made, or any.
     columns : sequence of str
-        Fields of a sample to keep, in this order; empty: those of the first sample, or of the store as it was made.
+        Fields of a sample to keep, in this order; empty: as the store was made, or all that come.
     wait : float
         Seconds to wait for another process that writes to the same window.
     clock : callable
         Seconds since the epoch.
+
+    Attributes
+    ----------
+    left_out : Counter of str
+        Rows that `read` left out, by reason.
+    columns : tuple of str
+        The columns, in their order. A field that comes later stands where its sample has it: behind the column that is
+        before it there.
 
     Raises
     ------
@@ -93,14 +116,18 @@ class WindowStore:
         self._max_rows = max_rows or int(known.get("max_rows", MAX_ROWS))
         self._max_seconds = float(known.get("max_seconds", 0)) if max_seconds is None else max_seconds
         self.columns: tuple[str, ...] = tuple(json.loads(known.get("columns", "[]")))
-        self._text: frozenset[str] = frozenset(json.loads(known.get("text", "[]")))
-        self._fixed = bool(self.columns)
+        self._places: dict[str, int] = json.loads(known.get("places", "{}"))  # of each column's cells in a stored row
+        self.left_out: Counter[str] = Counter()
+        self._is_stated = bool(json.loads(known.get("stated", "false")))
+        about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
         if columns:
-            if self._fixed and tuple(columns) != self.columns:
+            if self.columns and tuple(columns) != self.columns:
                 what = f"the window holds the columns {', '.join(self.columns)}, not {', '.join(columns)}"
                 raise DataError(what, "Name another --store for other columns", str(path))
+            self._is_stated = True
             self.columns = column_names(str(path), columns)
-        about = {"format": FORMAT, "max_rows": str(self._max_rows), "max_seconds": repr(self._max_seconds)}
+            self._places = {name: place for place, name in enumerate(self.columns)}
+            about |= self._about_columns()
         if about.items() - known.items():  # a reader need not wait for a writer
             self._note(**about)
 
@@ -136,7 +163,7 @@ class WindowStore:
         Parameters
         ----------
         samples : sequence of mapping
-            Field to number or text; fields that are no columns are left out.
+            Field to number, text, or None for an empty cell, as is a column that has no field.
         about : str
             What to note in the same transaction, for `noted`.
 
@@ -148,27 +175,33 @@ class WindowStore:
         Raises
         ------
         StorageError
-            The file cannot be written (full disk).
+            The file cannot be written (full disk). Nothing of it is kept.
         """
         faults, rows = [], []
-        now = self._clock()
+        before = self.columns, dict(self._places)
         for sample in samples:
-            fault = self._fault(sample)
-            if fault:
-                faults.append(fault)
-            else:
-                rows.append((now, json.dumps([sample[name] for name in self.columns])))
-        with self._explained(), self._db:  # which commits at its end, or rolls back
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", rows)
-            self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
-            self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
-            if self._max_seconds:
-                self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
+            try:
+                rows.append(json.dumps(self._cells(sample)))
+            except ValueError as fault:
+                faults.append(str(fault))
+        if self.columns != before[0]:
+            about = {**about, **self._about_columns()}
+        try:
+            with self._explained(), self._db:  # which commits at its end, or rolls back
+                self._db.execute("BEGIN IMMEDIATE")
+                now = self._age_clock()
+                self._db.executemany("INSERT INTO rows (at, cells) VALUES (?, ?)", [(now, cells) for cells in rows])
+                self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
+                self._db.execute("DELETE FROM rows WHERE seq <= (SELECT max(seq) FROM rows) - ?", (self._max_rows,))
+                if self._max_seconds:
+                    self._db.execute("DELETE FROM rows WHERE at < ?", (now - self._max_seconds,))
+        except StorageError:
+            self.columns, self._places = before
+            raise
         return faults
 
     def read(self) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Return the columns and the rows in the window, oldest first.
+        """Return the columns and the rows in the window, oldest first; what is left out is counted in `left_out`.
 
         Raises
         ------
@@ -177,12 +210,30 @@ class WindowStore:
         """
         if not self.columns:
             raise DataError("the window is empty", "Collect samples first: glassfleet data collect", str(self.path))
-        oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
         with self._explained():
-            rows = self._db.execute(
-                "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (oldest, self._max_rows)
+            stored = self._db.execute(
+                "SELECT cells FROM rows WHERE at >= ? ORDER BY seq DESC LIMIT ?", (self._oldest(), self._max_rows)
             ).fetchall()
-        return self.columns, [json.loads(cells) for (cells,) in reversed(rows)]
+        places = [self._places[name] for name in self.columns]
+        rows = []
+        for (text,) in reversed(stored):
+            cells = json.loads(text)
+            rows.append([cells[place] if place < len(cells) else None for place in places])
+        self.left_out = Counter()
+        for index, name in enumerate(self.columns):
+            rows = self._alike(name, index, rows)
+        return self.columns, rows
+
+    def _alike(self, name: str, index: int, rows: list[list[Any]]) -> list[list[Any]]:
+        """Leave out the rows whose cell is a text where most have a number, or the other way round."""
+        texts = sum(isinstance(row[index], str) for row in rows)
+        numbers = sum(row[index] is not None for row in rows) - texts
+        if not texts or not numbers:
+            return rows
+        odd, kind = ("a number", str) if texts > numbers else ("a text", int | float)
+        kept = [row for row in rows if row[index] is None or isinstance(row[index], kind)]
+        self.left_out[f"{odd} in {name!r}, unlike most rows"] += len(rows) - len(kept)
+        return kept
 
     def span(self) -> tuple[int, float, float]:
         """Return how many rows there are, and when the oldest and the newest came (since the epoch; 0: none)."""
@@ -198,30 +249,104 @@ class WindowStore:
 
     def mark(self) -> tuple[int, int]:
         """Return something that differs when the rows in the window do."""
-        oldest = self._clock() - self._max_seconds if self._max_seconds else 0.0
         with self._explained():
-            first, last = self._db.execute("SELECT min(seq), max(seq) FROM rows WHERE at >= ?", (oldest,)).fetchone()
+            first, last = self._db.execute(
+                "SELECT min(seq), max(seq) FROM rows WHERE at >= ?", (self._oldest(),)
+            ).fetchone()
         return int(first or 0), int(last or 0)
 
     def close(self) -> None:
         """Leave the file."""
         self._db.close()
 
-    def _fault(self, sample: Mapping[str, Any]) -> str:
-        """Return why a sample is no row, or an empty text; the first that is one decides the columns."""
-        if not self._fixed:
-            names = self.columns or tuple(sample)
-            try:
-                column_names(str(self.path), names)
-            except DataError as fault:
-                return str(fault)
-            text = frozenset(name for name in names if isinstance(sample.get(name), str))
-            if misfit := _misfit(sample, names, text):  # before anything is decided by it
-                hint = "" if self.columns else ". If it is not needed, name the fields to keep with --columns"
-                return f"{misfit}{hint}"
-            self.columns, self._text, self._fixed = tuple(names), text, True
-            self._note(columns=json.dumps(self.columns), text=json.dumps(sorted(text)))
-        return _misfit(sample, self.columns, self._text)
+    def _cells(self, sample: Mapping[str, Any]) -> list[Any]:
+        """Return a sample as it is stored; what is new in it becomes a column. Raises ValueError: it is no row."""
+        cells = {name: _cell(name, value) for name, value in sample.items() if name in self._places}
+        new = {}
+        if not self._is_stated:
+            others = (item for item in sample.items() if item[0] not in self._places)
+            new = {name: _cell(name, value) for name, value in others if isinstance(value, int | float | str)}
+            new = {name: cell for name, cell in new.items() if cell is not None}
+        if not new and all(cell is None for cell in cells.values()):
+            raise ValueError(f"it has none of the fields {', '.join(self.columns[:8]) or 'that make a row'}")
+        if new:
+            self._add(tuple(sample), new)
+        cells |= new
+        return [cells.get(name) for name in self._places]
+
+    def _add(self, order: Sequence[str], new: Mapping[str, Any]) -> None:
+        """Make columns of new fields, each behind the column that stands before it in its sample."""
+        columns = list(self.columns)
+        for name in new:
+            behind = [columns.index(each) + 1 for each in order[: order.index(name)] if each in columns]
+            before = [columns.index(each) for each in order[order.index(name) + 1 :] if each in columns]
+            columns.insert(behind[-1] if behind else before[0] if before else len(columns), name)
+        if len(columns) > limits.MAX_FEATURES:
+            raise ValueError(f"a window has at most {limits.MAX_FEATURES} columns: name those to keep with --columns")
+        try:
+            column_names(str(self.path), columns)
+        except DataError as fault:
+            raise ValueError(str(fault)) from fault
+        if self.columns:
+            _log.warning("new-column", columns=list(new), now=columns, hint="empty in the rows before")
+        self.columns = tuple(columns)
+        self._places |= {name: len(self._places) + number for number, name in enumerate(new)}
+
+    def _about_columns(self) -> dict[str, str]:
+        return {
+            "columns": json.dumps(self.columns),
+            "places": json.dumps(self._places),
+            "stated": json.dumps(self._is_stated),
+        }
+
+    def _oldest(self) -> float:
+        """Return the time of arrival from which on rows are in the window."""
+        if not self._max_seconds:
+            return -math.inf
+        offset = float(dict(self._db.execute("SELECT name, value FROM about")).get("offset", 0))
+        now, newest = self._clock() + offset, self._newest(self._clock())[1]
+        return (now if 0 <= now - newest <= LONGEST_PARKED else newest) - self._max_seconds
+
+    def _newest(self, without: float) -> tuple[int, float]:
+        """Return number and time of the newest row; 0 and `without` when there is none."""
+        row = self._db.execute("SELECT seq, at FROM rows ORDER BY seq DESC LIMIT 1").fetchone()
+        return (0, without) if row is None else (int(row[0]), float(row[1]))
+
+    def _age_clock(self) -> float:
+        """Return the time for rows that come now: this machine's, without jumps that have not lasted yet."""
+        known = dict(self._db.execute("SELECT name, value FROM about WHERE name IN ('offset', 'jump')"))
+        offset, jump = float(known.get("offset", 0)), json.loads(known.get("jump", "null"))
+        wall = self._clock()
+        seq, newest = self._newest(wall + offset)
+        longest = min(LONGEST_JUMP, self._max_seconds or LONGEST_JUMP)
+        step = wall + offset - newest
+        if not -1.0 <= step <= longest:
+            right = None if jump is None else self._at(jump["seq"])
+            if (
+                jump is not None
+                and right is not None
+                and 0 <= wall + jump["offset"] - right <= longest + newest - right
+            ):
+                offset, jump = jump["offset"], None  # as it was before
+            else:
+                jump = {"seq": seq, "offset": offset, "since": wall, "step": step} | (jump or {}) | {"since": wall}
+                offset = newest - wall
+                days = f"{abs(step) / 86_400:.6g} days"
+                what = f"the clock {'jumps ahead' if step > 0 else 'steps back'} by {days}"
+                _log.warning("clock-jump", reason=what, hint="no row is let go by age until it has lasted")
+        elif jump is not None and wall - jump["since"] >= longest:
+            if 0 < (ahead := jump["offset"] - offset) <= LONGEST_PARKED:
+                self._db.execute("UPDATE rows SET at = at + ? WHERE seq > ?", (ahead, jump["seq"]))
+                offset = jump["offset"]
+            jump = None
+        about = {"offset": repr(offset), "jump": json.dumps(jump)}
+        if about.items() - known.items():
+            self._db.executemany("INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)", list(about.items()))
+        return max(wall + offset, self._newest(-math.inf)[1])
+
+    def _at(self, seq: int) -> float | None:
+        row = self._db.execute("SELECT at FROM rows WHERE seq = ?", (seq,)).fetchone()
+        return None if row is None else float(row[0])
 
     def _note(self, **about: str) -> None:
         with self._explained():
@@ -238,25 +363,21 @@ class WindowStore:
             raise DataError(f"not a window store ({fault})", mend, str(self.path)) from fault
 
 
-def _misfit(sample: Mapping[str, Any], names: Sequence[str], text: frozenset[str]) -> str:
-    """Return why a sample is no row of these columns, or an empty text."""
-    for name in names:
-        if name not in sample:
-            return f"the field {name!r} is missing"
-        cell = sample[name]
-        if name in text:
-            if not isinstance(cell, str):
-                return f"the field {name!r} is not a text, as in the first sample"
-            if not cell.strip():
-                return f"the field {name!r} is empty"
-        elif not is_finite(cell):
-            return f"the field {name!r} is not a finite number"
-    return ""
+def _cell(name: str, value: Any) -> Any:
+    """Return a field as a cell, None where it has no value; raises ValueError when it can be none."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    if value is None or is_finite(value):
+        return value
+    raise ValueError(f"the field {name[:40]!r} is neither a finite number nor a text")
 
 
 @contextmanager
 def _rows(place: Location) -> Iterator[tuple[tuple[str, ...], Iterator[list[list[Any]]]]]:
-    names, rows = _open(place).read()
+    window = _open(place)
+    names, rows = window.read()
+    if window.left_out:
+        _log.warning("rows-left-out", source=place.shown, rows=dict(window.left_out))
     yield names, iter([rows] if rows else [])
 
 
@@ -269,4 +390,5 @@ READER: Final = Reader(
     _rows,
     endings=(ENDING,),
     mark=lambda place: _open(place).mark,
+    is_gappy=True,
 )

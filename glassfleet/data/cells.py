@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -32,6 +33,24 @@ def truth_of(texts: Iterable[str]) -> dict[str, float] | None:
         if different and all(text.strip().lower() in (true, false) for text in different):
             return {text: float(text.strip().lower() == true) for text in different}
     return None
+
+
+_NUMBER: Final = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?")
+
+
+def label_of(value: Any) -> str:
+    """Return a class label: equal numbers are equal classes, however they are written; all else stays as it is.
+
+    >>> label_of("1.0"), label_of(1), label_of(" stop "), label_of("007"), label_of("1E5")
+    ('1', '1', 'stop', '007', '1E5')
+    """
+    text = str(value).strip()
+    if not _NUMBER.fullmatch(text):
+        return text
+    whole, _, part = text.partition(".")
+    part = part.rstrip("0")
+    number = f"{whole.removeprefix('+')}.{part}" if part else whole.removeprefix("+")
+    return "0" if number == "-0" else number
 
 
 def as_number(value: Any) -> float:

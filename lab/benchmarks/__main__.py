@@ -31,6 +31,8 @@ BENCHMARKS = {
     "long": "scale:long",
     "pages": "looks:pages",
     "standby": "standby:standby",
+    "recordings": "files.recordings:recordings",
+    "tables": "files.tables:tables",
     "losses": "courses:losses",
     "ends": "courses:ends",
 }

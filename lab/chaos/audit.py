@@ -305,7 +305,7 @@ def _read_journal(journal: SqlJournal, runs: Sequence[str], findings: Findings) 
 
 
 def _check_models(journal: SqlJournal, files: Mapping[str, Path], findings: Findings) -> None:
-    sources = {name: read_source(path).train for name, path in files.items()}
+    sources = {name: read_source(path, hold_back=True).train for name, path in files.items()}
     central: dict[str, str] = {}
     by_run = {model.run: ModelRecord.from_bytes(model.record) for model in journal.models()}
     for run in findings.runs:

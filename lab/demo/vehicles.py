@@ -149,7 +149,7 @@ def read_rows(
     """
     rows: dict[str, Source] = {}
     for name, path in files.items():
-        source = read_source(path, target=target, labels=labels)
+        source = read_source(path, target=target, labels=labels, hold_back=True)
         rows[name] = Source(remember(source.train, memory), remember(source.test, memory))
     return rows
 

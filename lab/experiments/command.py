@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from console.common import RowsFile, json_option, parse_parameters, print_json, 
 from console.progress import progress
 from console.run.runspec import MEMORY_HELP, checked_parameters, memory_file
 from glassfleet import catalogue
-from glassfleet.data.dataset import Dataset
-from glassfleet.data.lags import Memory
 from glassfleet.scheme import Scheme
 from glassfleet.schemes import DEFAULT
 from lab.experiments.averages import mean_of
@@ -137,7 +134,7 @@ def experiment(
             f"--participation {participation:g}: {scheme} needs the same clients in every round; leave the option out"
         )
     memory = None if memory_path is None else memory_file(memory_path)
-    table = _rows(rows_there(path), target, loaded, labels=labels, memory=memory)
+    table = read_rows(rows_there(path), target, loaded, labels=labels, memory=memory)
     y = table.y
     paper = protocol_of(loaded, labels=y.dtype.kind in "UO")
     parameters = _parameters(loaded, given, paper.parameters if protocol == "paper" else {})
@@ -190,19 +187,6 @@ def experiment(
         print_json(summary)
     else:
         _print_table(summary)
-
-
-def _rows(path: Path, target: str | None, scheme: Scheme, *, labels: bool, memory: Memory | None) -> Dataset:
-    """Read the table; a fault of it comes with the command that tells all of them."""
-    try:
-        return read_rows(path, target, scheme, labels=labels, memory=memory)
-    except DataError as fault:
-        if not path.is_file():
-            raise
-        check = ["glassfleet", "data", "check", str(path), "--scheme", scheme.name]
-        check += [] if target is None else ["--target", target]
-        check += ["--labels"] if labels else []
-        raise DataError(f"{str(fault).rstrip('.')}. Everything that is wrong with it: {shlex.join(check)}") from fault
 
 
 def _settings(text: str) -> list[str]:

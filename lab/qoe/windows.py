@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from glassfleet.data import presets
+from glassfleet.data.alignment import Series, align
 
 FloatArray = NDArray[np.float64]
 
@@ -22,16 +22,16 @@ WINDOW = 10
 HORIZON = 3
 """Seconds from the end of the window to the second that is forecast."""
 
-WINDOW_PLAN = presets.window(presets.QOE)
+TIME_PLAN = presets.time_plan(presets.QOE)
 """The fifteen inputs as a live forecaster is told them; see ``glassfleet forecast``."""
 
 MEMORY = presets.memory(presets.QOE)
 """The lagged features of the case study: how each input changed within the last second."""
 
-METRICS = WINDOW_PLAN.metrics
+METRICS = TIME_PLAN.signals
 """What a vehicle measures each second, in this order. ``occupied_blocks`` is announced by the serving cell."""
 
-FEATURES = tuple(WINDOW_PLAN.inputs)
+FEATURES = tuple(TIME_PLAN.inputs)
 """The inputs, in column order; the last part of each name is its unit."""
 
 TARGET = "displayed_in_3s_share"
@@ -89,6 +89,7 @@ def rows_of_run(series: FloatArray) -> tuple[FloatArray, FloatArray]:
     count = series.shape[0] - WINDOW + 1 - HORIZON
     if count <= 0:
         return np.empty((0, len(FEATURES))), np.empty(0)
-    blocks = sliding_window_view(series, WINDOW, axis=0)[:count]
-    target = series[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")]
-    return WINDOW_PLAN.summarise(np.swapaxes(blocks, 1, 2)), target.copy()
+    seconds, drive = np.arange(len(series), dtype=np.float64), np.zeros(len(series), dtype=np.int64)
+    metrics = {name: Series(seconds, series[:, index], drive) for index, name in enumerate(METRICS)}
+    inputs = np.stack(list(align(metrics, TIME_PLAN).columns.values()), axis=1)[:count]
+    return inputs, series[WINDOW - 1 + HORIZON :, METRICS.index("displayed_share")].copy()

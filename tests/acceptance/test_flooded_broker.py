@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from broker.paho_transport import PahoTransport
@@ -14,6 +13,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from lab.processes import Process
 from schemas.topics import Topics
+from tests.support.agent_bench import write_rows
 from tests.support.authorities import FleetCa
 from tests.support.brokers import HostileClient
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
@@ -85,9 +85,6 @@ def heard(watcher: Client) -> set[str]:
 
 
 def started(processes: Processes, url: str, identity: Path, name: str) -> Process:
-    source = SOURCES[name]
-    rows = processes.folder / f"{name}.csv"
-    header = ",".join([*source.train.features, source.train.target])
-    np.savetxt(rows, np.column_stack([source.train.X, source.train.y]), "%.17g", ",", header=header, comments="")
+    rows = write_rows(processes.folder / f"{name}.csv", SOURCES[name].train)
     words = ("agent", "--id", name, "--broker", url, "--identity", str(identity), "--data", str(rows), "--target", "t")
     return processes.start(*words, "--max-message-bytes", str(LARGEST))

@@ -14,10 +14,14 @@ import pytest
 
 from edge_agent.forecast.features import LiveFeatures, vector
 from edge_agent.forecast.model import load_model
+from edge_agent.live.plan import LivePlan
+from edge_agent.live.port import Sample
+from edge_agent.live.rows import Rows
 from edge_agent.sources import read_source
 from glassfleet.data.lags import remember
+from glassfleet.data.presets import QOE
 from lab.qoe.simulator import simulate_vehicle, write_samples, write_vehicle
-from lab.qoe.windows import MEMORY, WINDOW_PLAN
+from lab.qoe.windows import MEMORY
 from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
@@ -76,9 +80,9 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
     write_samples(tmp_path / "drive.csv", simulated, drive)
 
     # It forecasts from a replayed drive until it is killed outright.
-    run = ("forecast", "run", "--id", "v0", "--window", "qoe", "--alert", "0.5")
+    run = ("forecast", "run", "--id", "v0", "--plan", "qoe", "--alert", "0.5")
     vehicle.start("tap", "--for", "60", "--json")
-    first = vehicle.start(*run, "--source", str(tmp_path / "drive.csv"), "--speed", "20", "--publish", "all")
+    first = vehicle.start(*run, "--source", str(tmp_path / "drive.csv"), "--speed", "20", "--report", "all")
     vehicle.until(lambda: len(vehicle.records()) >= 20)
     first.kill()
     killed = vehicle.records()
@@ -126,12 +130,13 @@ def test_vehicle_forecasts_with_what_the_fleet_learned_and_its_log_outlives_kill
 
     # What was served is what would have been learned from: the row of the file gives the same inputs and forecast.
     served = load_model((vehicle.log / "models" / f"{whole['models'][0]}.json").read_bytes())
-    features = LiveFeatures(WINDOW_PLAN)
+    rows_of, features = Rows(LivePlan.read(QOE)), LiveFeatures()
     features.serve(served.model.domain)
     replayed = []
     for cells in lines[1:]:
-        inputs = features.push(dict(zip(names, map(float, cells.split(",")), strict=True)))
-        replayed += [] if inputs is None else [inputs]
+        for row in rows_of.push(Sample(dict(zip(names, map(float, cells.split(",")), strict=True)))):
+            inputs = features.push(row)
+            replayed += [] if inputs is None else [inputs]
     assert [record["inputs"] for record in killed] == replayed[: len(killed)]
     assert [record["prediction"] for record in killed] == [
         served.model.predict(vector(inputs)[None, :])[0] for inputs in replayed[: len(killed)]

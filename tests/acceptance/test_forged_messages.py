@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from broker.credentials import FolderCredentials
@@ -26,6 +25,7 @@ from schemas.envelope import Envelope
 from schemas.errors import WireError
 from schemas.messages import AgentState, ContributionBody, Receipt, Request
 from schemas.topics import Topics
+from tests.support.agent_bench import write_rows
 from tests.support.authorities import FleetCa, number_in
 from tests.support.cloud import SOURCES, CoordinatorProcess, begin_run, central_digest, ended, record_of, spec
 from tests.support.processes import Processes, eventually
@@ -108,10 +108,7 @@ def broker(ca: FleetCa) -> Iterator[MosquittoProcess]:
 @pytest.fixture
 def agents(ca: FleetCa, broker: MosquittoProcess, processes: Processes) -> Processes:
     for name, source in SOURCES.items():
-        rows = processes.folder / f"{name}.csv"
-        table = np.column_stack([source.train.X, source.train.y])
-        header = ",".join([*source.train.features, source.train.target])
-        np.savetxt(rows, table, fmt="%.17g", delimiter=",", header=header, comments="")
+        rows = write_rows(processes.folder / f"{name}.csv", source.train)
         processes.start(
             *("agent", "--id", name, "--broker", broker.url, "--identity", str(ca.folder / name)),
             *("--data", str(rows), "--target", "t"),

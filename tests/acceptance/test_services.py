@@ -86,7 +86,9 @@ def test_run_finishes_and_its_model_is_used_when_the_coordinator_is_killed_midwa
     assert [(item["run"], item["outcome"]) for item in runs] == [("first", "finished")]
 
 
-@pytest.mark.parametrize(("content", "words"), [("a,y\n1,2\n3,red\n", "'red' is not a number"), (None, "no such file")])
+@pytest.mark.parametrize(
+    ("content", "words"), [("a,y\n1,2\n3,red\n", "'red' (line 3) is no number"), (None, "no such file")]
+)
 def test_agent_tells_what_is_wrong_with_its_data_before_anything_else(
     processes: Processes, tmp_path: Path, content: str | None, words: str
 ) -> None:

@@ -47,12 +47,13 @@ HOUSE = {
 MOST_FILES = 20
 """Most modules in one folder."""
 
-MOST_LINES = {"product": 86_750, "lab": 13_850, "tests": 49_300}
+MOST_LINES = {"product": 94_200, "lab": 14_100, "tests": 52_500}
 """Most lines of Python. Whoever raises one says in the commit for what, and what could not go instead."""
 
 STARTS_PROCESSES = {
-    # Of ours: a vehicle's long answers, brokers, folds of experiments, all of demo, chaos, benchmarks and tests.
-    "edge_agent/compute/worker.py", "broker/servers/child.py", "lab/experiments/workers.py", "lab/processes.py",
+    # Of ours: a vehicle's long answers, recordings, brokers, folds, all of demo, chaos, benchmarks and tests.
+    "edge_agent/compute/worker.py", "edge_agent/recordings/apart.py", "broker/servers/child.py",
+    "lab/experiments/workers.py", "lab/processes.py",
     # Of tests: each says beside it why it is not one of `lab.processes`.
     *(f"tests/support/{name}.py" for name in ("demo_pictures", "netns", "postgres", "processes", "transports")),
     "tests/support/needs/make_test.py",
@@ -89,7 +90,8 @@ READ = """
     Vehicles say it as text (no test rows): console/run/gate.py
     A model's notes say it as text: coordinator/http/dashboard/show.py
     Other libraries say it as text: broker/connection.py broker/tls.py edge_agent/sources/files.py
-    edge_agent/sources/window.py
+    edge_agent/sources/window.py edge_agent/imports/engine.py edge_agent/imports/inputs.py
+    An import's own notes, shortened for its one line: edge_agent/imports/report.py
 """
 """Who looks into a text that is made for people, and why."""
 
@@ -161,7 +163,7 @@ def test_tests_lie_as_the_product_does_and_share_only_what_is_in_support() -> No
     folders = {path.parent.relative_to("unit") for path in files if path.parts[0] == "unit"}
     assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
     # What is fuzzed is a program of its own; the others are packages that a test installs.
-    others = ("support", "fuzz", "conformance/toy", "property/tiny")
+    others = ("support", "fuzz", "conformance/toy", "property/tiny", "__init__.py")
     assert [
         str(path) for path in files if path.name[:5] not in {"test_", "conft"} and not str(path).startswith(others)
     ] == []

@@ -62,6 +62,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
         'glassfleet agent --id vehicle-07 --data "postgresql://car@127.0.0.1/drives?table=rows"': (
             "needs a PostgreSQL server with drives"
         ),
+        "glassfleet data import drive.blf --database car.dbc --target FuelRate --vss vss.json --plan fleet.toml "
+        "--out drive.parquet": "needs a recording and a database; tests/unit/edge_agent/recordings make them",
     },
     "docs/reference/fuzzing.md": {
         "make fuzz                                            # a million inputs, seed 1": (

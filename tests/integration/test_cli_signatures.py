@@ -19,7 +19,7 @@ from broker.servers.mosquitto import MosquittoProcess
 from broker.tls import tls_of
 from console.main import run
 from edge_agent.forecast.config import ForecastConfig
-from edge_agent.forecast.serve import _publisher
+from edge_agent.forecast.publish import to_fleet
 from lab.demo.secure import secure_broker
 from schemas.envelope import Envelope
 from schemas.errors import UsageError
@@ -188,11 +188,11 @@ def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_s
             id="v1",
             state_dir=tmp_path,
             source="-",
-            publish="all",
+            report="all",
             broker=broker.url,
             identity=identities / "v1-forecast",
         )
-        publish = _publisher(config, stack)
+        publish = to_fleet(config, stack)
         message = None
         for _ in range(200):  # what is said before the connection stands is not said at all
             publish(FORECAST)
@@ -210,4 +210,4 @@ def test_forecaster_publishes_signed_under_its_own_certificate_while_the_agent_s
         assert lost == []
 
         with pytest.raises(UsageError, match="Enrol a second one, such as v1-forecast"):
-            _publisher(config.model_copy(update={"identity": identities / "v1"}), stack)
+            to_fleet(config.model_copy(update={"identity": identities / "v1"}), stack)

@@ -83,9 +83,9 @@ def write_database(path: Path, names: Sequence[str], cells: Iterable[Sequence[An
 
 
 def write_rows(path: Path, data: Dataset) -> Path:
-    """Write rows as an agent reads them."""
-    lines = [",".join(map(repr, [*row, y])) for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
-    path.write_text("\n".join([",".join([*data.features, data.target]), *lines]) + "\n")
+    """Write rows as an agent reads them, all to train on."""
+    lines = [f"train,{','.join(map(repr, [*row, y]))}" for row, y in zip(data.X.tolist(), data.y.tolist(), strict=True)]
+    path.write_text("\n".join([",".join(["split", *data.features, data.target]), *lines]) + "\n")
     return path
 
 

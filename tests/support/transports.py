@@ -167,7 +167,8 @@ class RealBench:
         link = {**asdict(of), "identity": str(identity or "")}
         link["will"] = {"topic": will.topic, "payload": will.payload.decode(), "retained": will.retained}
         # Not of `lab.processes`: a pipe needs no folder, and tells at once.
-        process = subprocess.Popen([sys.executable, __file__, json.dumps(link)], stdout=subprocess.PIPE)
+        command = [sys.executable, "-m", __spec__.name, json.dumps(link)]  # from here, see tests/__init__.py
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
         self._victims.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"connected\n"

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from coordinator.core import Coordinator
+from coordinator.fleet.differences import differences
 from coordinator.fleet.directory import KnownAgent
 from coordinator.fleet.outliers import far_out
 from coordinator.http.dashboard.comparison import VERSIONS, in_words
@@ -22,7 +23,7 @@ from schemas.rounds import missed
 
 RUNS_PER_PAGE = 10
 
-(QUARANTINED, REFUSES, FAR_OUT, DOWN, MISSED, OLD, WORSE) = range(7)
+(QUARANTINED, REFUSES, DIFFERS, FAR_OUT, DOWN, MISSED, OLD, WORSE) = range(8)
 """Why a vehicle needs somebody, the most urgent first."""
 
 
@@ -93,8 +94,10 @@ class Look:
         known, runs = coordinator.fleet.known(), recent.of(coordinator.runs)
         held, of_models = _of_models(coordinator, known)
         down = ((agent, Need(DOWN, "down")) for agent, each in known.items() if each.status != "up")
+        offers = {agent: each.offer for agent, each in known.items() if each.status == "up"}
+        differ = ((agent, Need(DIFFERS, words)) for agent, words in differences(offers))
         needs: defaultdict[str, list[Need]] = defaultdict(list)
-        for agent, need in chain(_of_runs(known, runs), of_models, down):
+        for agent, need in chain(_of_runs(known, runs), differ, of_models, down):
             needs[agent].append(need)
         for each in needs.values():
             each.sort()

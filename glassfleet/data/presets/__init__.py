@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Final
 
 from glassfleet.data.lags import Memory
-from glassfleet.data.windows import WindowPlan
+from glassfleet.data.timeplan import TimePlan
 
 QOE: Final = "qoe"
 
@@ -17,9 +17,9 @@ def memory(name: str) -> Memory:
     return Memory.from_document(_read(f"{name}.memory.json"))
 
 
-def window(name: str) -> WindowPlan:
-    """Return the inputs that a preset makes of the last samples."""
-    return WindowPlan.from_document(_read(f"{name}.window.json"))
+def time_plan(name: str) -> TimePlan:
+    """Return the rows that a preset makes of samples."""
+    return TimePlan.from_document(_read(f"{name}.time.json"))
 
 
 def _read(file: str) -> object:

@@ -199,7 +199,8 @@ def test_vehicle_trusts_no_other_authority_though_a_coordinator_names_one(ca, tm
         with pytest.raises(UsageError, match="nothing was stored"):
             renew(folder, url)
     assert not (tmp_path / "id" / "cert.pem").exists()
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    left = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "key.next"}  # for another try
+    assert left == before
 
 
 def test_token_of_an_id_that_became_another_roles_is_not_taken(ca):

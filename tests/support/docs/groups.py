@@ -38,13 +38,13 @@ MARKS = {
     "docs/tutorial/first-fleet.md:first-fleet": [pytest.mark.slow],
 }
 """What an example needs, beyond the programs that it types."""
-CLONES = {"docs/howto/add-a-scheme.md:scheme"}
+CLONES = {"docs/howto/add-a-live-source.md:live", "docs/howto/add-a-scheme.md:scheme"}
 """Their reader works in a clone of the repository, and changes it: they get a copy."""
 LONG = {"docs/howto/reproduce-the-papers.md:report": 3400.0}
 """Seconds that an example may take, where that is more than the others get."""
 SAYS = {
     "docs/tutorial/first-fleet.md:first-fleet": [
-        "400 rows (320 train, 80 test), 3 inputs, target minutes",
+        "vans/van-1.csv: 400 rows",
         "equal: the fleet learned exactly the central model",
         "trips v1",
         "IF ",
@@ -53,7 +53,7 @@ SAYS = {
     "docs/howto/real-broker.md:broker": ["MQTT 5"],
     "docs/howto/use-the-estimators.md:estimators": ["Good"],
     "docs/howto/your-own-data.md:own-data": [
-        "error   load: 1 number with a decimal comma",
+        "other.csv: rpm: '1.150' is 1.15 or 1150",
         "exit code 3",
         "60 samples taken, 0 refused, 0 lost; 50 rows",
     ],
@@ -92,6 +92,7 @@ PARTS = {
         "docs/reference/http-api.md:http",
     ],
     "models": [
+        "docs/howto/add-a-live-source.md:live",
         "README.md:estimators",
         "README.md:tables",
         "docs/explanation/exactness.md:exactness",

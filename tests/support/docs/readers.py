@@ -17,9 +17,9 @@ from coordinator.runs.view import suspended_document
 from coordinator.specification.rollout import RolloutPlan
 from coordinator.specification.run import RunSpec
 from edge_agent import config as agent_config
+from edge_agent.live.plan import LivePlan
 from glassfleet import catalogue
 from glassfleet.data.lags import Memory
-from glassfleet.data.windows import WindowPlan
 
 ROLLOUT = {
     "": "rollout model version champion phase stage reports mean worse reason plan started ended remaining needed"
@@ -88,6 +88,12 @@ def _json(read: Callable[[Any], object]) -> Callable[[str, Path], None]:
     return reader
 
 
+def _time_plan(text: str, folder: Path) -> None:
+    path = folder / "plan.toml"
+    path.write_text(text)
+    LivePlan.read(str(path))
+
+
 READERS: dict[str, Callable[[str, Path], None]] = {
     "agent-environment": _environment(agent_config.AgentConfig.load, "AGENT_", id="vehicle-07", data="drive.csv"),
     "agent-toml": _agent_toml,
@@ -101,6 +107,6 @@ READERS: dict[str, Callable[[str, Path], None]] = {
     "run-answer": _run_answer,
     "scores-answer": _scores_answer,
     "run-spec": _json(RunSpec.from_document),
-    "window": _json(WindowPlan.from_document),
+    "time-plan": _time_plan,
 }
 """Readers by the name that a page gives: ``<!-- is: NAME -->``. Each raises when the text is not taken."""

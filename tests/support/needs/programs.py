@@ -26,6 +26,13 @@ def _no_data() -> str:
     return "real datasets are not here: set GLASSFLEET_DATA to a folder with them (glassfleet datasets fetch --help)"
 
 
+def _no_recordings() -> str:
+    folder = os.environ.get("GLASSFLEET_VEHICLE")
+    if folder and Path(folder, "csv").is_dir() and not hidden():
+        return ""
+    return "vehicles' files with their truths are not here: GLASSFLEET_VEHICLE names no folder of them"
+
+
 def _no_namespaces() -> str:
     if os.geteuid() != 0:
         return "only root may pull cables: run pytest as root (sudo -E .venv/bin/pytest ...)"
@@ -57,6 +64,7 @@ NEEDS = {
     "nats": Need(("nats-server",), "nats-server"),
     "node": Need(("node",), "nodejs"),
     "postgresql": Need(("initdb",), "postgresql"),
+    "recordings": Need(fault=_no_recordings),
     "rabbitmq": Need(("rabbitmq-server",), "rabbitmq-server"),
     "sqlite3": Need(("sqlite3",), "sqlite3"),
     "systemd": Need(("systemd-analyze",), "systemd"),

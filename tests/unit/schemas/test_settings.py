@@ -13,7 +13,7 @@ from edge_agent.forecast.config import ForecastConfig
 from schemas.settings import Settings, constant, settings_of
 
 PROCESSES: tuple[type[Settings], ...] = (AgentConfig, CoordinatorConfig, ForecastConfig)
-MOST = 60 + 5
+MOST = 61 + 5
 """The five of private runs are a vehicle's own terms; ADR 8 says why they are settings."""
 
 

@@ -21,6 +21,8 @@ from coordinator.engine import (
     standing,
     wakes_at,
 )
+from coordinator.engine.asking import unable, why_not
+from coordinator.engine.checkpoint import checkpoint_of, state_of
 from coordinator.engine.machine import discovery_of
 from coordinator.specification.run import Bounds
 from schemas.errors import RunFailedError
@@ -495,3 +497,28 @@ def test_engine_does_not_wait_again_for_an_agent_that_is_slower_than_every_deadl
     assert waited_for(play) == ["a", "b"], "it took longer than a deadline, and the round does not wait for it"
     play.answer("c")
     assert "c" in play.state.accepted, "but it counts when it answers in time"
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers in mph"])
+def test_run_begins_without_an_agent_whose_column_holds_something_else(kind: str) -> None:
+    spec = toy_spec(policy={"min_agents": 2, "gather_agents": 4, "gather_timeout": 60}, domain=None)
+    play = Play(spec, agents=())
+    for agent, of_x in (("a", "numbers in km/h"), ("b", "numbers"), ("c", "numbers in km/h"), ("d", kind)):
+        play.up(agent, Offer(frozenset({"toy"}), ("x",), "y", (of_x, "numbers")))
+    assert play.phase == "domain"
+    assert play.state.open is not None
+    assert play.state.open.asked == ("a", "b", "c")
+    assert why_not(unable(play.state)) == f"; not counted: has {kind} in 'x', where most have numbers in km/h (d)"
+    parameters = TOY_ENGINE.server_parameters(play.state)
+    assert parameters.units == {"x": "km/h"}
+    assert state_of(checkpoint_of(play.state), play.state.parameters) == play.state
+    play.up("e", Offer(frozenset({"toy"}), ("x",), "y", (kind, "numbers")))
+    assert play.outcomes("d", "e") == ["rejected left-out", "rejected left-out"]
+    assert play.outcomes("a") == ["accepted"]
+
+
+def test_agents_that_tell_no_kinds_hold_numbers() -> None:
+    play = Play(toy_spec(policy={"min_agents": 2, "gather_agents": 3}), agents=("a", "b"))
+    play.up("c", Offer(frozenset({"toy"}), ("x",), "y", ("words", "numbers")))
+    assert play.state.open is not None
+    assert (play.state.open.asked, play.state.kinds) == (("a", "b"), {})

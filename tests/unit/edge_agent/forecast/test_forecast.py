@@ -19,12 +19,16 @@ from edge_agent.forecast.log import ForecastLog
 from edge_agent.forecast.model import ModelWatch
 from edge_agent.forecast.serve import Forecaster
 from edge_agent.forecast.serve import run as run_forecaster
-from edge_agent.forecast.source import MAX_BYTES, parse
 from edge_agent.forecast.verify import at_time, model_of, verify
+from edge_agent.live.objects import parse, seconds_of
+from edge_agent.live.plan import LivePlan
+from edge_agent.live.port import MAX_BYTES, Sample
+from edge_agent.live.rows import Rows
+from edge_agent.sources import read_source
 from glassfleet import catalogue, local
 from glassfleet.data.dataset import Dataset
 from glassfleet.data.lags import Memory, Recall, remember
-from glassfleet.data.windows import SlidingWindow, WindowPlan
+from glassfleet.data.timeplan import TimePlan
 from glassfleet.discovery import DiscoveryParameters, discover
 from glassfleet.forecasts import tell_forecasts
 from glassfleet.intervals import errors_on, intervals
@@ -88,6 +92,7 @@ class Bench:
         self.now = 100.0
         self.published: list[Forecast] = []
         self.forecaster = Forecaster(
+            Rows(None),
             LiveFeatures(),
             ModelWatch(self.models, None, say, None if data is None else str(data), clock=lambda: self.now),
             self.log,
@@ -106,7 +111,7 @@ class Bench:
 
     def forecast(self, sample: Any, seconds: float = 1.0) -> Forecast | None:
         self.now += seconds
-        return self.forecaster.forecast(sample)
+        return self.forecaster.forecast(sample if isinstance(sample, str) else Sample(sample))
 
     def made(self, sample: Any) -> Forecast:
         forecast = self.forecast(sample)
@@ -205,7 +210,7 @@ def test_forecaster_serves_and_keeps_the_vehicles_own_tree_when_the_model_is_a_p
     bench, shared = Bench(tmp_path, data=tmp_path / "own.csv"), _population()
     bench.keep(shared)
     scheme: Any = catalogue.load("fedga")
-    tree = scheme.from_document(shared.document).personalise(own)
+    tree = scheme.from_document(shared.document).personalise(read_source(tmp_path / "own.csv").train)
     served = [forecast for sample in samples(own)[:40] if (forecast := bench.forecast(sample)) is not None]
     assert [forecast.prediction for forecast in served] == tree.predict(own.X[:40]).tolist()
     assert len({forecast.prediction for forecast in served}) > 1
@@ -304,40 +309,58 @@ def test_alert_begins_and_ends_once_and_is_in_the_record(tmp_path):
     assert [forecast.alert for forecast in bench.published] == alerts
 
 
-def test_window_starts_anew_at_a_new_drive_and_after_a_gap():
-    plan = WindowPlan.from_document(
-        {
-            "samples": 2,
-            "inputs": {"m": {"metric": "a", "statistic": "mean"}, "s": {"metric": "a", "statistic": "slope"}},
-        }
-        | {"drive": "trip", "time": "at", "step": 1}
-    )
-    window = SlidingWindow(plan)
-    got = [
-        window.push({"trip": trip, "at": at, "a": a})
-        for trip, at, a in [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
-    ]
-    assert got[0] is got[2] is got[4] is None
-    assert got[1] == {"trip": 1, "at": 1, "m": 2, "s": 2}
-    with pytest.raises(ValueError, match="not in order"):
-        window.push({"trip": 2, "at": 6, "a": 1})
+def test_rows_are_made_by_the_plan_and_begin_anew_at_a_new_drive_and_after_a_gap():
+    inputs = {take: {"signal": "a", "take": take, "seconds": 2} for take in ("mean", "slope")}
+    plan = {"column": "at", "drive": "trip", "rows": "a", "gap": 1.5, "start": 1, "inputs": inputs}
+    rows = Rows(LivePlan(TimePlan.from_document(plan), clock="at"))
+    samples = [(1, 0, 1), (1, 1, 3), (1, 4, 9), (1, 5, 9), (2, 6, 1)]
+    got = [rows.push(Sample({"trip": trip, "at": at, "a": a})) for trip, at, a in samples]
+    assert got[0] == got[2] == got[4] == []
+    assert got[1] == [{"trip": 1, "at": 1, "mean": 2, "slope": 2}]
+    assert got[3] == [{"trip": 2, "at": 5, "mean": 9, "slope": 0}]
+    assert [str(cut) for cut in rows.cuts()] == ["nothing comes for 3 s, up to 4"]
+    for odd, words in (
+        ({"at": 6, "a": 1}, "its time, 6, was taken already"),
+        ({"a": 1}, "does not tell its time, 'at'"),
+        ({"at": 7, "a": "?"}, "its slope is asked for"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            rows.push(Sample({"trip": 2, **odd}))
+
+
+def test_sample_that_was_stored_makes_no_row_unless_it_tells_its_time():
+    rows = Rows(None)
+    with pytest.raises(ValueError, match="had it stored, and it does not tell its time"):
+        rows.push(Sample({"a": 1}, topic="t", is_stored=True))
+    assert rows.push(Sample({"a": 1}, 5.0, topic="t", is_stored=True)) == [{"a": 1}]
+    with pytest.raises(ValueError, match=r"give it with --plan"):
+        rows.push(Sample({"a": 1}, is_whole=False))
 
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"[1]", b"{", b'{"a": [1]}', b'{"a": {}}', b'{"a": NaN}', b"\xff", b"[" * 5000, b" " * MAX_BYTES + b"{}"],
+    [b"", b"[1]", b"{", b"\xff", b"[" * 5000, b" " * MAX_BYTES + b"{}", b'{"ts": "noon", "path": "a", "value": 1}'],
 )
 def test_line_that_is_no_sample_is_told_as_what_it_is(line):
     assert isinstance(parse(line), str)
 
 
+def test_line_of_one_signal_is_a_sample_with_its_own_time():
+    line = b'{"ts": "2026-03-01T14:05:09.5+01:00", "path": "Vehicle.Speed", "value": 3}'
+    assert parse(line) == Sample({"Vehicle.Speed": 3}, 1772370309.5, is_whole=False)
+    assert seconds_of("1772370309.5") == seconds_of("2026-03-01T13:05:09.5") == 1772370309.5
+    with pytest.raises(ValueError, match="milliseconds"):
+        seconds_of(1772370309500)
+
+
 def test_truth_values_and_null_are_fields_of_a_sample_and_become_what_the_model_takes():
     sample = parse(b'{"a": true, "b": false, "c": null}')
-    assert sample == {"a": True, "b": False, "c": None}
+    assert isinstance(sample, Sample)
+    assert sample.values == {"a": True, "b": False, "c": None}
     domain = discover(DiscoveryParameters(features=("a", "b"), target="y"), [rows().select(("a", "b"))])
     features = LiveFeatures()
     features.serve(domain)
-    assert features.push(sample) == {"a": 1.0, "b": 0.0}
+    assert features.push(sample.values) == {"a": 1.0, "b": 0.0}
     with pytest.raises(ValueError, match="'b' is empty, and the model takes a number"):
         features.push({"a": 1, "b": None})
     words = domain.features[1].model_copy(update={"low": 0.0, "high": 2.0, "categories": ("missing", "no", "yes")})

@@ -46,6 +46,54 @@ def test_window_lets_rows_go_by_age_also_when_nothing_comes(tmp_path: Path) -> N
     assert store.read()[1] == []
 
 
+class Clock:
+    """A machine's clock, wrong at times; some rows come every second by it."""
+
+    def __init__(self, path: Path, max_seconds: float) -> None:
+        self.now = 1.7e9
+        self.store = WindowStore(path, max_seconds=max_seconds, clock=lambda: self.now)
+
+    def rows(self, count: int) -> int:
+        """Take rows; return how many there are."""
+        for _ in range(count):
+            self.now += 1.0
+            self.store.append([{"n": 1, "y": 2}])
+        return self.store.span()[0]
+
+
+DAY, WEEKS = 86_400.0, 1024 * 7 * 86_400.0
+
+
+@pytest.mark.parametrize("step", [WEEKS, 30 * DAY, 8 * DAY, -1.7e9, -30 * DAY])
+@pytest.mark.parametrize("wrong", [1, 100])
+def test_clock_that_jumps_for_a_while_costs_no_row(step: float, wrong: int, tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "w.window", 7 * DAY)
+    clock.rows(60)
+    clock.now += step
+    assert clock.rows(wrong) == len(clock.store.read()[1]) == 60 + wrong
+    clock.now -= step
+    assert clock.rows(1) == len(clock.store.read()[1]) == 61 + wrong
+    _, first, last = clock.store.span()
+    assert first < last <= clock.now, "no row is of the wrong time"
+    clock.now += 3000
+    clock.rows(1)
+    for _ in range(200):  # each hour one, for more than a week
+        clock.now += 3599
+        clock.rows(1)
+    assert clock.store.span()[1] >= clock.now - 7 * DAY, "they go as all others"
+
+
+def test_rows_of_before_a_long_stop_go_when_the_clock_has_gone_on_from_there_for_an_hour(tmp_path: Path) -> None:
+    clock = Clock(tmp_path / "w.window", 7 * DAY)
+    clock.rows(60)
+    clock.now += 21 * DAY  # parked
+    assert clock.store.read()[1] == [], "too old to learn from, but there"
+    assert clock.rows(10) == 70
+    clock.now += 3595
+    assert clock.rows(10) == 20
+    assert clock.store.span()[2] == clock.now
+
+
 def test_window_does_not_grow_on_disk_when_rows_pass_through(tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window", max_rows=200)
     sizes = []
@@ -59,23 +107,60 @@ def test_window_does_not_grow_on_disk_when_rows_pass_through(tmp_path: Path) -> 
     assert max(sizes) <= 1.2 * min(sizes)
 
 
-def test_window_refuses_a_sample_that_does_not_fit_and_keeps_the_others(tmp_path: Path) -> None:
+def test_window_refuses_what_is_no_row_and_keeps_the_others(tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window")
     odd = [
-        {"a": 1, "b": 2},
-        sample(1, y="high"),
         sample(1, b=[]),
         sample(1, c=float("nan")),
-        sample(1, extra=5),
+        sample(1, gps=[1, 2]),
         sample(2, kind=None),
+        {"other": {}},
+        {"a": None, "y": " "},
     ]
     assert store.append([sample(0), *odd]) == [
-        "the field 'c' is missing",
-        "the field 'y' is not a finite number",
-        "the field 'b' is not a finite number",
-        "the field 'c' is not a finite number",
+        "the field 'b' is neither a finite number nor a text",
+        "the field 'c' is neither a finite number nor a text",
+        "it has none of the fields a, b, c, y",
+        "it has none of the fields a, b, c, y",
     ]
-    assert [row[0] for row in store.read()[1]] == [0, 1, 2]
+    assert store.read() == (("a", "b", "c", "y"), [[*sample(number).values()] for number in range(3)])
+
+
+def test_field_that_comes_later_is_a_column_where_its_sample_has_it_and_empty_before(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"speed": 1, "quality": 5}, {"speed": 2, "load": 3, "quality": 6}])
+    store.append([{"height": 9, "load": 4}, {"speed": 7, "quality": 8, "late": 1}])
+    names, kept = store.read()
+    assert names == ("speed", "height", "load", "quality", "late")
+    assert kept == [[1, None, None, 5, None], [2, None, 3, 6, None], [None, 9, 4, None, None], [7, None, None, 8, 1]]
+    assert WindowStore.open(store.path).read() == store.read()
+
+
+@pytest.mark.parametrize("first", ["n/a", 0.5])
+def test_odd_sample_decides_for_no_other_whenever_it_comes(first: float | str, tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    cells = ["n/a", *range(40)] if isinstance(first, str) else [*range(40), "n/a"]
+    assert store.append([{"load": cell, "y": number} for number, cell in enumerate(cells)]) == []
+    assert len(store.read()[1]) == 40
+    assert store.left_out == {"a text in 'load', unlike most rows": 1}
+    assert read_source(store.path).train.rows == 40
+
+
+def test_agent_leaves_out_rows_of_a_window_that_lack_the_target_or_an_input(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"a": 1, "y": 1}, *({"a": 2, "b": number, "y": number} for number in range(5)), {"a": 3, "b": 1}])
+    assert read_source(store.path).train.rows == 5
+    assert read_source(store.path, missing=True).train.rows == 6
+    assert [row[1] for row in store.read()[1]] == [None, 0, 1, 2, 3, 4, 1]
+
+
+@pytest.mark.parametrize("categories", [False, True])
+def test_field_that_one_sample_has_costs_the_others_nothing(categories: bool, tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([{"boot": 1, "a": 0, "y": 0}, *({"a": number, "y": number} for number in range(1, 10))])
+    train = read_source(store.path, categories=categories).train
+    assert (train.features, train.rows) == (("a",), 10)
+    assert read_source(store.path, categories=categories, missing=True).train.features == ("boot", "a")
 
 
 def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
@@ -86,12 +171,10 @@ def test_window_takes_truth_values_as_parquet_does(tmp_path: Path) -> None:
         assert (source.train.X[:, 1].tolist(), source.train.categories) == ([1.0, 0.0], {})
 
 
-def test_window_keeps_texts_where_the_first_sample_has_one(tmp_path: Path) -> None:
+def test_window_keeps_texts_and_stated_columns_alone(tmp_path: Path) -> None:
     store = WindowStore(tmp_path / "w.window", columns=("speed", "fuel", "y"))
     good = [{"y": 1, "speed": 2.5, "fuel": "petrol", "id": 7}, {"y": 2, "speed": 3, "fuel": "diesel"}]
-    assert store.append([*good, {"y": 1, "speed": 2, "fuel": 3}]) == [
-        "the field 'fuel' is not a text, as in the first sample"
-    ]
+    assert store.append(good) == []
     table = read_table(store.path)
     assert (table.names, table.text) == (("speed", "fuel", "y"), ("fuel",))
     source = read_source(store.path, categories=True)
@@ -166,27 +249,6 @@ def test_agent_refuses_a_run_and_lives_on_when_its_window_has_run_empty(bench: B
     agent.stop()
 
 
-ROWS = b'{"n": 1}\n{"n": 2}\n'
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "samples.jsonl"
-    path.write_bytes(ROWS)
-    return path
-
-
-def test_collector_opens_a_window_of_an_older_version_and_goes_on_behind_its_place(file: Path, tmp_path: Path) -> None:
-    store = WindowStore(tmp_path / "drive.window")
-    known = file.stat()
-    store.append([{"n": 1, "y": 0}], **{f"place:{file}": f"{known.st_dev}:{known.st_ino}:9"})
-    store.close()
-    file.write_bytes(b'{"n": 1}\n{"n": 2, "y": 0}\n')
-    done = collect(file, tmp_path, "--follow", "--count", "1")
-    assert done.returncode == 0, done.stderr
-    assert WindowStore.open(tmp_path / "drive.window").read()[1] == [[1, 0], [2, 0]]
-
-
 def collect(source: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "console.main", "data", "collect", "--source", str(source)]
     return subprocess.run(
@@ -214,3 +276,19 @@ def test_collector_says_that_nothing_came_when_its_source_has_no_sample(tmp_path
     done = collect(source, tmp_path)
     assert (done.returncode, json.loads(done.stdout)["rows"]) == (3, 0), done.stderr
     assert f"--source {source}: it had no sample to take (4 refused)." in done.stderr
+
+
+def test_full_disk_takes_nothing_of_a_batch_and_the_window_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    store = WindowStore(tmp_path / "w.window")
+    store.append([sample(1)])
+    (pages,) = store._db.execute("PRAGMA page_count").fetchone()
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StorageError, match=r"full\. Check the folder, its rights and the free space"):
+        store.append([sample(number, late="x" * 500) for number in range(50)], place="50")
+    assert (store.noted("place"), store.columns) == ("", ("a", "b", "c", "y"))
+    assert [row[0] for row in WindowStore.open(store.path).read()[1]] == [1]
+    store._db.execute(f"PRAGMA max_page_count={100 * pages}")
+    store.append([sample(2, late="x")])
+    assert WindowStore.open(store.path).read() == (
+        ("a", "b", "c", "y", "late"), [[*sample(1).values(), None], [*sample(2).values(), "x"]]
+    )  # fmt: skip

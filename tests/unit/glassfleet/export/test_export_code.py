@@ -315,8 +315,8 @@ mlflow.set_tracking_uri(sys.argv[1])
 frame = pandas.read_csv("rows.csv", float_precision="round_trip")
 for version in sys.argv[2:]:
     loaded = mlflow.pyfunc.load_model(f"models:/qoe/{version}")
-    told = [value if isinstance(value, str) else value.hex() for value in loaded.predict(frame)]
-    print(json.dumps([loaded.get_raw_model().scheme, told]))
+    forecasts = [value if isinstance(value, str) else value.hex() for value in loaded.predict(frame)]
+    print(json.dumps([loaded.get_raw_model().scheme, forecasts]))
 assert not asked, asked
 """
 

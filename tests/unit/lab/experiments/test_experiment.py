@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from console import main
 from glassfleet import catalogue
 from glassfleet.catalogue import load
 from glassfleet.data.dataset import Dataset
@@ -129,10 +127,10 @@ def test_experiment_finds_limits_federatedly_when_asked(table: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda text: text + "1,2,red,4\n", "not a number"),
+        (lambda text: text + "1,2,red,4\n", "is no number"),
         (lambda text: "\n".join(text.splitlines()[:10]) + "\n",
          "9 rows are too few for 5 folds of 5 clients, at least 25 are needed. Lower --folds"),
-        (lambda _: "y\n1\n2\n", "At least one input"),
+        (lambda _: "y\n1\n2\n", "Inputs and a target are needed"),
     ],
 )  # fmt: skip
 def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: str) -> None:
@@ -140,11 +138,6 @@ def test_experiment_names_the_fault_of_a_file(table: Path, change: Any, reason: 
     error = fault("--csv", str(table), "--scheme", "frt")
     assert isinstance(error, DataError)
     assert reason in str(error)
-    _, points, check = str(error).rpartition("Everything that is wrong with it: ")
-    if "--folds" in reason:  # the table is as it should be
-        assert not points
-    else:
-        assert main.run(shlex.split(check)[1:]) == 3, "the command that it names finds the fault, too"
 
 
 def test_experiment_takes_columns_of_text(table: Path) -> None:

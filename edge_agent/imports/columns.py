@@ -1,0 +1,210 @@
+"""Judges what a column holds, by its cells: numbers, truth values, words, or what is better left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from edge_agent.imports import numbers, times
+from edge_agent.imports.dialect import is_value
+from edge_agent.imports.marks import is_mark, words
+from edge_agent.imports.numbers import Reading
+from edge_agent.imports.persons import personal
+from edge_agent.imports.plan import UNDECIDED, Column
+from glassfleet.data.cells import PAIRS
+from schemas.limits import MAX_CATEGORIES
+
+MOSTLY: Final = 0.5
+_EXACT: Final = 1 << 53
+_ROWS: Final = 20
+"""From so many rows on a column that rises by one numbers them, and texts that all differ are names or ids."""
+
+_COUNTERS: Final = words("index idx nr no id row rows n # count counter sample unnamed zeile")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Some of a column's cells: stripped, with the line of each."""
+
+    name: str
+    cells: Sequence[str]
+    lines: Sequence[int]
+    unit: str = ""
+    is_target: bool = False
+    is_time: bool = False
+
+    def line(self, cell: str) -> int:
+        """Return the first line with this cell."""
+        return next((line for line, each in zip(self.lines, self.cells, strict=True) if each == cell), 0)
+
+    def place(self, cell: str) -> str:
+        """Return in words where a cell is."""
+        return f"{self.name}: line {self.line(cell)} has {cell!r}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a column, and why.
+
+    Attributes
+    ----------
+    column : Column
+    why : str
+    marks : frozenset of str
+        Cells that stand for no value, in lower case, beside empty ones.
+    readings : tuple of Reading
+        Of numbers: all that fit; more than one is a decision.
+    example : str
+        A cell on which they differ.
+    decision : str
+        What somebody has to decide, with both readings; empty: nothing.
+    lines : str
+        The lines of the plan that decide it.
+    """
+
+    column: Column
+    why: str
+    marks: frozenset[str] = frozenset()
+    readings: tuple[Reading, ...] = ()
+    example: str = ""
+    decision: str = ""
+    lines: str = ""
+    proofs: tuple[frozenset[str], frozenset[str]] = field(default=(frozenset(), frozenset()))
+
+
+def judge(given: Cells, separator: str) -> Verdict:
+    """Return what becomes of a column, as far as its own cells tell."""
+    filled = [cell for cell in given.cells if cell]
+    among = [cell for cell in filled if not is_mark(cell, among_words=True)]
+    valued = [cell for cell in among if not is_mark(cell)]
+    column = Column(unit=given.unit)
+    if not among:
+        marks = frozenset(cell.lower() for cell in filled)
+        return Verdict(column, "no cell has a value here", marks)
+    truth = _truth(among)
+    if truth is not None:
+        true, false = truth
+        marks = frozenset(cell.lower() for cell in filled) - {true, false}
+        return Verdict(Column(take="truth", true=(true,), false=(false,)), f"{true} is 1, {false} is 0", marks)
+    if valued and all(numbers.HEX.match(cell) for cell in valued):
+        return Verdict(replace_take(column, "hex"), "hexadecimal numbers", _marks(filled, valued))
+    written = [cell for cell in valued if is_value(cell) and numbers.body(cell) is not None]
+    if valued and len(written) >= MOSTLY * len(valued) and not numbers.is_bare_hex(valued):
+        return _numbers(given, column, written, separator)
+    orders = times.judge(valued)
+    if orders and not given.is_time:
+        return Verdict(replace_take(column, "nothing"), "left out: points in time; a model does not learn from a date")
+    return _words(given, column, among, filled)
+
+
+def replace_take(column: Column, take: str) -> Column:
+    """Return a column with another use."""
+    return column.model_copy(update={"take": take})
+
+
+def _marks(filled: Sequence[str], valued: Sequence[str]) -> frozenset[str]:
+    return frozenset(cell.lower() for cell in set(filled) - set(valued))
+
+
+def _truth(cells: Sequence[str]) -> tuple[str, str] | None:
+    different = {cell.lower() for cell in cells}
+    for pair in PAIRS:
+        if different <= set(pair) and (len(different) == 2 or max(map(len, pair)) > 1):
+            return pair
+    return None
+
+
+def _numbers(given: Cells, column: Column, written: Sequence[str], separator: str) -> Verdict:
+    marks = frozenset(cell.lower() for cell in given.cells if cell and is_mark(cell))
+    known = set(written)
+    odd = [cell for cell in given.cells if cell and not is_mark(cell) and cell not in known]
+    if odd:
+        shown = list(dict.fromkeys(odd))
+        listed = ", ".join(f"{cell[:30]!r} (line {given.line(cell)})" for cell in shown[:3])
+        quoted = ", ".join(f'"{cell}"' for cell in shown[:3])
+        what = f"{given.name}: {listed} is no number, where the others are: it is no value, or a word like any other"
+        if len(odd) > 20 and len(shown) > 10:
+            what = f"{given.name}: {len(odd)} cells are no numbers, e.g. {listed}"
+        return Verdict(
+            replace_take(column, UNDECIDED), "numbers and words", marks, decision=what,
+            lines=f'missing = [{quoted}], take = "number"; or take = "text"; or take = "nothing"',
+        )  # fmt: skip
+    if numbers.is_power(written) and any(cell.isdigit() for cell in written):
+        cell = next(cell for cell in written if numbers.POWER.match(cell))
+        return Verdict(
+            replace_take(column, UNDECIDED), "numbers with powers of ten, or hexadecimal", marks,
+            decision=f"{given.place(cell)}: {float(cell):g}, or hexadecimal {int(cell, 16)}, or an id",
+            lines='take = "number"; or take = "hex"; or take = "nothing"',
+        )  # fmt: skip
+    how = numbers.judge(written, separator)
+    if not how.readings:
+        return Verdict(
+            replace_take(column, UNDECIDED), "numbers that are written in different ways", marks,
+            decision=f"{given.place(how.example)}, which is written in another way than others",
+            lines='take = "text" or take = "nothing"; or correct the file',
+        )  # fmt: skip
+    column = column.model_copy(update={"cut": how.unit, "unit": column.unit or how.unit})
+    verdict = Verdict(column, "numbers", marks, how.readings, how.example)
+    reading = how.readings[0]
+    bodies = [numbers.body(cell)[0] for cell in written]  # type: ignore[index]  # each has one
+    if len(how.readings) == 1:
+        decimal = frozenset({reading.decimal} if any(reading.decimal in text for text in bodies) else set())
+        verdict = replace(verdict, proofs=(decimal, frozenset({reading.thousands} - {""})))
+        return _left_out(given, verdict, [reading.value(text) for text in bodies], bodies)
+    return verdict
+
+
+def _left_out(given: Cells, verdict: Verdict, values: Sequence[float], bodies: Sequence[str]) -> Verdict:
+    """Leave numbers out that say which row it is, or that are ids."""
+    if given.is_time or given.is_target or not values:
+        return verdict
+    if any(
+        len(text) > 15 and abs(value) > _EXACT and text.lstrip("+-").isdigit()
+        for text, value in zip(bodies, values, strict=True)
+    ):
+        return replace(
+            verdict,
+            column=replace_take(verdict.column, "nothing"),
+            why="left out: numbers with more digits than are kept, like ids",
+        )
+    steps = {second - first for first, second in pairwise(values)}
+    of_name = times.words_of(given.name) or ["unnamed"]
+    if len(values) > 2 and steps == {1.0} and (len(values) >= _ROWS or of_name[0] in _COUNTERS):
+        return replace(
+            verdict, column=replace_take(verdict.column, "nothing"), why="left out: it numbers the rows, like an id"
+        )
+    return verdict
+
+
+def _words(given: Cells, column: Column, cells: Sequence[str], filled: Sequence[str]) -> Verdict:
+    marks = _marks(filled, cells)
+    different = Counter(cells)
+    text = replace_take(column, "text")
+    if given.is_target:
+        return Verdict(text, f"classes, {len(different)} different", marks)
+    out = replace_take(column, "nothing")
+    why = personal(given.name, list(different)[:200])
+    if why:
+        return Verdict(out, f"left out: texts about persons or vehicles ({why})", marks)
+    if numbers.is_bare_hex(list(different)):
+        cell = next(cell for cell in different if not cell.isdigit())
+        return Verdict(
+            replace_take(column, UNDECIDED), "hexadecimal digits", marks,
+            decision=f"{given.name}: line {given.line(cell)} has {cell!r}: hexadecimal {int(cell, 16)}, or an id",
+            lines='take = "hex"; or take = "text"; or take = "nothing"',
+        )  # fmt: skip
+    if len(different) > MAX_CATEGORIES or (len(cells) >= _ROWS and len(different) > MOSTLY * len(cells)):
+        return Verdict(
+            out, f"left out: {len(different)} different texts in {len(cells)} rows, like names or ids", marks
+        )
+    if sum(":" in cell and cell[:1].isdigit() for cell in different) > MOSTLY * len(different):
+        cell = next(iter(different))
+        return Verdict(
+            replace_take(column, UNDECIDED), "times in a form that is not known", marks,
+            decision=f"{given.place(cell)}: a time in a form that is not known, or a word",
+            lines='take = "text"; or take = "nothing"',
+        )  # fmt: skip
+    return Verdict(text, f"words, {len(different)} different", marks)

@@ -1,0 +1,364 @@
+"""Does what a plan says, with DuckDB, in the import process alone: cells become values, what does not fit is told.
+
+Nothing is guessed here: a cell that is no value by the plan, and no mark for none either, refuses the file.
+"""
+
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
+from __future__ import annotations
+
+import csv
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.imports import times
+from edge_agent.imports.dialect import Dialect, wrong_widths
+from edge_agent.imports.marks import NO_WORDS, is_mark
+from edge_agent.imports.opened import LONGEST_LINE, Text, lines_between
+from edge_agent.imports.plan import Column, Plan
+from schemas.errors import DataError, StorageError
+
+MEMORY: Final = "160MB"
+"""What the engine may use at once; the process stays below 300 MB with it."""
+
+REJECTS: Final = 10_000
+"""Lines that are looked at one by one because they do not fit; more are no accident."""
+
+SHOWN: Final = 3
+
+POLL: Final = 0.25
+"""Seconds between two looks at how far a query is."""
+
+Progress = Callable[[float], None]
+"""Is told a percentage now and then."""
+
+
+class Engine:
+    """A database in memory, with a folder for what does not fit into it."""
+
+    def __init__(self, scratch: Path, progress: Progress | None = None) -> None:
+        try:
+            import duckdb  # noqa: PLC0415 - large, and an extra
+        except ImportError as fault:
+            mend = "Install it with: pip install 'glassfleet[import]'"
+            raise DataError("this file has to be converted, which needs duckdb", mend) from fault
+        self._errors = duckdb.Error
+        self._progress = progress
+        self.db: Any = duckdb.connect(
+            config={"memory_limit": MEMORY, "threads": 2, "temp_directory": str(scratch / "spilled")}
+        )
+        self.db.execute("SET enable_progress_bar = false; SET TimeZone = 'UTC'")
+
+    def forget_rejects(self) -> None:
+        """Let the lines that do not fit be those of the next query alone."""
+        self.db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+
+    def rows(self, sql: str, where: str = "") -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return list(self._run(lambda: self.db.execute(sql).fetchall(), where))
+
+    def arrays(self, sql: str, where: str = "") -> dict[str, NDArray[Any]]:
+        """Return the columns of a query: float64 with NaN, or object with None."""
+        found = self._run(lambda: self.db.execute(sql).fetchnumpy(), where)
+        return {name: _filled(column) for name, column in found.items()}
+
+    def _run(self, work: Callable[[], Any], where: str) -> Any:
+        """Do work in a thread, so that progress is told and Ctrl-C ends it."""
+        result: list[Any] = []
+        fault: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                result.append(work())
+            except BaseException as error:  # noqa: BLE001 - raised again below, in the thread that waits
+                fault.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(POLL)
+                if self._progress is not None and thread.is_alive():
+                    self._progress(max(0.0, self.db.query_progress()))
+        except BaseException:
+            self.db.interrupt()
+            thread.join(5)
+            raise
+        if fault:
+            raise self._explained(fault[0], where)
+        return result[0]
+
+    def _explained(self, fault: BaseException, where: str) -> BaseException:
+        if not isinstance(fault, self._errors):
+            return fault
+        text = " ".join(str(fault).split())
+        if "No space left" in text or ("disk" in text.lower() and "full" in text.lower()):
+            return StorageError(f"{where}: {text}. Free some space")
+        if "Out of Memory" in text or "memory limit" in text:
+            return DataError(
+                "it does not fit into the memory of an import", "Leave columns out, or cut it into parts", where
+            )
+        return DataError(f"it cannot be read ({text[:300]})", "Copy it again, or look for a line that is no row", where)
+
+
+def _filled(column: NDArray[Any]) -> NDArray[Any]:
+    data = np.ma.getdata(column)
+    if data.dtype == object:
+        mask = np.ma.getmaskarray(column)
+        return np.array([None if gone else value for gone, value in zip(mask, data, strict=True)], dtype=object)
+    return np.asarray(np.ma.filled(column.astype(np.float64), np.nan))
+
+
+def text_sql(value: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name_sql(value: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _list(values: Sequence[str]) -> str:
+    return f"({', '.join(map(text_sql, values))})"
+
+
+@dataclass
+class Cells:
+    """A table of cells that the engine can ask for, and what became of the lines that are no rows.
+
+    Attributes
+    ----------
+    sql : str
+        The table.
+    columns : dict of str to str
+        Name in the file -> expression.
+    where : str
+        For messages.
+    left_out : Counter of str
+        Lines, by reason.
+    """
+
+    sql: str
+    columns: dict[str, str]
+    where: str
+    left_out: Counter[str] = field(default_factory=Counter)
+    without: str = ""
+
+
+def cells_of(text: Text, dialect: Dialect, names: Sequence[str]) -> Cells:
+    """Return a text's table; `names` are those of its columns, all different."""
+    width = max(dialect.width, len(names))
+    layout = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(width))
+    sql = (
+        f"read_csv({text_sql(str(text.path))}, delim={text_sql(dialect.separator)}, quote='\"', escape='\"', "
+        f"header=false, skip={dialect.data - 1}, auto_detect=false, columns={{{layout}}}, store_rejects=true, "
+        f"rejects_limit={REJECTS}, max_line_size={LONGEST_LINE}, parallel=true)"
+    )
+    return Cells(sql, {name: f"c{index}" for index, name in enumerate(names)}, text.source)
+
+
+def value_sql(cell: str, column: Column, plan: Plan) -> str:
+    """Return the expression of a cell's value: DOUBLE, or VARCHAR of words; NULL where it has none."""
+    raw = f"trim({cell}, ' \t\u00a0\u202f')"
+    missing = [
+        mark for mark in plan.csv.missing if column.take != "text" or mark not in NO_WORDS or mark in column.missing
+    ]
+    gone = f"lower({raw}) IN {_list(sorted({*missing, *map(str.lower, column.missing), 'nan'}))}"
+    match column.take:
+        case "text":
+            return f"CASE WHEN {gone} OR {raw} = '' THEN NULL ELSE {raw} END"
+        case "truth":
+            true, false = _list(column.true or ("",)), _list(column.false or ("",))
+            return (
+                f"CASE WHEN lower({raw}) IN {true} THEN 1.0::DOUBLE WHEN lower({raw}) IN {false} THEN 0.0::DOUBLE END"
+            )
+        case "hex":
+            digits = f"CASE WHEN lower({raw}[1:2]) = '0x' THEN {raw} ELSE '0x' || {raw} END"
+            return f"CASE WHEN {gone} THEN NULL ELSE try_cast({digits} AS UBIGINT)::DOUBLE END"
+    return _number_sql(cell, raw, gone, column, plan)
+
+
+def _number_sql(cell: str, raw: str, gone: str, column: Column, plan: Plan) -> str:
+    decimal = column.decimal or plan.csv.decimal
+    thousands = plan.csv.thousands if column.thousands is None else column.thousands
+    thousands = "" if thousands == decimal else thousands
+    marked = f"CASE WHEN {gone} THEN NULL ELSE " if column.missing else ""
+    end = " END" if marked else ""
+    if decimal == "." and not thousands and not column.cut:
+        plain = f"try_cast({cell} AS DOUBLE)"
+        minus = f"try_cast(replace({cell}, '\u2212', '-') AS DOUBLE)"
+        usual = f"WHEN isfinite({plain}) AND NOT contains({cell}, '_') THEN {plain}"
+        return f"{marked}CASE {usual} WHEN {plain} IS NULL AND contains({cell}, '\u2212') THEN {minus} END{end}"
+    text = f"replace({raw}, '\u2212', '-')"
+    if column.cut:
+        cut = text_sql(column.cut)
+        text = (
+            f"trim(CASE WHEN ends_with({text}, {cut}) THEN left({text}, length({text}) - {len(column.cut)}) "
+            f"WHEN starts_with({text}, {cut}) THEN substr({text}, {len(column.cut) + 1}) ELSE {text} END, "
+            "' \u00a0\u202f')"
+        )
+    point = "\\" + decimal
+    between = f"|[1-9]\\d{{0,2}}(\\x{{{ord(thousands):x}}}\\d{{3}})+" if thousands else ""
+    form = f"[+-]?(\\d+{between})?({point}\\d*)?([eE][+-]?\\d+)?"
+    number = f"replace({text}, {text_sql(thousands)}, '')" if thousands else text
+    number = f"replace({number}, ',', '.')" if decimal == "," else number
+    value = f"try_cast({number} AS DOUBLE)"
+    return f"{marked}CASE WHEN regexp_full_match({text}, {text_sql(form)}) AND isfinite({value}) THEN {value} END{end}"
+
+
+def time_sql(cells: Cells, plan: Plan) -> str:
+    """Return the expression of a row's time in seconds."""
+    clock = plan.clock
+    assert clock is not None
+    cell = cells.columns[clock.source]
+    if clock.form == "number":
+        value = value_sql(cell, Column(cut=clock.cut, decimal=clock.decimal), plan)
+        scale = "" if clock.scale == 1.0 else f" * {clock.scale!r}"
+        return f"round(({value}){scale}, 9)" if scale else value
+    of_day = f" + {times.sql(cells.columns[clock.of_day], times.CLOCK)}" if clock.of_day else ""
+    return f"{times.sql(cell, clock.form)}{of_day}"
+
+
+def judge_rejects(engine: Engine, cells: Cells, text: Text, dialect: Dialect) -> None:
+    """Count the lines that are no rows by their reason; raises DataError for those without an excuse."""
+    found = engine.rows(
+        f"SELECT DISTINCT line_byte_position, error_type FROM reject_errors ORDER BY 1 LIMIT {REJECTS + 1}"
+    )
+    if len(found) >= REJECTS:
+        what = f"{REJECTS:,} lines and more do not have {len(dialect.names)} cells"
+        raise DataError(what, "Name a file with a table, or correct the separator in the plan", text.source)
+    wrong: list[tuple[int, int]] = []
+    head = _head(text, dialect)
+    with text.path.open("rb") as raw:
+        size = raw.seek(0, 2)
+        for position, kind in found:
+            begin = max(0, (position or 1) - 1)
+            raw.seek(begin)
+            whole = raw.readline()
+            follows = raw.readline()
+            stripped = whole.decode("utf-8", "replace").strip()
+            reason = _reason(stripped, follows.decode("utf-8", "replace").strip(), head, dialect)
+            if not reason and begin + len(whole) >= size and not whole.endswith(b"\n"):
+                reason = "last lines that were cut"
+            if reason:
+                cells.left_out[reason] += 1
+            elif kind in ("UNQUOTED VALUE", "LINE SIZE OVER MAXIMUM", "INVALID ENCODING"):
+                number = lines_between(raw, 0, begin) + 1
+                what = f"line {number}: {str(kind).lower()}, in {stripped[:60]!r}"
+                raise DataError(what, "Look for a quote that is not closed, and correct the line", text.source)
+            else:
+                width = len(next(csv.reader([stripped], delimiter=dialect.separator), []))
+                wrong.append((lines_between(raw, 0, begin) + 1, width))
+                if len(wrong) > 20:
+                    break
+    if wrong:
+        raise wrong_widths(dialect.header, len(dialect.names), wrong, dialect.separator, text.source)
+
+
+def _reason(line: str, follows: str, head: set[str], dialect: Dialect) -> str:
+    """Return why a line may be left out; empty: there is no excuse."""
+    if not line.strip(dialect.separator + " "):
+        return "empty lines"
+    if line.startswith(("#", "%", "//")):
+        return "comments between rows"
+    if line in head:
+        return "lines above the names, again"
+    return "lines that were cut before a restart" if follows in head else ""
+
+
+def _head(text: Text, dialect: Dialect) -> set[str]:
+    with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
+        return {line.strip() for line in islice(opened, dialect.data - 1) if line.strip()}
+
+
+@dataclass
+class Unfit:
+    """A column's cells that are no values by the plan: each text, and how often it occurs."""
+
+    column: str
+    texts: dict[str, int]
+
+
+def unfit(
+    engine: Engine, cells: Cells, plan: Plan, names: Sequence[str], extra: str = ""
+) -> tuple[list[Unfit], dict[str, Counter[str]]]:
+    """Look at the cells of columns that have no value: marks for none are counted, all the others returned."""
+    found, missing = [], {}
+    for name in names:
+        column = plan.columns[name]
+        cell = cells.columns[column.source or name]
+        value = value_sql(cell, column, plan)
+        rows = engine.rows(
+            f"SELECT trim({cell}, ' \t\u00a0\u202f') AS raw, count(*) FROM {cells.sql} "
+            f"WHERE ({value}) IS NULL {extra} {cells.without} "
+            "GROUP BY raw ORDER BY 2 DESC, 1 LIMIT 1000",
+            cells.where,
+        )
+        marks = {mark.lower() for mark in (*plan.csv.missing, *column.missing, "nan")}
+        counts: Counter[str] = Counter()
+        odd = {}
+        for raw, count in rows:
+            if not raw:
+                counts[""] += count
+            elif raw.lower() in marks:
+                counts[raw] += count
+            else:
+                odd[raw] = count
+        missing[name] = counts
+        if odd:
+            found.append(Unfit(name, odd))
+    return found, missing
+
+
+def lines_with(text: Text, dialect: Dialect, index: int, cell: str) -> list[int]:
+    """Return the first lines whose row has this cell in a column."""
+    lines = []
+    with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
+        rows = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
+        begins = dialect.data
+        try:
+            for cells in rows:
+                if index < len(cells) and cells[index].strip(" \t\u00a0\u202f") == cell:
+                    lines.append(begins)
+                    if len(lines) >= SHOWN:
+                        break
+                begins = dialect.data + rows.line_num
+        except csv.Error:
+            pass
+    return lines
+
+
+def refuse_unfit(found: Sequence[Unfit], text: Text, dialect: Dialect, plan: Plan) -> DataError:
+    """Say which cells are no values by the plan, where, and what the plan may say of them."""
+    each = found[0]
+    column = plan.columns[each.column]
+    name = (column.source or each.column) if plan.long is None else plan.long.value
+    index = list(dialect.names).index(name) if name in dialect.names else len(dialect.names)
+    cell, _ = next(iter(each.texts.items()))
+    lines = ", ".join(map(str, lines_with(text, dialect, index, cell)))
+    total = sum(each.texts.values())
+    kind = {"number": "no number", "hex": "no hexadecimal number", "truth": "neither of its words"}.get(
+        column.take, "no value"
+    )
+    decimal = column.decimal or plan.csv.decimal
+    thousands = plan.csv.thousands if column.thousands is None else column.thousands
+    by = f' (the plan says decimal = "{decimal}", thousands = "{thousands}")'
+    what = f"column {each.column!r}: {cell[:60]!r} (line {lines}) is {kind}{by if column.take == 'number' else ''}"
+    if total > 1:
+        what += f"; {total} such cells"
+    if len(found) > 1:
+        what += f"; and in {len(found) - 1} more columns"
+    mark = is_mark(cell)
+    mend = (
+        f'If it means that there is no value, say so in the plan: missing = ["{cell.lower() if mark else cell}"] '
+        f"{'under [csv]' if mark else f'in the line of columns.{each.column}'}; else correct the file, or the plan"
+    )
+    return DataError(what, mend, text.source)

@@ -1,0 +1,408 @@
+"""Proposes a plan for a text: its layout, what its columns hold, which tells the time, and what is to decide."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+from edge_agent.imports import columns, numbers, times
+from edge_agent.imports.clocks import SPLIT, Decision, Sample, age, clock_of, gap_of, seconds_of, time_of
+from edge_agent.imports.columns import Cells, Verdict
+from edge_agent.imports.dialect import LINES, Dialect, split_unit
+from edge_agent.imports.dialect import judge as judge_layout
+from edge_agent.imports.marks import words
+from edge_agent.imports.numbers import Reading
+from edge_agent.imports.opened import Text, lines_between
+from edge_agent.imports.plan import UNDECIDED, Clock, Column, Csv, Long, Plan, Time
+from glassfleet.data.timeplan import Input
+from schemas.errors import DataError
+
+HEAD: Final = 5_000
+PART: Final = 1_000
+"""Rows that are looked at from the begin, and at each of four places further on; the engine meets all the others."""
+
+LONGEST_NAME: Final = 200
+_SIGNALS: Final = words("signal signals signalname name path channel variable key sensor parameter pid kanal")
+_VALUES: Final = words("value values wert val reading messwert data")
+
+
+@dataclass
+class Proposal:
+    """A plan, and why.
+
+    Attributes
+    ----------
+    plan : Plan
+    why : dict of str to str
+        By column: what becomes of it, in words.
+    decisions : list of Decision
+    """
+
+    plan: Plan
+    why: dict[str, str] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+class UndecidedError(DataError):
+    """The cells do not tell how they are to be read; `proposal` has the plan, with the lines to decide."""
+
+    def __init__(self, proposal: Proposal, where: str) -> None:
+        decisions = proposal.decisions
+        listed = "; ".join(decision.what for decision in decisions[:5])
+        more = f"; and {len(decisions) - 5} more" if len(decisions) > 5 else ""
+        lines = "; ".join(decision.plan for decision in decisions[:5])
+        super().__init__(f"{listed}{more}", f"Decide it in a plan (glassfleet data import --plan). {lines}", where)
+        self.proposal = proposal
+
+
+def layout(text: Text, plan: Plan | None = None) -> Dialect:
+    """Return how a text is laid out: judged, or as a plan says; raises DataError."""
+    with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
+        lines = list(islice(opened, LINES))
+    if plan is None:
+        return judge_layout(lines, text.source)
+    return judge_layout(lines, text.source, plan.csv.separator, plan.names)
+
+
+def sample(text: Text, dialect: Dialect) -> Sample:
+    """Return rows of a text: the first ones, and of a large one some further on."""
+    names = unique(dialect.names)
+    found = Sample(names, [], [], 0)
+    with text.path.open(encoding="utf-8-sig", newline="", errors="replace") as opened:
+        reader = csv.reader(islice(opened, dialect.data - 1, None), delimiter=dialect.separator)
+        _take(reader, HEAD, dialect, found, dialect.data)
+    found.head = len(found.rows)
+    size = text.path.stat().st_size
+    if found.head >= HEAD:
+        begin, number = 0, 1
+        for part in range(1, 5):
+            with text.path.open("rb") as raw:
+                end = max(begin, size * part // 4 - (1 << 18 if part == 4 else 0))
+                number += lines_between(raw, begin, end) + 1
+                begin = end
+                raw.readline()
+                lines = (line.decode("utf-8", "replace") for line in raw)
+                _take(csv.reader(lines, delimiter=dialect.separator), PART, dialect, found, number)
+            number -= 1
+    return found
+
+
+def sample_of(lines: Sequence[str], dialect: Dialect) -> Sample:
+    """Return the rows of lines."""
+    found = Sample(unique(dialect.names), [], [], 0)
+    _take(csv.reader(lines[dialect.data - 1 :], delimiter=dialect.separator), HEAD, dialect, found, dialect.data)
+    found.head = len(found.rows)
+    return found
+
+
+def _take(reader: Iterator[list[str]], most: int, dialect: Dialect, found: Sample, line: int) -> None:
+    width, begins, taken, titles = len(dialect.names), line, 0, list(dialect.names)
+    try:
+        for cells in reader:
+            row = [cell.strip() for cell in cells]
+            here, begins = begins, line + getattr(reader, "line_num", 0) if line else 0
+            if len(row) > width and not any(row[width:]):
+                row = row[:width]
+            if len(row) != width or not any(row):
+                continue
+            if row == titles:
+                found.repeated = True
+                continue
+            if dialect.units and tuple(row) == tuple(dialect.units):
+                continue
+            found.rows.append(row)
+            found.lines.append(here)
+            taken += 1
+            if taken >= most:
+                return
+    except csv.Error:
+        return  # the engine tells it, with its line
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names that all differ: those without one get a number, later ones of a name ``#2`` and so on."""
+    found: list[str] = []
+    for index, name in enumerate(names, 1):
+        base = name or f"column {index}"
+        if len(base) > LONGEST_NAME or not base.isprintable():
+            what = f"the name of column {index} ({base[:40]!a}) has control characters, or more than {LONGEST_NAME}"
+            raise DataError(what, "Correct it in the header")
+        count, each = 1, base
+        while each in found:
+            count += 1
+            each = f"{base}#{count}"
+        found.append(each)
+    return tuple(found)
+
+
+def propose_for(given: Sample, dialect: Dialect, target: str, where: str) -> Proposal:
+    """Return a plan for rows like these.
+
+    Parameters
+    ----------
+    given : Sample
+    dialect : Dialect
+    target : str
+        The column to forecast, by its name in the file or in the table; empty: the last one with values.
+    where : str
+        For messages.
+
+    Raises
+    ------
+    DataError
+        There are no rows, or no such target.
+    """
+    if not given.rows:
+        raise DataError("there are columns but no rows", "Collect data first, or leave this vehicle out", where)
+    long = _long(given)
+    if long is not None:
+        return _propose_long(given, dialect, long, target)
+    clock, decisions = clock_of(given, dialect)
+    shown = dict(zip(given.names, _shown_names(given.names), strict=True))
+    label = _target(given, shown, clock, target, where)
+    verdicts = _verdicts(given, dialect, clock, label)
+    csv_marks, verdicts = _settle(verdicts)
+    if clock is not None and clock.source in verdicts:
+        verdict = verdicts.pop(clock.source)
+        clock = clock.model_copy(update={"decimal": verdict.column.decimal})
+        if verdict.decision:
+            decisions.append(Decision(clock.source, verdict.decision, f"clock: {verdict.lines}"))
+    kept = {name: _named(verdict.column, name, shown[name][0]) for name, verdict in verdicts.items()}
+    marks = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
+    layout = Csv(
+        separator=dialect.separator, decimal=csv_marks.decimal, thousands=csv_marks.thousands, missing=tuple(marks)
+    )
+    renamed = {shown[name][0]: column for name, column in kept.items()}
+    wanted = shown[label][0]
+    proposal = Proposal(
+        Plan(
+            target=wanted,
+            csv=layout,
+            clock=clock,
+            columns=_last(renamed, wanted),
+            time=time_of(given, clock, kept, wanted, shown=shown, marks=Reading(layout.decimal, layout.thousands)),
+        ),
+        {shown[name][0]: verdict.why for name, verdict in verdicts.items()},
+        decisions,
+    )
+    for name, verdict in verdicts.items():
+        if verdict.decision:
+            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{shown[name][0]}: {verdict.lines}"))
+    return proposal
+
+
+def _verdicts(given: Sample, dialect: Dialect, clock: Clock | None, label: str) -> dict[str, Verdict]:
+    """Judge each column by its own cells."""
+    shown = dict(zip(given.names, _shown_names(given.names), strict=True))
+    verdicts: dict[str, Verdict] = {}
+    for index, name in enumerate(given.names):
+        if clock is not None and name in (clock.source, clock.of_day):
+            continue
+        unit = shown[name][1] or (dialect.units[index] if index < len(dialect.units) else "")
+        cells = Cells(
+            name, given.cells(index), given.lines, "" if unit in ("-", "--", "1", "#") else unit, name == label
+        )
+        if name == SPLIT:
+            verdicts[name] = Verdict(Column(take="text"), "which rows train, and which test")
+        else:
+            verdicts[name] = columns.judge(cells, dialect.separator)
+        if not dialect.names[index]:
+            verdicts[name] = Verdict(Column(take="nothing"), "left out: it has no name")
+    _twice(given, label, verdicts)
+    if clock is not None and clock.form == "number":  # its marks prove those of the others, and they its
+        times_of = Cells(clock.source, given.cells(given.names.index(clock.source)), given.lines, is_time=True)
+        verdicts[clock.source] = columns.judge(times_of, dialect.separator)
+    return verdicts
+
+
+def _named(column: Column, name: str, shown: str) -> Column:
+    return column.model_copy(update={"source": name if name != shown else ""})
+
+
+def _last(given: dict[str, Column], target: str) -> dict[str, Column]:
+    return {**{name: column for name, column in given.items() if name != target}, target: given[target]}
+
+
+def _shown_names(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each name without the unit in brackets, and that unit; names that would be alike stay as they are."""
+    split = [split_unit(name) for name in names]
+    bare = [name for name, _ in split]
+    return [
+        (name, unit) if bare.count(name) == 1 else (whole, unit)
+        for whole, (name, unit) in zip(names, split, strict=True)
+    ]
+
+
+def _target(given: Sample, shown: dict[str, tuple[str, str]], clock: Clock | None, target: str, where: str) -> str:
+    if target:
+        found = [name for name in given.names if target in (name, shown[name][0])]
+        if not found:
+            listed = ", ".join(name for name, _ in list(shown.values())[:20])
+            raise DataError(
+                f"there is no column {target!r}", f"The columns are: {listed}. Name the target with --target", where
+            )
+        return found[0]
+    times_of = () if clock is None else (clock.source, clock.of_day)
+    usable = [name for name in given.names if name not in (*times_of, SPLIT)]
+    filled = [name for name in usable if any(given.cells(given.names.index(name)))]
+    if not usable:
+        raise DataError("there is no column beside the time", "Inputs and a target are needed", where)
+    return (filled or usable)[-1]
+
+
+def _twice(given: Sample, label: str, verdicts: dict[str, Verdict]) -> None:
+    """Leave columns out that say the same as the target; one name for two columns that differ is a decision."""
+    cells = given.cells(given.names.index(label))
+    for name in verdicts:
+        if (
+            name != label
+            and SPLIT not in (name, label)
+            and given.cells(given.names.index(name)) == cells
+            and len(set(cells)) > 1
+        ):
+            verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is the target {label!r} once more")
+    for name in list(verdicts):
+        base, mark, number = name.rpartition("#")
+        if not mark or not number.isdigit() or base not in verdicts:
+            continue
+        one, two = given.cells(given.names.index(base)), given.cells(given.names.index(name))
+        if one == two:
+            verdicts[name] = Verdict(Column(take="nothing"), f"left out: it is {base!r} once more")
+            continue
+        at = next(at for at, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
+        verdicts[name] = replace(
+            verdicts[name], column=columns.replace_take(verdicts[name].column, UNDECIDED),
+            decision=f"{base}: two columns have this name, {given.place(base)} and {given.place(name)}; "
+            f"line {given.lines[at]} has {one[at]!r} and {two[at]!r}. One of them, or two inputs",
+            lines='take = "nothing" or "number", here or in the line of the other; or rename one in the header',
+        )  # fmt: skip
+
+
+def _settle(verdicts: dict[str, Verdict]) -> tuple[Reading, dict[str, Verdict]]:
+    """Choose the file's marks in numbers, and decide by them what a column alone does not tell, where certain."""
+    decimal = set().union(*(verdict.proofs[0] for verdict in verdicts.values()))
+    thousands = set().union(*(verdict.proofs[1] for verdict in verdicts.values()))
+    both = decimal & thousands if len(decimal) < 2 else decimal  # a file that mixes decimal marks proves nothing
+    counts: dict[Reading, int] = {}
+    for verdict in verdicts.values():
+        if len(verdict.readings) == 1 and any(verdict.proofs):
+            counts[verdict.readings[0]] = counts.get(verdict.readings[0], 0) + 1
+    left = {
+        name: numbers.settled(verdict.readings, decimal - both, thousands - both)
+        for name, verdict in verdicts.items()
+        if len(verdict.readings) > 1
+    }
+    for readings in left.values():
+        if len(readings) == 1:
+            counts[readings[0]] = counts.get(readings[0], 0) + 1
+    common = max(sorted(counts), key=lambda reading: (counts[reading], bool(reading.thousands)), default=Reading("."))
+    between = next((each.thousands for each in counts if each.decimal == common.decimal and each.thousands), "")
+    common = Reading(common.decimal, common.thousands or between)
+    settled = {}
+    for name, verdict in verdicts.items():
+        readings = left.get(name, verdict.readings)
+        if len(readings) > 1:
+            one, two = readings[:2]
+            number = verdict.example
+            what = f"{name}: {number!r} is {one.value(number):.10g} or {two.value(number):.10g}"
+            settled[name] = replace(
+                verdict, column=verdict.column.model_copy(update={"decimal": UNDECIDED}), why="numbers, to be decided",
+                decision=what,
+                lines="; or ".join(f"{each.words()} ({each.value(number):.10g})" for each in (one, two)),
+            )  # fmt: skip
+            continue
+        reading = readings[0] if readings else common
+        own = {}
+        if verdict.proofs[0] or name in left:
+            own["decimal"] = reading.decimal if reading.decimal != common.decimal else None
+        if (verdict.proofs[0] or verdict.proofs[1] or name in left) and reading.thousands != common.thousands:
+            # Without marks between thousands here none may come: 1.234 beside 0.998 is no thousand.
+            own["thousands"] = reading.thousands if own.get("decimal") or reading.thousands else None
+        settled[name] = replace(verdict, column=verdict.column.model_copy(update=own))
+    return common, settled
+
+
+def _long(given: Sample) -> Long | None:
+    """Return the columns of name and value where each row has one signal."""
+    if not 2 <= len(given.names) <= 6:
+        return None
+    by_word = {name: set(times.words_of(name)) for name in given.names}
+    signal = next((name for name, words in by_word.items() if words & _SIGNALS), None)
+    value = next((name for name, words in by_word.items() if words & _VALUES and name != signal), None)
+    if signal is None or value is None:
+        return None
+    cells = [cell for cell in given.cells(given.names.index(signal)) if cell]
+    several = len(set(cells)) > 1 and len(set(cells)) <= max(2, len(cells) // 2)
+    return Long(signal=signal, value=value) if several and not any(numbers.body(cell) for cell in cells) else None
+
+
+def _propose_long(given: Sample, dialect: Dialect, long: Long, target: str) -> Proposal:
+    """Return a plan for a table with one signal a row: the cells of each signal are judged like a column."""
+    clock, decisions = clock_of(given, dialect)
+    if clock is None:
+        raise DataError(
+            f"one signal a row ({long.signal!r}), but no column tells the time", "Write one column for each signal"
+        )
+    at, of = given.names.index(long.signal), given.names.index(long.value)
+    signals = list(dict.fromkeys(row[at] for row in given.rows if row[at]))
+    names = unique(signals)
+    rows = {
+        name: [(row[of], line) for row, line in zip(given.rows, given.lines, strict=True) if row[at] == name]
+        for name in signals
+    }
+    label = target or signals[-1]
+    if label not in signals:
+        listed = ", ".join(signals[:20])
+        raise DataError(f"there is no signal {label!r}", f"The signals are: {listed}. Name the target with --target")
+    verdicts = {
+        name: columns.judge(
+            Cells(name, [cell for cell, _ in rows[name]], [line for _, line in rows[name]], "", name == label, True),
+            dialect.separator,
+        )
+        for name in names
+    }
+    marks, verdicts = _settle(verdicts)
+    shown = {name: split_unit(name)[0] for name in given.names}
+    of_rows = seconds_of(given, clock, Reading(marks.decimal, marks.thousands)) or [0.0] * given.head
+    gap = gap_of(of_rows)
+    used = [name for name in names if verdicts[name].column.take not in ("nothing", UNDECIDED) or name == label]
+    own: dict[str, list[float]] = {name: [] for name in names}
+    for when, row in zip(of_rows, given.rows, strict=False):
+        if row[at] in own:
+            own[row[at]].append(when)
+    inputs = {name: Input(signal=name, seconds=age(own[name], gap)) for name in used}
+    missing = sorted(set().union(*(verdict.marks for verdict in verdicts.values())))
+    proposal = Proposal(
+        Plan(
+            target=label,
+            csv=Csv(
+                separator=dialect.separator, decimal=marks.decimal, thousands=marks.thousands, missing=tuple(missing)
+            ),
+            long=long,
+            clock=clock,
+            time=Time(
+                column=shown.get(clock.source, "time"),
+                rows=label,
+                gap=gap,
+                inputs={**{name: each for name, each in inputs.items() if name != label}, label: inputs[label]},
+            ),
+            columns=_last({name: verdict.column for name, verdict in verdicts.items()}, label),
+        ),
+        {name: verdict.why for name, verdict in verdicts.items()},
+        decisions,
+    )
+    for name, verdict in verdicts.items():
+        if verdict.decision:
+            proposal.decisions.append(Decision(name, verdict.decision, f"columns.{name}: {verdict.lines}"))
+    return proposal
+
+
+def parse_line(line: str, separator: str) -> list[str]:
+    """Return the cells of one line, stripped; none where it is no row at all."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
+    except csv.Error:
+        return []

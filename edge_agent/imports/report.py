@@ -1,0 +1,164 @@
+"""What an import did: rows and cells that were left out or have no value, by reason, and what the table holds."""
+
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edge_agent.imports.engine import Engine, name_sql, text_sql
+from edge_agent.imports.marks import is_sentinel
+from edge_agent.imports.plan import PLAN_KEY, UNITS_KEY, Plan
+
+
+@dataclass
+class Holds:
+    """What a column of the table holds.
+
+    Attributes
+    ----------
+    name : str
+    before, after : list
+        Its first cells as they stand in the file, and as they are in the table.
+    missing : int
+        Cells without a value.
+    low, high : float or None
+        Of numbers.
+    texts : int
+        How many different ones there are; 0 of numbers.
+    """
+
+    name: str
+    before: list[str] = field(default_factory=list)
+    after: list[Any] = field(default_factory=list)
+    missing: int = 0
+    low: float | None = None
+    high: float | None = None
+    texts: int = 0
+
+
+@dataclass
+class Report:
+    """What was done.
+
+    Attributes
+    ----------
+    plan : Plan
+    why : dict of str to str
+        What becomes of each column, in words.
+    rows : int
+        In the table.
+    left_out : Counter of str
+        Lines and rows that are not in it, by reason.
+    missing : dict of str to Counter of str
+        Cells without a value: column -> mark (empty: there is nothing) -> how many.
+    columns : list of Holds
+    notes, warnings : list of str
+        What was done, and what to look at.
+    units : dict of str to str
+        Of the table's columns.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    why: dict[str, str] = field(default_factory=dict)
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    missing: dict[str, Counter[str]] = field(default_factory=dict)
+    columns: list[Holds] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def metadata(self) -> str:
+        """Return what a Parquet file tells of itself, as DuckDB's COPY takes it."""
+        units = json.dumps({name: unit for name, unit in self.units.items() if unit})
+        return f"KV_METADATA {{{PLAN_KEY}: {text_sql(self.plan.to_toml())}, {UNITS_KEY}: {text_sql(units)}}}"
+
+    def count_missing(self, counts: dict[str, Counter[str]]) -> None:
+        """Add cells without a value."""
+        for name, marks in counts.items():
+            self.missing.setdefault(name, Counter()).update(marks)
+
+    def line(self) -> str:
+        """Return in one line what was done."""
+        layout = self.plan.csv
+        lines = [*dict.fromkeys(self.notes)]
+        if layout.separator != ",":
+            lines.append(f"columns separated by {layout.separator!r}")
+        if layout.decimal != ".":
+            lines.append(f"decimal {layout.decimal!r}")
+        if layout.thousands:
+            lines.append(f"{layout.thousands!r} between thousands")
+        lines += [f"{name} {why}" for name, why in self.why.items() if why.startswith("left out")]
+        lines += [f"{count:,} {reason} left out" for reason, count in self.left_out.items()]
+        empty = sum(sum(marks.values()) for marks in self.missing.values())
+        if empty:
+            lines.append(f"{empty:,} cells without a value")
+        return f"{self.rows:,} rows" + (f": {'; '.join(lines)}" if lines else "")
+
+    def to_document(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "rows": self.rows,
+            "plan": self.plan.model_dump(by_alias=True, exclude_defaults=True),
+            "digest": self.plan.digest,
+            "why": self.why,
+            "left_out": dict(self.left_out),
+            "missing": {name: dict(marks) for name, marks in self.missing.items() if marks},
+            "columns": [asdict(column) for column in self.columns],
+            "notes": self.notes,
+            "warnings": self.warnings,
+        }
+
+
+def look(engine: Engine, table: Path, report: Report) -> None:
+    """Add to a report what a table of Parquet holds, and what looks odd in it."""
+    source = f"read_parquet({text_sql(str(table))})"
+    kinds = {str(row[0]): str(row[1]) for row in engine.rows(f"DESCRIBE SELECT * FROM {source}")}
+    parts = ["count(*)"]
+    for name, kind in kinds.items():
+        quoted = name_sql(name)
+        parts.append(f"count(*) - count({quoted})")
+        parts += (
+            [f"min({quoted})", f"max({quoted})"] if kind != "VARCHAR" else [f"approx_count_distinct({quoted})", "NULL"]
+        )
+    found = engine.rows(f"SELECT {', '.join(parts)} FROM {source}")[0]
+    report.rows = int(found[0])
+    first = engine.rows(f"SELECT * FROM {source} LIMIT 3")
+    known = {each.name: each for each in report.columns}
+    report.columns = []
+    times_of = report.plan.times
+    for index, (name, kind) in enumerate(kinds.items()):
+        missing, low, high = found[1 + 3 * index : 4 + 3 * index]
+        holds = known.get(name, Holds(name))
+        holds.missing, holds.after = int(missing), [row[index] for row in first]
+        if kind == "VARCHAR":
+            holds.texts = int(low or 0)
+        elif low is not None:
+            holds.low, holds.high = float(low), float(high)
+            if name not in times_of:
+                _sentinels(engine, source, holds, report)
+                if low == high and report.rows > 2:
+                    report.warnings.append(f"{name}: all values are {holds.low:g}")
+        report.columns.append(holds)
+
+
+def _sentinels(engine: Engine, source: str, holds: Holds, report: Report) -> None:
+    """Warn of a value far outside all the others that is there more than once: it may mean that there is none."""
+    assert holds.low is not None
+    assert holds.high is not None
+    name, low, high = name_sql(holds.name), holds.low, holds.high
+    near = engine.rows(
+        f"SELECT min({name}) FILTER ({name} > {low!r}), max({name}) FILTER ({name} < {high!r}), "
+        f"count(*) FILTER ({name} = {low!r}), count(*) FILTER ({name} = {high!r}) FROM {source}"
+    )[0]
+    for value, next_value, other, count in ((high, near[1], low, near[3]), (low, near[0], high, near[2])):
+        if is_sentinel(value, next_value, other, count, report.rows):
+            report.warnings.append(
+                f"{holds.name}: {value:g} is in {count:,} rows, far from all other values (up to {next_value:g}): "
+                f'it may mean "no value". Then say so in the plan: missing = ["{value:g}"] in the line of '
+                f"columns.{holds.name}"
+            )

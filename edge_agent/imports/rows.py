@@ -1,0 +1,281 @@
+"""Where rows stand: as in the files, or made of signals at their own times; parts become one table in time order."""
+
+# ruff: noqa: S608 - names and texts stand in SQL as name_sql and text_sql write them
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_agent.imports.catalogued import fit_values
+from edge_agent.imports.engine import Cells, Engine, judge_rejects, name_sql, text_sql, time_sql, value_sql
+from edge_agent.imports.plan import Plan, Time
+from edge_agent.imports.reading import Reading
+from edge_agent.imports.report import Report
+from edge_agent.imports.times import CLOCK
+from glassfleet.data.alignment import Series, align
+from glassfleet.data.clock import BACK, TICKS, Cleaned, cleaned, is_missing
+from schemas.errors import DataError
+
+_MIDNIGHT: Final = 43_200.0
+_SINCE_1970: Final = 1e8
+"""Seconds from which on a time is a date, and files can be put into its order."""
+
+SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file's rows, as Parquet.
+
+    Attributes
+    ----------
+    path : Path
+    time : str
+        Column of its times; empty: it has none.
+    where : str
+        The file.
+    drives : bool
+        Whether it has the number of the drive of each row.
+    """
+
+    path: Path
+    time: str
+    where: str
+    drives: bool = False
+
+
+def aligned_wide(reading: Reading, place: Path) -> Part:
+    """Make a part of a table whose signals have times of their own, with empty cells between."""
+    plan, cells = reading.plan, reading.cells
+    taken = plan.taken
+    raw = {name: cells.columns[column.source or name] for name, column in taken.items()}
+    listed = [f"{time_sql(cells, plan)} AS t"]
+    for index, (name, column) in enumerate(taken.items()):
+        listed.append(f"{value_sql(raw[name], column, plan)} AS v{index}")
+        listed.append(f"(coalesce(trim({raw[name]}), '') <> '')::DOUBLE AS s{index}")
+    reading.engine.forget_rejects()
+    arrays = reading.engine.arrays(
+        f"SELECT {', '.join(listed)} FROM {cells.sql} WHERE true {cells.without}", cells.where
+    )
+    cells.left_out = Counter()
+    judge_rejects(reading.engine, cells, reading.text, reading.dialect)
+    odd = [
+        name for index, name in enumerate(taken) if (is_missing(arrays[f"v{index}"]) & (arrays[f"s{index}"] > 0)).any()
+    ]
+    untimed = np.isnan(arrays["t"])
+    if (untimed.any() and reading.check_times()) or reading.check(odd, extra=_filled(odd, raw)):
+        return aligned_wide(reading, place)
+    reading.before(raw)
+    time = arrays["t"][~untimed]
+    clean = _cleaned(time, plan, reading.report)
+    signals = {}
+    for index, name in enumerate(taken):
+        here = (arrays[f"s{index}"][~untimed] > 0) & clean.is_new
+        signals[name] = Series(clean.time[here], arrays[f"v{index}"][~untimed][here], clean.drive[here])
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
+
+
+def _filled(names: Sequence[str], raw: dict[str, str]) -> str:
+    """Return a condition that leaves empty cells uncounted: they are no samples."""
+    return f"AND ({' OR '.join(f'trim({raw[name]}) <> {text_sql(str())}' for name in names)})" if names else ""
+
+
+def aligned_long(reading: Reading, place: Path) -> Part:
+    """Make a part of a table with one signal a row."""
+    plan, cells, engine = reading.plan, reading.cells, reading.engine
+    assert plan.long is not None
+    signal, value = cells.columns[plan.long.signal], cells.columns[plan.long.value]
+    engine.forget_rejects()
+    engine.rows(
+        f"CREATE OR REPLACE TABLE samples AS SELECT row_number() OVER () AS i, {time_sql(cells, plan)} AS t, "
+        f"trim({signal}) AS signal, {value} AS raw FROM {cells.sql} WHERE true {cells.without}",
+        cells.where,
+    )
+    cells.left_out = Counter()
+    judge_rejects(engine, cells, reading.text, reading.dialect)
+    untimed = engine.rows("SELECT count(*) FROM samples WHERE t IS NULL")[0][0]
+    if untimed and reading.check_times():
+        return aligned_long(reading, place)
+    time = engine.arrays("SELECT t FROM samples WHERE t IS NOT NULL ORDER BY i")["t"]
+    clean = _cleaned(time, plan, reading.report)
+    order = engine.arrays("SELECT i FROM samples WHERE t IS NOT NULL ORDER BY i")["i"].astype(np.int64)
+    taken = plan.taken
+    signals = {}
+    for name, column in taken.items():
+        of_signal = f"(SELECT * FROM samples WHERE signal = {text_sql(column.source or name)} AND t IS NOT NULL)"
+        own = Cells(of_signal, {column.source or name: "raw"}, cells.where, without=cells.without and "AND true")
+        reading.check([name], own)
+        found = engine.arrays(f"SELECT i, {value_sql('raw', column, plan)} AS v FROM {of_signal} ORDER BY i")
+        at = np.searchsorted(order, found["i"].astype(np.int64))
+        signals[name] = Series(clean.time[at], found["v"], clean.drive[at])
+    known = ", ".join(text_sql(column.source or name) for name, column in plan.columns.items())
+    others = engine.rows(f"SELECT count(*) FROM samples WHERE coalesce(signal, '') NOT IN ({known})")[0][0]
+    if others:
+        cells.left_out["samples of signals that the plan does not name"] = int(others)
+    engine.db.execute("DROP TABLE samples")
+    signals = {
+        name: replace(each, value=fit_values(name, each.value, reading.report, reading.catalogue, reading.text.source))
+        for name, each in signals.items()
+    }
+    return aligned(reading.engine, reading.report, signals, place, reading.text.source)
+
+
+def _cleaned(time: NDArray[np.float64], plan: Plan, report: Report) -> Cleaned:
+    assert plan.time is not None
+    try:
+        clean = cleaned(_unwrapped(time, plan), plan.time.gap)
+    except ValueError as fault:
+        raise DataError(
+            f"a time cannot be meant as written ({fault})", "Correct form and scale under [clock]"
+        ) from fault
+    tell_cuts(report, [str(cut) for cut in clean.cuts], clean.late)
+    return clean
+
+
+def tell_cuts(report: Report, cuts: Sequence[str], late: int) -> None:
+    """Warn of what the clock did wrong."""
+    if cuts:
+        more = f", and {len(cuts) - SHOWN} times more" if len(cuts) > SHOWN else ""
+        report.warnings.append(f"{'; '.join(cuts[:SHOWN])}{more}: a new drive begins there")
+    if late:
+        report.warnings.append(
+            f"{late:,} times come after a later one, by at most {BACK // TICKS} s; they count as the later one"
+        )
+
+
+def _unwrapped(time: NDArray[np.float64], plan: Plan) -> NDArray[np.float64]:
+    """Let a clock without a date go on past midnight."""
+    if plan.clock is None or plan.clock.form != CLOCK or not time.size:
+        return time
+    return time + 86_400.0 * np.cumsum(np.diff(time, prepend=time[0]) < -_MIDNIGHT)
+
+
+def aligned(engine: Engine, report: Report, signals: dict[str, Series], place: Path, where: str) -> Part:
+    """Make a part whose rows stand where the plan says."""
+    time = report.plan.time
+    assert time is not None
+    plan = time.aligned
+    if plan is None:
+        raise DataError(
+            "signals have times of their own, and the plan does not say where rows stand",
+            "Write rows = or every_ms = under [time]",
+        )
+    columns_of_plan = report.plan.columns
+    known = {name for name, column in columns_of_plan.items() if column.take != "nothing"}
+    absent = [part.signal for part in plan.inputs.values() if part.signal not in known]
+    if absent:
+        what = f"[time.inputs] names the signal {absent[0]!r}, which [columns] does not take"
+        raise DataError(what, "Correct the plan", where)
+    try:
+        rows = align(signals, plan)
+    except ValueError as fault:
+        raise DataError(str(fault), "Correct [time.inputs] in the plan", where) from fault
+    stands = f"a row at each time of {plan.rows!r}" if plan.rows else f"a row every {plan.every_ms} ms"
+    report.notes.append(f"{stands}, the others as [time.inputs] says")
+    for name, column in rows.columns.items():
+        gone = int(is_missing(column).sum())
+        if gone:
+            part = plan.inputs[name]
+            report.count_missing({name: Counter({f"nothing heard for {part.seconds:g} s": gone})})
+    columns: dict[str, Any] = {
+        time.column: rows.time,
+        **({time.drive: rows.drive + 1.0} if time.drive else {}),
+        **rows.columns,
+    }
+    path = place / "part.parquet"
+    write_arrays(engine, columns, path, f", {report.metadata()}")
+    return Part(path, time.column, where, drives=bool(time.drive))
+
+
+def write_arrays(engine: Engine, columns: dict[str, NDArray[Any]], path: Path, more: str = "") -> None:
+    """Write arrays as Parquet: float64, where NaN is no value, or object of str and None."""
+    plain = {f"c{index}": column for index, column in enumerate(columns.values())}
+    engine.db.register("arrays", plain)
+    listed = ", ".join(
+        f"c{index}::VARCHAR AS {name_sql(name)}"
+        if column.dtype == object
+        else f"CASE WHEN isfinite(c{index}::DOUBLE) THEN c{index}::DOUBLE END AS {name_sql(name)}"
+        for index, (name, column) in enumerate(columns.items())
+    )
+    engine.rows(f"COPY (SELECT {listed} FROM arrays) TO {text_sql(str(path))} (FORMAT parquet{more})")
+    engine.db.unregister("arrays")
+
+
+def joined(engine: Engine, parts: Sequence[Part], report: Report, scratch: Path) -> Path:
+    """Return one table of all parts, in the order of time, with the number of the drive where there are several."""
+    time = report.plan.time
+    if time is None or not parts[0].time:
+        return parts[0].path if len(parts) == 1 else _all(engine, parts, scratch, report.metadata())
+    if not parts[0].drives and len(parts) == 1 and _is_steady(engine, parts[0], time):
+        return parts[0].path
+    parts = _in_order(engine, parts)
+    selects, drive, newest = [], 0, None
+    for number, part in enumerate(parts):
+        source = f"read_parquet({text_sql(str(part.path))})"
+        at = engine.arrays(f"SELECT {name_sql(part.time)} AS t FROM {source}")["t"]
+        known = ~np.isnan(at)
+        if part.drives:
+            of_row = engine.arrays(f"SELECT {name_sql(time.drive)} AS d FROM {source}")["d"].astype(np.int64) - 1
+            fixed = at
+        else:
+            clean = _cleaned(at[known], report.plan, report)
+            of_row, fixed = np.zeros(at.size, np.int64), at.copy()
+            of_row[known], fixed[known] = clean.drive, clean.time
+            repeats = int((~clean.is_new).sum())
+            if repeats:
+                report.warnings.append(f"{repeats:,} rows have the time of the row before")
+        if newest is not None and at.size and not 0 < at[known][0] - newest <= time.gap:
+            drive += 1
+        of_row = of_row + drive
+        drive, newest = int(of_row.max(initial=drive)), float(at[known][-1]) if known.any() else newest
+        engine.db.register(f"fixed{number}", {"t": fixed, "d": of_row + 1.0})
+        kept = f"part.* EXCLUDE ({name_sql(part.time)}{', ' + name_sql(time.drive) if part.drives else ''})"
+        numbered = f", fixed.d AS {name_sql(time.drive)}" if time.drive else ""
+        selects.append(
+            f"SELECT fixed.t AS {name_sql(time.column)}{numbered}, {kept} FROM {source} AS part "
+            f"POSITIONAL JOIN fixed{number} AS fixed WHERE NOT isnan(fixed.t)"
+        )
+    table = scratch / "table.parquet"
+    if drive == 0 and time.drive:
+        selects = [f"SELECT * EXCLUDE ({name_sql(time.drive)}) FROM ({select})" for select in selects]
+    engine.rows(f"COPY ({' UNION ALL '.join(selects)}) TO {text_sql(str(table))} (FORMAT parquet, {report.metadata()})")
+    return table
+
+
+def _all(engine: Engine, parts: Sequence[Part], scratch: Path, metadata: str) -> Path:
+    table = scratch / "table.parquet"
+    selects = " UNION ALL ".join(f"SELECT * FROM read_parquet({text_sql(str(part.path))})" for part in parts)
+    engine.rows(f"COPY ({selects}) TO {text_sql(str(table))} (FORMAT parquet, {metadata})")
+    return table
+
+
+def _is_steady(engine: Engine, part: Part, time: Time) -> bool:
+    """Whether time goes on from row to row, without a step that begins a new drive."""
+    quoted = name_sql(part.time)
+    least, most, missing = engine.rows(
+        "SELECT min(s), max(s), count(*) FILTER (t IS NULL) FROM "
+        f"(SELECT {quoted} AS t, {quoted} - lag({quoted}) OVER () AS s "
+        f"FROM read_parquet({text_sql(str(part.path))}))"
+    )[0]
+    return not missing and (least is None or (least > 0 and most <= time.gap))
+
+
+def _in_order(engine: Engine, parts: Sequence[Part]) -> list[Part]:
+    """Return parts by their first times where these are dates; else as they were given."""
+    first = []
+    for part in parts:
+        quoted = name_sql(part.time)
+        first.append(engine.rows(f"SELECT min({quoted}) FROM read_parquet({text_sql(str(part.path))})")[0][0] or 0.0)
+    if min(first) < _SINCE_1970:
+        return list(parts)
+    return [part for _, _, part in sorted(zip(first, range(len(parts)), parts, strict=True))]

@@ -1,0 +1,214 @@
+"""A fleet's plan on a live vehicle: what the importer does to files is done to samples, by the same file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edge_agent.imports.marks import NO_WORDS
+from edge_agent.imports.plan import UNDECIDED, Column, Csv, read_plan
+from edge_agent.live.objects import seconds_of
+from edge_agent.live.port import Sample
+from edge_agent.recordings.signals import Signal
+from edge_agent.recordings.vss import Catalogue, Leaf, fitted
+from glassfleet.data import presets
+from glassfleet.data.timeplan import TimePlan
+from schemas.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class LivePlan:
+    """How samples become rows.
+
+    Attributes
+    ----------
+    time : TimePlan or None
+        How signals become rows; None: each sample is a row.
+    columns : dict of str to Column
+        What the values of each signal are, by the plan's own names; empty: they are taken as they come.
+    csv : Csv
+        What texts mean, where a column does not say it.
+    clock : str
+        The field with a sample's time; empty: samples do not tell it so.
+    scale : float
+        How many seconds 1 is there.
+    clock_cells : Column
+        How its numbers are written as texts.
+    leaves : dict of str to Leaf
+        What a catalogue says of columns: they get its units, words and limits.
+    column : str
+        Where each sample is a row: what its time is called there; empty: it is not told.
+    target : str
+        The column that stands last.
+    """
+
+    time: TimePlan | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    csv: Csv = field(default_factory=Csv)
+    clock: str = ""
+    scale: float = 1.0
+    clock_cells: Column = field(default_factory=Column)
+    leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    column: str = ""
+    target: str = ""
+
+    @classmethod
+    def read(cls, name: str, catalogues: Sequence[Path] = ()) -> LivePlan:
+        """Read a plan's file, or take ``qoe``, the case study's.
+
+        Parameters
+        ----------
+        name : str
+        catalogues : sequence of Path
+            Of VSS, which a plan with paths needs; what a later one says counts.
+
+        Raises
+        ------
+        DataError
+            The file cannot be read, or is no plan.
+        UsageError
+            It makes no rows of samples, or somebody has to decide a line of it.
+        """
+        if name == presets.QOE:
+            known = presets.time_plan(name)
+            return cls(known, clock=known.column)
+        plan = read_plan(Path(name))
+        if plan.undecided:
+            raise UsageError(f"--plan {name}: decide these lines first: {', '.join(plan.undecided)}")
+        time = None if plan.time is None else plan.time.aligned
+        clock, scale, clock_cells = ("" if time is None else time.column), 1.0, Column()
+        if plan.clock is not None:
+            clock, scale = plan.clock.source, plan.clock.scale
+            clock_cells = Column(cut=plan.clock.cut, decimal=plan.clock.decimal)
+        columns = {each: column for each, column in plan.columns.items() if column.take != "nothing"}
+        absent = [] if time is None or not columns else [each for each in time.signals if each not in columns]
+        if absent:
+            raise UsageError(f"--plan {name}: [time] names the signal {absent[0]!r}, which [columns] does not take")
+        paths = {each: column.vss for each, column in columns.items() if column.vss}
+        if paths and not catalogues:
+            raise UsageError(f"--plan {name}: it has paths of a catalogue: name that with --vss")
+        catalogue = Catalogue(catalogues) if paths else None
+        leaves = {} if catalogue is None else {each: catalogue.leaf(path) for each, path in paths.items()}
+        if time is None and not columns:
+            raise UsageError(f"--plan {name}: it names neither columns nor, under [time], where rows stand")
+        column = "" if plan.time is None or plan.clock is None else plan.time.column
+        return cls(time, columns, plan.csv, clock, scale, clock_cells, leaves, column, plan.target)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """What a source is asked for, by the source's names."""
+        names = self.columns if self.time is None else self.time.signals
+        return tuple(self.columns[name].source or name if name in self.columns else name for name in names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the rows, in their order, the target last."""
+        if self.time is None:
+            names = [*filter(None, (self.column,)), *self.columns]
+        else:
+            names = [*filter(None, (self.time.drive, self.time.column)), *self.time.inputs]
+        return tuple(sorted(names, key=lambda name: name == self.target))
+
+    def taken(self, sample: Sample) -> Sample:
+        """Return a sample with its time in seconds, and its values by the plan's names.
+
+        Raises
+        ------
+        ValueError
+            A value is not what the plan says, or the time is none. The sample is not to be taken.
+        """
+        time, values = sample.time, sample.values
+        if time is None and self.clock:
+            if self.clock not in values:
+                raise ValueError(f"the sample does not tell its time, {self.clock!r}")
+            time = self._seconds(values[self.clock])
+        if self.time is not None and sample.is_whole:
+            # As in a table: an empty cell says nothing of its signal; a mark, or one value alone, that there is none.
+            values = {name: value for name, value in values.items() if not _is_blank(value)}
+        if self.columns:
+            found = {name: column.source or name for name, column in self.columns.items()}
+            drive = (
+                {} if self.time is None or self.time.drive not in values else {self.time.drive: values[self.time.drive]}
+            )
+            values = drive | {
+                name: self._fitted(name, self._cell(name, values[source]))
+                for name, source in found.items()
+                if source in values
+            }
+            if self.time is None and self.column:
+                values = {self.column: time, **values}
+        return replace(sample, time=time, values=values)
+
+    def _seconds(self, at: Any) -> float:
+        number = _number(at.strip(), self.clock_cells, self.csv) if isinstance(at, str) else at
+        if self.scale != 1 and isinstance(number, int | float):
+            return number * self.scale
+        return seconds_of(at if number is None else number)
+
+    def _fitted(self, name: str, cell: Any) -> Any:
+        """Return a cell as the catalogue has it."""
+        if cell is None or name not in self.leaves:
+            return cell
+        value = np.array([cell], dtype=object if isinstance(cell, str) else np.float64)
+        unit = self.columns[name].unit
+        try:
+            (fit,) = fitted(Signal(name, unit, np.zeros(1), value), self.leaves[name], unit, name).value.tolist()
+        except DataError as fault:
+            raise ValueError(str(fault)) from fault
+        return None if _is_blank(fit) else float(fit) if isinstance(fit, bool | int) else fit
+
+    def _cell(self, name: str, value: Any) -> Any:
+        column = self.columns[name]
+        if _is_blank(value):
+            return None
+        if isinstance(value, list | dict):
+            raise ValueError(f"{name!r} is neither a number nor a text")  # noqa: TRY004 - a fault of the sample
+        if column.take == "text":
+            value = str(value)
+        if isinstance(value, bool | int | float):
+            return float(value)
+        text = value.strip(" \t\u00a0\u202f")
+        marks = {mark for mark in self.csv.missing if column.take != "text" or mark not in NO_WORDS}
+        if not text or text.lower() in marks | {mark.lower() for mark in column.missing} | {"nan"}:
+            return None
+        match column.take:
+            case "text":
+                return text
+            case "truth" if text.lower() in (*column.true, *column.false):
+                return float(text.lower() in column.true)
+            case "hex" if re.fullmatch("(0[xX])?[0-9a-fA-F]{1,16}", text):
+                return float(int(text, 16))
+            case "number" if (number := _number(text, column, self.csv)) is not None:
+                return number
+        raise ValueError(f"{name!r} is {text[:40]!r}, no {column.take} as the plan says")
+
+
+def _is_blank(value: Any) -> bool:
+    return (
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, float) and math.isnan(value))
+    )
+
+
+def _number(text: str, column: Column, csv: Csv) -> float | None:
+    decimal = column.decimal or csv.decimal
+    assert decimal != UNDECIDED
+    thousands = csv.thousands if column.thousands is None else column.thousands
+    text = text.replace("\u2212", "-")
+    if column.cut:
+        text = text.removesuffix(column.cut) if text.endswith(column.cut) else text.removeprefix(column.cut)
+        text = text.strip(" \u00a0\u202f")
+    between = rf"|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+" if thousands and thousands != decimal else ""
+    if not re.fullmatch(rf"[+-]?(?=.*\d)(\d+{between})?({re.escape(decimal)}\d*)?([eE][+-]?\d+)?", text, re.ASCII):
+        return None
+    if between:
+        text = text.replace(thousands, "")
+    number = float(text.replace(decimal, "."))
+    return number if math.isfinite(number) else None

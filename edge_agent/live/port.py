@@ -1,0 +1,144 @@
+"""What an adapter of a live source must do, and what it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import structlog
+
+log = structlog.get_logger("glassfleet.samples")
+"""Where an adapter tells what befalls its source."""
+
+MAX_BYTES: Final = 1 << 16
+"""Longer lines and messages are no samples."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What came at once.
+
+    Attributes
+    ----------
+    values : dict of str to anything
+        Field or signal -> number, text, truth value, or None: there is no value. Whoever needs a field judges it.
+    time : float or None
+        When it was measured, in seconds since 1970 or since some begin; None: the source does not tell it.
+    is_whole : bool
+        Whether no other sample has values of the same time.
+    topic : str
+        Where it came from, if the source has several and stores the last sample of each; else empty.
+    is_stored : bool
+        Whether the source had it stored: it may have been given before, perhaps to an earlier process.
+    place : str
+        Of a file that is followed: where the sample ends.
+    """
+
+    values: dict[str, Any]
+    time: float | None = None
+    is_whole: bool = True
+    topic: str = ""
+    is_stored: bool = False
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a server that samples come from is reached.
+
+    Attributes
+    ----------
+    identity : Path or None
+        Folder with ``key.pem``, ``cert.pem`` and ``ca.pem``.
+    ca_file : Path or None
+        Certificates to trust, in place of the folder's.
+    token_file : Path or None
+        File with a token, for a server that asks for one.
+    insecure_plaintext : bool
+        Allow a connection without TLS to another machine.
+    """
+
+    identity: Path | None = None
+    ca_file: Path | None = None
+    token_file: Path | None = None
+    insecure_plaintext: bool = False
+
+
+@dataclass
+class Asked:
+    """What an adapter is asked for.
+
+    Attributes
+    ----------
+    source : str
+        As it was given.
+    signals : tuple of str
+        What the plan needs; empty: there is no plan, and everything is wanted.
+    time : str
+        Field of the samples with their time; empty: none is told.
+    access : Access
+    follow : bool
+        At the end of a file wait for more, at the end of a named pipe for the next writer.
+    behind : str
+        Go on behind this `Sample.place`.
+    speed : float
+        A replay goes so many times as fast as it was; 0: as fast as it can.
+    is_urgent : bool
+        Whether a server that is not there, or refuses us, is an error at once and not waited for.
+    stopping : Event
+        Is set when no more samples are wanted.
+    lost : int
+        The adapter counts here what came faster than it was taken.
+    """
+
+    source: str
+    signals: tuple[str, ...] = ()
+    time: str = ""
+    access: Access = Access()
+    follow: bool = False
+    behind: str = ""
+    speed: float = 1.0
+    is_urgent: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
+    lost: int = 0
+
+
+class Seen:
+    """What was given already: a server tells its last values again at each connection."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, float] = {}
+
+    def is_new(self, signal: str, at: float) -> bool:
+        """Whether a signal's value of this time was not given yet; from now on it was."""
+        is_new = at > self._newest.get(signal, float("-inf"))
+        if is_new:
+            self._newest[signal] = at
+        return is_new
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One kind of live source.
+
+    Attributes
+    ----------
+    help : str
+        What its sources are, for pages and messages.
+    read : callable
+        Opens the source, and returns its samples, and a text for what is none; called in one thread, iterated in
+        another. The iteration ends with the source, or soon after `Asked.stopping` is set. Raises `DataError` when the
+        source cannot be read, `UsageError` when its name is none, and when it is closed gives back what it holds.
+    schemes : tuple of str
+        How names of its sources begin, before the colon.
+    files : str
+        Whether it takes files without a scheme: ``lines`` of samples, or a ``table``; empty: it does not.
+    """
+
+    help: str
+    read: Callable[[Asked], Iterator[Sample | str]]
+    schemes: tuple[str, ...] = ()
+    files: Literal["", "lines", "table"] = ""

@@ -1,0 +1,1 @@
+"""How long files and recordings take to read, beside the libraries alone."""
