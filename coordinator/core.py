@@ -297,6 +297,7 @@ class Coordinator:
             spec=spec.model_copy(update={"without": tuple(sorted({*spec.without, *false}))}),
             false_answers=tuple(sorted(false)),
             champion=None if champion is None else champion.document,
+            formers=tuple(each.document for _, each in self.rollouts.formers(spec.model, private=True)),
             earlier=earlier(documents),
         )
 

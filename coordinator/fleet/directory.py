@@ -299,7 +299,7 @@ class Fleet:
         known = self._agents.get(agent)
         if known is None or body.cannot:
             return
-        scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json")}
+        scores = {**known.evaluations, (body.name, body.version): body.model_dump(mode="json", exclude={"beside"})}
         size, most = _bytes_of(known.evaluations), self._fleet_bytes // 2
         share = max(most // len(self._agents), _SCORES_BYTES)
         if self._scores + _bytes_of(scores) - size > most:
