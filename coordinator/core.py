@@ -211,6 +211,7 @@ class Coordinator:
             self.metrics["bytes"] += len(message.payload)
             events += self._events(message, at)
         self.witness.write()
+        self.fleet.write_scores()
         self._apply(events)
 
     def tick(self, now: float | None = None) -> None:

@@ -32,7 +32,7 @@ MOST: Final = 9.0
 MARGIN: Final = 0.01
 """Two versions whose errors differ by at most that are taken for equally good."""
 
-LEVEL: Final = 0.0005
+LEVEL: Final = 0.0002
 """Chance that a version which is worse than another by more than `MARGIN` passes the test beside it, one-sided."""
 
 MOST_FORMERS: Final = 3

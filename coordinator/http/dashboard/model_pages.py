@@ -109,7 +109,6 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
                 (line.agent, line.alone, line.together, line.central if known.source == "reference" else None)
                 for line in scored.items
             ],
-            began=coordinator.fleet.began,
             unequal=scores.why_not_equal(loaded),
             is_condensed=scores.is_condensed(loaded),
             inputs=_inputs(loaded),
@@ -141,7 +140,6 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
             lines=lines,
             rows=[(line.agent, line.before, line.after, None) for line in lines.items],
             numbers=_numbers(registry.heads(name)),
-            began=coordinator.fleet.began,
         )
 
     @app.get("/models/{name}/{version:int}/download", dependencies=[PAGE_OF_A_MODEL], include_in_schema=False)

@@ -351,3 +351,21 @@ def test_nothing_that_was_in_use_before_an_operators_word_comes_back() -> None:
     fleet.hub.pump()
     assert fleet.night(0.5, 1.0, 0.5, 1.0) == (4, [])
     assert fleet.night(0.5, 1.0, 0.5, 1.0, 1.0) == (5, [2])
+
+
+def test_scores_stay_over_a_restart_also_of_former_versions_and_of_vehicles_that_are_down() -> None:
+    fleet = Nights()
+    for night in range(1, 4):
+        fleet.night(*[0.9] * night)
+    before = {version: fleet.core.fleet.evaluations("model", version) for version in (1, 2, 3)}
+    assert [sorted(scores) for scores in before.values()] == [["a", "b", "c"]] * 3
+    gate = fleet.newest()
+    fleet.birth("c", status="down")
+    fleet.crash()
+    assert {version: fleet.core.fleet.evaluations("model", version) for version in before} == before
+    assert fleet.core.fleet.known()["c"].status == "down"
+    assert fleet.newest() == gate, "what the gate saw is there, too"
+    fleet.birth("c")
+    fleet.night(*[0.9] * 4)
+    fleet.crash()
+    assert sorted(fleet.core.fleet.evaluations("model", 1)) == ["a", "b", "c"], "later scores take nothing away"
