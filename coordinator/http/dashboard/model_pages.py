@@ -158,10 +158,13 @@ def add_model_pages(app: FastAPI, dashboard: Dashboard) -> None:
         return dashboard.page(request, "forecast.html", **_asked(loaded, dict(request.query_params)))
 
 
-def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float]]:
-    """Return the inputs that are listed: limits, use in rules, importance; those that count most first."""
-    uses = {use.feature: use for use in loaded.summary.features}
-    return [(loaded.model.domain.variable(name), uses.get(name), moved) for name, moved in loaded.importance.items()]
+def _inputs(loaded: LoadedModel) -> list[tuple[Any, FeatureUse | None, float, float | None]]:
+    """Return the inputs that are listed: limits, use in rules, importance, reach; those that count most first."""
+    uses, spans = {use.feature: use for use in loaded.summary.features}, loaded.reach
+    return [
+        (loaded.model.domain.variable(name), uses.get(name), moved, spans.get(name))
+        for name, moved in loaded.importance.items()
+    ]
 
 
 def _better(
