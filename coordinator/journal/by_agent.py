@@ -22,12 +22,13 @@ TABLES: dict[Kept, sa.Table] = {"witnessed": WITNESSED, "scores": SCORES}
 def put(connection: sa.Connection, what: Kept, values: Mapping[str, Sequence[Mapping[str, Any]]], most: int) -> int:
     """Let values take the place of what is there of these vehicles; return of how many there was no room."""
     table, agents, known = TABLES[what], list(values), set[str]()
+    named = table.c.agent
     for start in range(0, len(agents), _AT_ONCE):
-        some = sa.select(table.c.agent).where(table.c.agent.in_(agents[start : start + _AT_ONCE]))
+        some = sa.select(named).where(named.in_(agents[start : start + _AT_ONCE]))
         known |= set(connection.execute(some).scalars())
     agents.sort(key=lambda agent: agent not in known)  # a newcomer takes nobody's place
     for start in range(0, len(agents), _AT_ONCE):
-        connection.execute(sa.delete(table).where(table.c.agent.in_(agents[start : start + _AT_ONCE])))
+        connection.execute(sa.delete(table).where(named.in_(agents[start : start + _AT_ONCE])))
     room = most - connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     rows = [{"agent": agent, "body": json.dumps(values[agent])} for agent in agents[: max(0, room)]]
     if rows:

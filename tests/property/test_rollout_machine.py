@@ -121,7 +121,8 @@ def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
 
     def judged(reports: dict[str, Reported]) -> Rollout:
         state, _ = step(None, replace(START, plan=GATE))
-        for event in (Opened(1.0, AGENTS), *(reports[agent] for agent in order)):
+        events: list[Event] = [Opened(1.0, AGENTS), *(reports[agent] for agent in order)]
+        for event in events:
             state, _ = step(state, event)
         assert state is not None
         return state
@@ -132,7 +133,8 @@ def test_gate_decides_as_the_honest_majority_whatever_a_minority_says(
 def test_chain_of_small_losses_ends_at_the_best_that_was_in_use() -> None:
     def outcome(candidate: float, former: float) -> str:
         state, _ = step(None, replace(START, plan=GATE))
-        for event in (Opened(1.0, AGENTS), *(report(agent, candidate, former, 1e-6) for agent in AGENTS)):
+        events: list[Event] = [Opened(1.0, AGENTS), *(report(agent, candidate, former, 1e-6) for agent in AGENTS)]
+        for event in events:
             state, effects = step(state, event)
         assert state is not None
         returns = [each for each in effects if isinstance(each, Return)]

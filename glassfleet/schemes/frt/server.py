@@ -221,8 +221,8 @@ def _finish(question: Question, state: State, memory: dict[str, Any], rows: int,
     known = {"sums_digest": memory["sums_digest"], "reference": state["reference"]}
     # In the order of the model's rules.
     forecasts = state["forecasts"]
-    rules = [forecasts["rules"][line[node]] for node in question.tree.depth_first() if node in line]
-    known["forecasts"] = {**forecasts, "rules": rules}
+    own_lines = [forecasts["rules"][line[node]] for node in question.tree.depth_first() if node in line]
+    known["forecasts"] = {**forecasts, "rules": own_lines}
     summary = {**known, "rows": rows, **model.complexity()}
     if "withheld" in memory:
         summary["withheld"] = memory["withheld"]
